@@ -1,0 +1,28 @@
+"""A worker's main program: prepare SSH, then become the server that ranks are started through."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import ssh
+from settings import RunError, fail, say
+
+
+def main() -> int:
+    """Replace this process by sshd, or return the exit code of what stood in the way."""
+    try:
+        command = ssh.prepare_worker(
+            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable
+        )
+        ssh.write_environment(os.environ)
+    except RunError as error:
+        return fail(error)
+    say(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+{{/* What the master is told, as JSON: see files/settings.py. The nodes' interfaces are not the master's: then only the workers' environment names one. */}}
+{{- define "horovod.run" -}}
+{{- $root := . -}}
+{{- $groups := list -}}
+{{- range include "horovod.groups" . | fromJsonArray -}}
+{{- $call := dict "root" $root "group" . -}}
+{{- $groups = append $groups (dict "statefulSet" (include "horovod.statefulSet" $call) "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) "revision" (include "horovod.revision" $call)) -}}
+{{- end -}}
+{{- dict
+  "service" (include "horovod.service" .)
+  "groups" $groups
+  "args" .Values.master.args
+  "mode" .Values.launch.mode
+  "options" .Values.launch.options
+  "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
+  "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
+  "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
+  "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
+  "sshPort" (int .Values.ssh.port)
+  "cleanup" .Values.cleanup
+  "backoffLimit" (int .Values.master.backoffLimit)
+  "api" (ne (include "horovod.serviceAccount" .) "")
+  | toJson -}}
+{{- end }}
+
+{{/* The master's pod template. */}}
+{{- define "horovod.masterPod" -}}
+{{- $master := .Values.master -}}
+metadata:
+  labels:
+    {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
+    {{- with merge (deepCopy $master.podLabels) (include "horovod.podLabels" . | fromYaml) }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with merge (deepCopy $master.podAnnotations) (include "horovod.podAnnotations" . | fromYaml) }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  restartPolicy: Never
+  {{- with include "horovod.serviceAccount" . }}
+  serviceAccountName: {{ . }}
+  {{- end }}
+  automountServiceAccountToken: {{ ne (include "horovod.serviceAccount" .) "" }}
+  {{- include "horovod.podSettings" . | nindent 2 }}
+  {{- with include "horovod.scheduling" $master }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with include "horovod.passwdContainer" (dict "root" . "image" $master.image "resources" $master.resources) }}
+  initContainers:
+    {{- . | trim | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: master
+      {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
+      command: [python3, -I, /horovod/bin/master.py]
+      env:
+        - {name: PYTHONUNBUFFERED, value: "1"}
+        # The image's home directory cannot be written: the root file system is read-only.
+        - {name: HOME, value: /tmp}
+        # Kubernetes expands $(NAME) in a value: a dollar sign of ours is doubled to stay one.
+        - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$(" "$$(" | quote }}}
+        - {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
+        - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
+        {{- with .Values.serviceMesh }}
+        - {name: HVD_MESH, value: {{ . }}}
+        {{- end }}
+        {{- with include "horovod.metricsEnv" . }}
+        {{- . | nindent 8 }}
+        {{- end }}
+        {{- with $master.env }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- if .Values.metrics.enabled }}
+      ports:
+        - {name: metrics, containerPort: {{ include "horovod.metricsPort" . }}}
+      {{- end }}
+      {{- with $master.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- toYaml .Values.securityContext | nindent 8 }}
+      volumeMounts:
+        {{- include "horovod.commonMounts" . | nindent 8 }}
+        {{- with .Values.volumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    {{- include "horovod.commonVolumes" . | nindent 4 }}
+    {{- with .Values.volumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
+{{/* Is this very run already over, its workers no longer wanted? Then an upgrade must not bring them back. */}}
+{{- define "horovod.runIsOver" -}}
+{{- $cleanup := .Values.cleanup -}}
+{{- $job := lookup "batch/v1" "Job" .Release.Namespace (include "horovod.job" .) -}}
+{{- range (dig "status" "conditions" list ($job | default dict)) -}}
+{{- if and (eq .status "True") (or (and (eq .type "Complete") (ne $cleanup "Never")) (and (eq .type "Failed") (eq $cleanup "Always"))) -}}yes{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,95 @@
+{{/* All names, labels and selectors of this chart, and the list of worker groups. */}}
+
+{{- define "horovod.fullname" -}}
+{{ .Values.fullnameOverride | default .Release.Name }}
+{{- end }}
+
+{{/* The headless Service: hosts are POD.SERVICE. */}}
+{{- define "horovod.service" -}}
+{{ include "horovod.fullname" . }}
+{{- end }}
+
+{{- define "horovod.sshSecret" -}}
+{{ .Values.ssh.existingSecret | default (printf "%s-ssh" (include "horovod.fullname" .)) }}
+{{- end }}
+
+{{/* Named by content and immutable: a pod never sees another chart version's files. */}}
+{{- define "horovod.filesConfigMap" -}}
+{{ include "horovod.fullname" . }}-files-{{ include "horovod.files" . | sha256sum | trunc 8 }}
+{{- end }}
+
+{{- define "horovod.files" -}}
+{{ (.Files.Glob "files/*").AsConfig }}
+{{- end }}
+
+{{/* Empty when the master has no access to the API. */}}
+{{- define "horovod.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (printf "%s-master" (include "horovod.fullname" .)) }}
+{{- else -}}
+{{ .Values.serviceAccount.name }}
+{{- end -}}
+{{- end }}
+
+{{/* Call with (dict "root" $ "group" $group). */}}
+{{- define "horovod.statefulSet" -}}
+{{ include "horovod.fullname" .root }}-{{ .group.name }}
+{{- end }}
+
+{{/* The Job is named after all that it runs, so that a changed run is a new Job and the same run is left alone. */}}
+{{- define "horovod.job" -}}
+{{ include "horovod.fullname" . }}-master-{{ include "horovod.masterPod" . | sha256sum | trunc 8 }}
+{{- end }}
+
+{{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
+{{- define "horovod.selector" -}}
+app.kubernetes.io/name: horovod
+app.kubernetes.io/instance: {{ include "horovod.fullname" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* Labels of every object; the chart's version stands here and never in a pod template. */}}
+{{- define "horovod.labels" -}}
+app.kubernetes.io/name: horovod
+app.kubernetes.io/instance: {{ include "horovod.fullname" .root }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Labels that every object and pod of the release has. */}}
+{{- define "horovod.runSelector" -}}
+app.kubernetes.io/name: horovod
+app.kubernetes.io/instance: {{ include "horovod.fullname" . }}
+{{- end }}
+
+{{/* JSON list of the worker groups as their pods will be: those of the values, and what the release adds. */}}
+{{- define "horovod.groups" -}}
+{{- $root := . -}}
+{{- $groups := list -}}
+{{- range include "horovod.userGroups" . | fromJsonArray -}}
+{{- $groups = append $groups (include "horovod.placedGroup" (dict "root" $root "group" .) | fromJson) -}}
+{{- end -}}
+{{ $groups | toJson }}
+{{- end }}
+
+{{/* JSON list of the worker groups, each complete: what worker says, then what the group says. */}}
+{{- define "horovod.userGroups" -}}
+{{- $root := . -}}
+{{- $groups := list -}}
+{{- range (.Values.workerGroups | default (list (dict "name" "worker"))) -}}
+{{- $group := mergeOverwrite (deepCopy $root.Values.worker) (deepCopy .) -}}
+{{- $_ := set $group "env" (concat $root.Values.worker.env (.env | default list)) -}}
+{{- $_ := set $group "volumes" (concat $root.Values.volumes (.volumes | default list)) -}}
+{{- $_ := set $group "volumeMounts" (concat $root.Values.volumeMounts (.volumeMounts | default list)) -}}
+{{- $_ := set $group "image" (mergeOverwrite (deepCopy $root.Values.worker.image) (deepCopy (.image | default dict))) -}}
+{{- /* How many hosts an elastic run may grow to; else the number is fixed. */ -}}
+{{- $most := div (int ($root.Values.launch.elastic.maxRanks | default 0)) (int $group.slots) -}}
+{{- $_ := set $group "maximum" (ternary (max (int $group.number) $most) (int $group.number) (eq $root.Values.launch.mode "elastic")) -}}
+{{- $groups = append $groups $group -}}
+{{- end -}}
+{{ $groups | toJson }}
+{{- end }}

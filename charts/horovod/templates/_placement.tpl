@@ -1,0 +1,75 @@
+{{/* Where pods go and what other controllers are told about them. */}}
+
+{{/* A group with what its release adds: spread, gang, mesh, Horovod's switches. Call with (dict "root" $ "group" $group); JSON. */}}
+{{- define "horovod.placedGroup" -}}
+{{- $group := .group -}}
+{{- if and (ne $group.spread "None") (not (hasKey $group.affinity "podAntiAffinity")) -}}
+{{- $_ := set $group "affinity" (merge (dict "podAntiAffinity" (include "horovod.spread" . | fromYaml)) $group.affinity) -}}
+{{- end -}}
+{{- $_ := set $group "env" (concat ($group.env | default list) (include "horovod.switches" . | fromJsonArray)) -}}
+{{- $_ := set $group "podLabels" (merge $group.podLabels (include "horovod.podLabels" .root | fromYaml)) -}}
+{{- $_ := set $group "podAnnotations" (merge $group.podAnnotations (include "horovod.podAnnotations" .root | fromYaml)) -}}
+{{ $group | toJson }}
+{{- end }}
+
+{{/* Keeps the workers of a release, whatever their group, on nodes of their own. */}}
+{{- define "horovod.spread" -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml)) -}}
+{{- if eq .group.spread "Required" -}}
+{{ dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) | toYaml }}
+{{- else -}}
+{{ dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) | toYaml }}
+{{- end -}}
+{{- end }}
+
+{{/* The gang's PodGroup. */}}
+{{- define "horovod.podGroup" -}}
+{{ include "horovod.fullname" . }}
+{{- end }}
+
+{{/* Labels that schedulers and meshes read on every pod of the run. */}}
+{{- define "horovod.podLabels" -}}
+{{- if eq .Values.gang "SchedulerPlugins" }}
+scheduling.x-k8s.io/pod-group: {{ include "horovod.podGroup" . }}
+{{- end }}
+{{- if eq .Values.serviceMesh "Disabled" }}
+sidecar.istio.io/inject: "false"
+{{- end }}
+{{- end }}
+
+{{/* As horovod.podLabels, for annotations. */}}
+{{- define "horovod.podAnnotations" -}}
+{{- if eq .Values.gang "Volcano" }}
+scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . }}
+{{- end }}
+{{- if eq .Values.serviceMesh "Disabled" }}
+linkerd.io/inject: disabled
+{{- else if eq .Values.serviceMesh "Hold" }}
+proxy.istio.io/config: '{"holdApplicationUntilProxyStarts": true}'
+config.linkerd.io/proxy-await: enabled
+{{- end }}
+{{- end }}
+
+{{/* The queue's label on StatefulSets and Job. */}}
+{{- define "horovod.queueLabels" -}}
+{{- if and .Values.queueName (ne .Values.gang "Volcano") -}}
+kueue.x-k8s.io/queue-name: {{ .Values.queueName }}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.schedulerName" -}}
+{{- $ofGang := get (dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler") .Values.gang -}}
+{{ .Values.schedulerName | default $ofGang }}
+{{- end }}
+
+{{/* What an init container takes of its pod's resources: nothing on top, and the pod can be Guaranteed. */}}
+{{- define "horovod.initResources" -}}
+{{- $kept := dict -}}
+{{- range $side, $amounts := pick . "limits" "requests" -}}
+{{- with pick ($amounts | default dict) "cpu" "memory" -}}{{- $_ := set $kept $side . -}}{{- end -}}
+{{- end -}}
+{{- with $kept -}}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end }}

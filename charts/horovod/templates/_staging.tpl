@@ -1,0 +1,32 @@
+{{/* The init container that fills a volume before a worker starts; call with (dict "root" $ "group" $group). See files/stage.sh. */}}
+{{- define "horovod.stagingContainer" -}}
+{{- $staging := .root.Values.staging -}}
+{{- if $staging.command }}
+- name: staging
+  {{- include "horovod.image" (dict "root" .root "image" (merge (deepCopy $staging.image) .group.image)) | nindent 2 }}
+  command:
+    {{- concat (list "sh" "/horovod/bin/stage.sh") $staging.command | toYaml | nindent 4 }}
+  env:
+    - {name: HOME, value: /tmp}
+    - {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
+    - {name: STAGING_KEY, value: {{ pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 | quote }}}
+    - {name: STAGING_VERIFY, value: {{ $staging.verify }}}
+    {{- with $staging.env }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with include "horovod.initResources" .group.resources }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .root.Values.securityContext | nindent 4 }}
+  volumeMounts:
+    - {name: files, mountPath: /horovod/bin, readOnly: true}
+    - {name: tmp, mountPath: /tmp}
+    {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
+    {{- range .group.volumeMounts }}
+    {{- /* The workers may only read what staging writes. */}}
+    {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $holder.mountPath) }}
+    - {{ toYaml $mount | nindent 6 | trim }}
+    {{- end }}
+{{- end }}
+{{- end }}

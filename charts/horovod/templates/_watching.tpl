@@ -1,0 +1,74 @@
+{{/* What shows how a run goes: Horovod's own switches, TensorBoard, metrics. */}}
+
+{{/* The value of a variable in a list of env entries, empty when it is not there or not a plain value; call with (dict "env" $list "name" "OUTPUT_PATH"). */}}
+{{- define "horovod.envValue" -}}
+{{- $name := .name -}}
+{{- $value := "" -}}
+{{- range .env -}}{{- if eq .name $name -}}{{- $value = .value | default "" -}}{{- end -}}{{- end -}}
+{{ $value }}
+{{- end }}
+
+{{/* Is the variable in the list, however it gets its value? */}}
+{{- define "horovod.hasEnv" -}}
+{{- $name := .name -}}
+{{- range .env -}}{{- if eq .name $name -}}yes{{- end -}}{{- end -}}
+{{- end }}
+
+{{/* Horovod's switches as environment of a group's ranks, JSON; what the group's env says itself stays. */}}
+{{- define "horovod.switches" -}}
+{{- $horovod := .root.Values.horovod -}}
+{{- $env := .group.env -}}
+{{- $switches := dict -}}
+{{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
+{{- /* Kubernetes fills in $(OUTPUT_PATH), which stands before these in the list. */ -}}
+{{- if $horovod.timeline -}}{{- $_ := set $switches "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}{{- end -}}
+{{- if $horovod.autotune -}}
+{{- $_ := set $switches "HOROVOD_AUTOTUNE" "1" -}}
+{{- if $output -}}{{- $_ := set $switches "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
+{{- end -}}
+{{- $threshold := $horovod.fusionThresholdMiB -}}
+{{- /* 0 is a threshold: it switches fusion off. */ -}}
+{{- if not (kindIs "invalid" $threshold) -}}{{- $_ := set $switches "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}{{- end -}}
+{{- with $horovod.cycleTimeMs -}}{{- $_ := set $switches "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
+{{- $added := list -}}
+{{- range $name, $value := $switches -}}
+{{- if not (include "horovod.hasEnv" (dict "env" $env "name" $name)) -}}
+{{- $added = append $added (dict "name" $name "value" $value) -}}
+{{- end -}}
+{{- end -}}
+{{ $added | toJson }}
+{{- end }}
+
+{{/* Where TensorBoard looks for logs. */}}
+{{- define "horovod.logDir" -}}
+{{ .Values.tensorboard.logDir | default (include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH")) }}
+{{- end }}
+
+{{/* The entry of a list of mounts that holds a path, as JSON; empty when none does. Call with (dict "mounts" $list "path" $path). */}}
+{{- define "horovod.mountOf" -}}
+{{- $path := .path -}}
+{{- $found := dict -}}
+{{- range .mounts -}}
+{{- $point := trimSuffix "/" .mountPath -}}
+{{- if and (or (eq $path $point) (hasPrefix (printf "%s/" $point) $path)) (gt (len $point) (len (dig "mountPath" "" $found))) -}}
+{{- $found = . -}}
+{{- end -}}
+{{- end -}}
+{{- with $found -}}{{ toJson . }}{{- end -}}
+{{- end }}
+
+{{- define "horovod.tensorboard" -}}
+{{ include "horovod.fullname" . }}-tensorboard
+{{- end }}
+
+{{/* The master's environment for files/metrics.py. */}}
+{{- define "horovod.metricsEnv" -}}
+{{- if .Values.metrics.enabled -}}
+- {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
+- {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.metricsPort" -}}
+9400
+{{- end }}

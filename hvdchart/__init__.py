@@ -1,0 +1,35 @@
+"""Plans distributed Horovod training on Kubernetes: spec -> plan -> the chart's values.
+
+    from hvdchart import load_spec, make_plan, render_values
+
+    plan = make_plan(load_spec("values/xeon-4.spec.yaml"))
+    print(plan.ranks, plan.warnings)
+    print(render_values(plan))
+
+Nothing here reaches a network, a cluster or another process. docs/library.md has more.
+"""
+
+from hvdchart.chart import checked_values
+from hvdchart.errors import FileError, HvdchartError, SpecError, ValuesError
+from hvdchart.plan import GroupPlan, Plan, make_plan
+from hvdchart.rules import Reason
+from hvdchart.spec import load_spec, parse_spec
+from hvdchart.spec_types import NodeGroup, Spec
+from hvdchart.values_yaml import render_values
+
+__all__ = [
+    "FileError",
+    "GroupPlan",
+    "HvdchartError",
+    "NodeGroup",
+    "Plan",
+    "Reason",
+    "Spec",
+    "SpecError",
+    "ValuesError",
+    "checked_values",
+    "load_spec",
+    "make_plan",
+    "parse_spec",
+    "render_values",
+]

@@ -1,0 +1,5 @@
+"""`python -m hvdchart`."""
+
+from hvdchart.cli import main
+
+main()

@@ -1,0 +1,69 @@
+"""Every error that hvdchart shows to a person, and the exit code each one ends the command with.
+
+Exit codes: 0 done; 1 `render --check` found a difference; 2 wrong use of the command line
+(Typer's own); 3 the spec is wrong; 4 the chart refuses the values; 5 a file could not be read or
+written; 6 Helm failed; 7 the cluster cannot be used as asked; 8 the run failed. Anything else that
+is raised is a defect and shows a traceback.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HvdchartError(Exception):
+    """Something a person can act on; its text says what is wrong, where, and the way out."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class DifferenceError(HvdchartError):
+    """`render --check`: the file on disk is not what the spec renders."""
+
+    exit_code = 1
+
+
+class SpecError(HvdchartError):
+    """A spec that is refused: where it stands, what was found there, and what was expected."""
+
+    exit_code = 3
+
+    def __init__(self, place: str, path: str, problem: str, expected: str) -> None:
+        subject = f"{path}: " if path else ""
+        message = f"{place}: {subject}{problem}; expected {expected}"
+        # A key or a file may be named with line ends or what no terminal shows.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+        self.place = place
+        self.path = path
+        self.problem = problem
+        self.expected = expected
+
+
+class ValuesError(HvdchartError):
+    """Values that the chart's schema refuses."""
+
+    exit_code = 4
+
+
+class FileError(HvdchartError):
+    """A file that cannot be read or written."""
+
+    exit_code = 5
+
+
+class HelmError(HvdchartError):
+    """Helm said no; the text is Helm's own message."""
+
+    exit_code = 6
+
+
+class ClusterError(HvdchartError):
+    """The cluster cannot be reached, refuses what was asked, or lacks what is needed."""
+
+    exit_code = 7
+
+
+class RunFailedError(HvdchartError):
+    """A run in the cluster failed; the text is the reason."""
+
+    exit_code = 8

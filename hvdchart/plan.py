@@ -1,0 +1,158 @@
+"""Spec -> plan: ranks, slots, threads, bindings, resources, environment. Pure, all explained.
+
+docs/planning.md tells the rules and their sources; each planned number carries a `Reason`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hvdchart import rules
+from hvdchart.launching import Launching, plan_launching
+from hvdchart.plan_warnings import warnings
+from hvdchart.quantity import cpu_text, memory_text
+from hvdchart.rules import Reason
+from hvdchart.spec_types import NodeGroup, Spec, Tuning
+from hvdchart.tables import camel
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """What one group's workers get. `reasons` is keyed by the key below the worker's values.
+
+    `cpu` is in thousandths and `memory` and `shm` in bytes; None: the spec does not say enough.
+    """
+
+    group: NodeGroup
+    slots: int
+    env: Mapping[str, str]
+    cpu: int | None
+    memory: int | None
+    shm: int
+    reasons: Mapping[str, Reason]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks on all nodes of the group."""
+        return self.group.count * self.slots
+
+    @property
+    def requests(self) -> Mapping[str, str]:
+        """Resource requests of a worker."""
+        both = {} if self.memory is None else {"memory": memory_text(self.memory)}
+        return both if self.cpu is None else {"cpu": cpu_text(self.cpu), **both}
+
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """Resource limits of a worker. No CPU limit: throttled, a rank would hold up all others.
+
+        With the static CPU manager limits equal requests, which is what gives a pod its own cores.
+        """
+        limits = dict(self.requests)
+        if self.group.cpu_manager != "static":
+            limits.pop("cpu", None)
+        if self.group.gpus:
+            limits[self.group.gpu_resource] = str(self.group.gpus)
+        if self.group.rdma:
+            limits[self.group.rdma.resource] = str(self.group.rdma.count)
+        return limits
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole plan. `warnings` are for a person to act on; `shm` is in bytes."""
+
+    spec: Spec
+    groups: tuple[GroupPlan, ...]
+    launching: Launching
+    shm: int
+    shm_reason: Reason
+    warnings: tuple[str, ...]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the whole job: mpirun's np."""
+        return sum(group.ranks for group in self.groups)
+
+    @property
+    def workers(self) -> int:
+        """Worker pods of the whole job."""
+        return sum(group.group.count for group in self.groups)
+
+    @property
+    def global_batch(self) -> int | None:
+        """Samples in one step of all ranks; None when the spec gives no batch size."""
+        batch = self.spec.train.batch_size
+        return None if batch is None else batch * self.ranks
+
+
+def make_plan(spec: Spec) -> Plan:
+    """The plan of a spec. It cannot fail: contradictions were refused when the spec was read."""
+    groups = tuple(_plan_group(spec, index) for index in range(len(spec.nodes)))
+    launching = plan_launching(spec, [group.slots for group in groups])
+    largest = max(groups, key=lambda group: group.shm)
+    plan = Plan(spec, groups, launching, largest.shm, largest.reasons["shm"], ())
+    return dataclasses.replace(plan, warnings=tuple(warnings(plan)))
+
+
+class _Choices:
+    """Collects planned numbers with their reasons; a tuned number wins over the rule's."""
+
+    def __init__(self, where: str, group: Tuning, everywhere: Tuning) -> None:
+        self.tunings = ((f"{where}.tuning", group), ("tuning", everywhere))
+        self.reasons: dict[str, Reason] = {}
+
+    def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> object:
+        """The value for a values key: `field` of Tuning when said there, else the rule's."""
+        for name, tuning in self.tunings:
+            value = getattr(tuning, field)
+            if value is not None:
+                self.reasons[key] = rules.said(f"{name}.{camel(field)}", planned)
+                return value
+        if planned is not None:
+            self.reasons[key] = why
+        return planned
+
+    def number(self, key: str, field: str, planned: int | None, why: Reason) -> int | None:
+        """As `tuned`, for whole numbers."""
+        value = self.tuned(key, field, planned, why)
+        return value if isinstance(value, int) else None
+
+
+def _plan_group(spec: Spec, index: int) -> GroupPlan:
+    group = spec.nodes[index]
+    choose = _Choices(f"nodes[{index}]", group.tuning, spec.tuning)
+    choose.reasons["number"] = rules.said(f"nodes[{index}].count")
+    slots = choose.number("slots", "slots", *rules.slots(group)) or 1
+    env = _environment(choose, group, slots)
+    cpu = choose.number("resources.requests.cpu", "cpu", *rules.cpu_request(group))
+    memory = choose.number("resources.requests.memory", "memory", *rules.memory_request(group))
+    if group.gpus:
+        choose.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
+    if group.rdma:
+        choose.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
+    shm = choose.number("shm", "shm", *rules.shm(group, slots, memory)) or 0
+    return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
+
+
+def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str]:
+    """Thread settings of one rank; empty where the spec says nothing about a GPU node's cores."""
+    cores = rules.cores_per_rank(group, slots)
+    planned = {
+        "OMP_NUM_THREADS": ("omp_threads", rules.omp_threads(group, cores)),
+        "TF_NUM_INTRAOP_THREADS": ("intra_op_threads", rules.intra_op_threads(cores)),
+        "TF_NUM_INTEROP_THREADS": ("inter_op_threads", rules.inter_op_threads(cores)),
+        "KMP_BLOCKTIME": ("kmp_blocktime", rules.KMP_BLOCKTIME),
+        "KMP_AFFINITY": ("kmp_affinity", rules.KMP_AFFINITY),
+    }
+    env = {}
+    for name, (field, rule) in planned.items():
+        value = choose.tuned(f"env.{name}", field, *rule)
+        if value is not None:
+            env[name] = str(value)
+    if group.shared:
+        env[rules.YIELD] = "1"
+        choose.reasons[f"env.{rules.YIELD}"] = rules.YIELD_REASON
+    return env

@@ -1,0 +1,42 @@
+"""A release of the chart as the API server has it: Jobs, StatefulSets, pods, events. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the API server has of one release, as plain dicts in Kubernetes' own form."""
+
+    name: str
+    jobs: list[Object]
+    stateful_sets: list[Object]
+    pods: list[Object]
+    events: list[Object]
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything of it."""
+        return bool(self.jobs or self.stateful_sets or self.pods)
+
+
+def selector(name: str) -> str:
+    """The label selector of a release's objects."""
+    return f"app.kubernetes.io/name=horovod,app.kubernetes.io/instance={name}"
+
+
+def is_about(event: Object, release: str) -> bool:
+    """Whether an event is about the release or one of its objects, gone ones included."""
+    name = str(event.get("involvedObject", {}).get("name", ""))
+    return name == release or name.startswith(f"{release}-")
+
+
+def event_time(event: Object) -> str:
+    """When an event last happened, in RFC 3339."""
+    series = event.get("series") or {}
+    found = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return str(found or event["metadata"].get("creationTimestamp", ""))

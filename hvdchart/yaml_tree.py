@@ -1,0 +1,237 @@
+"""YAML text -> a tree of nodes that know where they stand; all YAML from a person is read here.
+
+Reading is YAML 1.2 with the core types only (text, whole number, number, true/false, null, list,
+map), so `no` and `on` are text and a date is text. Anchors, aliases and merge keys work; cycles,
+duplicate keys, application tags, several documents and control characters are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hvdchart.errors import SpecError
+
+MAX_BYTES = 128 * 1024
+MAX_DEPTH = 40
+MAX_NODES = 50_000
+_LONGEST_NUMBER = 40
+_TAG = "tag:yaml.org,2002:"
+# What may stand in YAML but in no Kubernetes name, path, argument or environment variable.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+Plain: TypeAlias = Any
+"""What YAML and JSON can say: None, bool, int, float, str, list of Plain, dict of str to Plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A spot in a file; line and column count from 1. Line 0: the file as a whole."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One YAML value: `value` is a scalar, a list of nodes or a dict of nodes.
+
+    `text` is a scalar as it was written (0.10 stays 0.10); `key_place` is where its key stands.
+    """
+
+    place: Place
+    value: bool | int | float | str | list[Node] | dict[str, Node] | None
+    text: str = ""
+    key_place: Place | None = None
+
+    @property
+    def plain(self) -> Plain:
+        """The value without places."""
+        if isinstance(self.value, dict):
+            return {key: child.plain for key, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain for child in self.value]
+        return self.value
+
+    @property
+    def shown(self) -> str:
+        """The value as an error message quotes it: short, on one line."""
+        if isinstance(self.value, dict):
+            return f"a map with {len(self.value)} keys" if self.value else "an empty map"
+        if isinstance(self.value, list):
+            return f"a list of {len(self.value)}" if self.value else "an empty list"
+        if self.value is None:
+            return "nothing (null)"
+        return shorten(repr(self.value) if isinstance(self.value, str) else self.text)
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """`text` cut to `limit` characters, with a mark where it was cut."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def parse(data: bytes, file: str) -> Node:
+    """The tree of the one document in `data`; raises SpecError at the first thing wrong."""
+    text = _decoded(data, file)
+    root = _composed(text, file)
+    if root is None:
+        raise SpecError(str(Place(file)), "", "the file holds no YAML value", "a spec")
+    return _Builder(file).build(root, ())
+
+
+def _decoded(data: bytes, file: str) -> str:
+    if len(data) > MAX_BYTES:
+        raise SpecError(str(Place(file)), "", "the file is too long", f"at most {MAX_BYTES} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = _place_in(data[: error.start].decode("utf-8", "replace"), file)
+        raise SpecError(
+            str(place), "", f"byte 0x{data[error.start]:02x} is not UTF-8", "text in UTF-8"
+        ) from error
+    bad = _CONTROL.search(text)
+    if bad:
+        place = _place_in(text[: bad.start()], file)
+        raise SpecError(str(place), "", f"control character {bad[0]!r}", "printable text")
+    return text
+
+
+def _place_in(before: str, file: str) -> Place:
+    lines = before.split("\n")
+    return Place(file, len(lines), len(lines[-1]) + 1)
+
+
+def _composed(text: str, file: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.composer import MaxDepthExceededError
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.max_depth = MAX_DEPTH
+    # An anchor's name may be used again; the parser would warn on stderr.
+    yaml.composer.warn_double_anchors = False
+    try:
+        return yaml.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+        if isinstance(error, MaxDepthExceededError):
+            raise SpecError(
+                str(place), "", "nested too deep", f"at most {MAX_DEPTH} levels"
+            ) from None
+        problem = " ".join((error.problem or error.context or "not YAML").split())
+        raise SpecError(str(place), "", f"broken YAML: {problem}", "one YAML document") from error
+    except (YAMLError, ValueError, TypeError, AttributeError, AssertionError, LookupError) as error:
+        # The parser's own slips on odd input must not reach a person as a traceback.
+        detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
+        raise SpecError(str(Place(file)), "", f"broken YAML: {detail}", "plain YAML") from error
+
+
+class _Builder:
+    """Turns the parser's nodes into ours, counting them: aliases of aliases can mean billions."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.count = 0
+
+    def build(self, node: Any, above: tuple[int, ...], key_place: Place | None = None) -> Node:
+        place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        if node.value == "" and key_place:
+            # The parser puts a missing value at whatever comes next, often lines below its key.
+            place = key_place
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise SpecError(
+                str(place), "", "aliases repeat too much", f"at most {MAX_NODES} values in all"
+            )
+        if id(node) in above:
+            raise SpecError(str(place), "", "an alias stands inside its own anchor", "no cycle")
+        if len(above) >= MAX_DEPTH:  # the parser counts levels before aliases are followed
+            raise SpecError(str(place), "", "nested too deep", f"at most {MAX_DEPTH} levels")
+        inside = (*above, id(node))
+        if node.id == "mapping":
+            self._collection(node, place, "map")
+            return Node(place, self._mapping(node, inside), key_place=key_place)
+        if node.id == "sequence":
+            self._collection(node, place, "seq")
+            return Node(place, [self.build(item, inside) for item in node.value], "", key_place)
+        return Node(place, _scalar(node, place), node.value, key_place)
+
+    @staticmethod
+    def _collection(node: Any, place: Place, kind: str) -> None:
+        if str(node.tag) != _TAG + kind:
+            raise SpecError(str(place), "", f"tag {node.tag}", "no YAML tag here")
+
+    def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
+        own: dict[str, Node] = {}
+        merged: dict[str, Node] = {}
+        for key, value in node.value:
+            if key.tag == _TAG + "merge":
+                for source in self._merge_sources(value, above):
+                    for name, child in source.items():
+                        merged.setdefault(name, child)
+                continue
+            place = Place(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
+            name = self._key(key, place)
+            if name in own:
+                raise SpecError(
+                    str(place), "", f"key {name!r} stands twice in one map", "each key once"
+                )
+            own[name] = self.build(value, above, place)
+        return {**merged, **own}
+
+    def _merge_sources(self, value: Any, above: tuple[int, ...]) -> Iterator[dict[str, Node]]:
+        for item in value.value if value.id == "sequence" else [value]:
+            built = self.build(item, above)
+            if not isinstance(built.value, dict):
+                raise SpecError(str(built.place), "<<", f"got {built.shown}", "a map to merge")
+            yield built.value
+
+    @staticmethod
+    def _key(key: Any, place: Place) -> str:
+        if key.id != "scalar":
+            raise SpecError(str(place), "", "a map or list as a key", "text as a key")
+        value = _scalar(key, place)
+        if not isinstance(value, str):
+            raise SpecError(
+                str(place), "", f"key {shorten(key.value)} is not text", f'quotes: "{key.value}"'
+            )
+        return value
+
+
+def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
+    """The Python value of a scalar; raises SpecError for what no value can be."""
+    raw: str = node.value
+    tag = str(node.tag)
+    if tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value", _TAG + "merge"):
+        bad = _CONTROL.search(raw)
+        if bad:
+            raise SpecError(str(place), "", f"control character {bad[0]!r}", "printable text")
+        return raw
+    if tag == _TAG + "null":
+        return None
+    if tag == _TAG + "bool" and raw.lower() in ("true", "false"):
+        return raw.lower() == "true"
+    if tag in (_TAG + "int", _TAG + "float"):
+        return _number(raw, tag == _TAG + "int", place)
+    raise SpecError(str(place), "", f"tag {tag.removeprefix(_TAG)}", "no YAML tag here")
+
+
+def _number(raw: str, whole: bool, place: Place) -> int | float:
+    # Base 0 refuses 010: octal to Helm's YAML and ten to YAML 1.2 must not be the same digits.
+    number: int | float = math.nan
+    if len(raw) <= _LONGEST_NUMBER:
+        with contextlib.suppress(ValueError):
+            number = int(raw, 0) if whole else float(raw)
+    if not math.isfinite(number):
+        expected = "a plain, finite decimal number, or quotes for text"
+        raise SpecError(str(place), "", f"number {shorten(raw)}", expected)
+    return number

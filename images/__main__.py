@@ -1,0 +1,3 @@
+from images.cli import main
+
+main()

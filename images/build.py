@@ -1,0 +1,193 @@
+"""Builds images: each once for what goes into it, its parents first."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from images.base import base_of
+from images.catalogue import Image, find, load_catalogue
+from images.engine import Build, Engine
+from images.engines import choose_engine
+from images.errors import ImageError
+from images.lock import stale_locks
+from images.machine import write_secrets
+from localkube.cache import cache_dir, content_key
+from localkube.ui import note, step
+
+# Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
+_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh")
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    reference: str
+    key: str
+    engine: Engine
+
+
+def build(
+    name: str, tags: Sequence[str] = (), overrides: Mapping[str, str] | None = None
+) -> BuiltImage:
+    """Builds an image and what it is built from, unless that is there already; `tags` are further
+    names for it.
+
+    Raises ImageError, before anything is built, when the name, a version or a lock is not what it
+    should be.
+    """
+    images = load_catalogue(overrides)
+    image = find(images, name)
+    chain = [image]
+    while chain[0].parent is not None:
+        chain.insert(0, images[chain[0].parent])
+    for member in chain:
+        refuse_stale_locks(member)
+    logs = cache_dir() / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    engine = choose_engine(logs / "images.log")
+    with _only_builder():
+        base, base_key = base_of(chain[0], engine)
+        for member in chain:
+            base_key = _build_one(member, base, base_key, tags if member is image else (), engine)
+            base = member.reference
+    return BuiltImage(image.reference, base_key, engine)
+
+
+def archive(name: str) -> Path:
+    """A docker-archive of the image, for loading elsewhere; made once for each content of it.
+
+    In it the image has the name that Kubernetes gives to one without a registry.
+    """
+    built = build(name)
+    repository = built.reference.partition(":")[0]
+    folder = cache_dir() / "images"
+    target = folder / f"{repository}-{built.key}.tar"
+    if target.exists():
+        return target
+    with _only_builder():
+        if target.exists():
+            return target
+        # One of an earlier content is a gigabyte that nobody asks for again.
+        for old in folder.glob(f"{repository}-*.tar"):
+            old.unlink()
+        partial = target.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        with step(f"write the archive of {built.reference}"):
+            built.engine.save(built.reference, partial, f"docker.io/library/{built.reference}")
+        return partial.rename(target)
+
+
+@contextmanager
+def _only_builder() -> Iterator[None]:
+    """Two builds at once would do the same work twice; the second waits and finds it done."""
+    file = cache_dir() / "images" / ".lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("another build of images is going on here: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def refuse_stale_locks(image: Image) -> None:
+    stale = stale_locks(image)
+    if stale:
+        raise ImageError(
+            f"{image.name}: {'; '.join(stale)}",
+            f"python -m images lock {image.name} (with the same --set), then build again",
+        )
+
+
+def image_files(image: Image) -> list[Path]:
+    """The files of the context that an image is built from, in a stable order."""
+    found = {
+        file
+        for place in image.contents
+        for pattern in _TAKEN
+        for file in place.glob(pattern)
+        if file.is_file()
+    }
+    return sorted(found)
+
+
+def image_key(image: Image, base_key: str) -> str:
+    """Changes with every file that is built from, its path, a version or the base."""
+    files = image_files(image)
+    names = [file.relative_to(image.context).as_posix() for file in files]
+    versions = [f"{name}={version}" for name, version in image.versions.items()]
+    return content_key(files, *names, *versions, base_key)
+
+
+def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
+    files = image_files(image)
+    key = image_key(image, base_key)
+    references = [image.reference, *tags]
+    if all(engine.key(reference) == key for reference in references):
+        note(f"{image.reference} is built already ({key})")
+        return key
+    wheels = _wheel_folder(image) if image.wheel_inputs else None
+    arguments = {"BASE_IMAGE": base} | {
+        f"{name.replace('-', '_').upper()}_VERSION": version
+        for name, version in image.versions.items()
+    }
+    replaced = engine.identity(image.reference)
+    engine.log.write_text("")
+    note(f"building {image.reference}; the output goes to {engine.log}")
+    with _context(image, files, wheels) as (context, secrets), step(f"build {image.reference}"):
+        engine.build(
+            Build(context, context / image.dockerfile.relative_to(image.context), references,
+                  arguments, secrets, key, wheels)
+        )  # fmt: skip
+    if replaced and replaced != engine.identity(image.reference):
+        engine.remove(replaced)
+    return key
+
+
+def _wheel_folder(image: Image) -> Path:
+    """Where the wheel of these versions is kept, or will be. Only what compiles it is in the
+    key.
+    """
+    inputs = [f"{name}={image.versions[name]}" for name in image.wheel_inputs]
+    common = image.context / "common"
+    files = [common / "build_horovod.py", image.dockerfile.with_name("horovod.txt")]
+    flags = compile_flags(image.dockerfile.read_text())
+    key = content_key(files, *inputs, *flags, image.suite or "")
+    folder = cache_dir() / "wheels" / f"horovod-{key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def compile_flags(dockerfile: str) -> list[str]:
+    """The words of a Dockerfile that say how Horovod is compiled, in order."""
+    return [
+        word
+        for word in dockerfile.split()
+        if word.startswith(("HOROVOD_WITH", "HOROVOD_GPU", "HOROVOD_NCCL"))
+    ]
+
+
+@contextmanager
+def _context(
+    image: Image, files: Sequence[Path], wheels: Path | None
+) -> Iterator[tuple[Path, dict[str, Path]]]:
+    """A folder with what goes into the build and nothing else, and this machine's secrets beside
+    it.
+    """
+    with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
+        context, hidden = Path(name) / "context", Path(name) / "secrets"
+        hidden.mkdir(mode=0o700)
+        for file in files:
+            target = context / file.relative_to(image.context)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Times are kept: without them the engine would see a change in every file.
+            shutil.copy2(file, target)
+        if wheels is not None:
+            shutil.copytree(wheels, context / "wheelhouse")
+        yield context, write_secrets(hidden)

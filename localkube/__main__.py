@@ -1,0 +1,5 @@
+"""`python -m localkube`"""
+
+from localkube.cli import main
+
+main()

@@ -1,0 +1,137 @@
+"""hvdchart against real Helms and a real API server: its merge, its manifests, its cases."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from hvdchart.errors import SpecError
+from hvdchart.helm import manifests
+from hvdchart.merging import laid_over, settled
+from hvdchart.plan import make_plan
+from hvdchart.spec import load_spec, parse_spec
+from localkube.tools import tool
+from tests.chart.render import Manifest, render
+from tests.e2e.cluster import Namespace
+from tests.unit.hvdchart.strategies import specs
+
+ROOT = Path(__file__).parents[2]
+SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
+Values = dict[str, Any]
+
+# Few keys and maps of maps, so that generated trees meet at every level.
+KEYS = st.sampled_from(["a", "b", "c"])
+LEAVES = st.none() | st.integers(0, 5) | st.sampled_from(["", "no"]) | st.lists(st.just(1))
+INNER = st.dictionaries(KEYS, LEAVES, max_size=3)
+MIDDLE = st.dictionaries(KEYS, st.one_of(LEAVES, INNER, INNER), max_size=3)
+TREES = st.dictionaries(KEYS, st.one_of(LEAVES, INNER, MIDDLE, MIDDLE), min_size=1, max_size=3)
+
+
+def without_nulls(value: Any) -> Any:
+    """Helm passes on a null that deletes nothing; we leave it out."""
+    if isinstance(value, dict):
+        return {key: without_nulls(child) for key, child in value.items() if child is not None}
+    return value
+
+
+# No default and no rendered value is null: a null is the person's word.
+RIGHT = TREES.map(without_nulls)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chart that says what values it was given."""
+    chart = tmp_path_factory.mktemp("echo")
+    (chart / "templates").mkdir()
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: echo\nversion: 1.0.0\n")
+    (chart / "templates" / "echo.yaml").write_text("values: {{ .Values | toJson }}\n")
+    return chart
+
+
+def helms_values(helm: str, chart: Path, defaults: Values, *files: Values) -> Values:
+    """The values that Helm hands to the templates."""
+    (chart / "values.yaml").write_text(json.dumps(defaults))
+    options: list[str] = []
+    for index, file in enumerate(files):
+        path = chart.parent / f"values-{index}.yaml"
+        path.write_text(json.dumps(file))
+        options += ["--values", str(path)]
+    command = [str(tool(helm)), "template", "x", str(chart), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: Values = YAML(typ="safe").load(done.stdout)["values"]
+    return found
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+@settings(
+    max_examples=60, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+@given(defaults=RIGHT, rendered=RIGHT, persons=TREES)
+def test_values_merge_as_helm_merges(
+    helm: str, folder: Path, defaults: Values, rendered: Values, persons: Values
+) -> None:
+    """One file made by us is to the chart what Helm makes of two files."""
+    ours = settled(laid_over(rendered, persons), defaults)
+    expected = helms_values(helm, folder, defaults, rendered, persons)
+    assert without_nulls(helms_values(helm, folder, defaults, ours)) == without_nulls(expected)
+
+
+def is_test(manifest: Manifest) -> bool:
+    """A pod of `helm test`, which an install does not send."""
+    annotations = manifest["metadata"].get("annotations", {})
+    return "test" in annotations.get("helm.sh/hook", "").split(",")
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
+def test_manifests_are_what_helm_makes_of_the_values(spec: Path) -> None:
+    values = YAML(typ="safe").load(spec.with_name(spec.name.replace(".spec", "")).read_text())
+    plan = make_plan(load_spec(spec))
+    text = manifests(plan, "team", str(tool("helm3")))
+    ours = [document for document in YAML(typ="safe").load_all(text) if document]
+    theirs = [document for document in render(values, plan.spec.name) if not is_test(document)]
+    for document in (*ours, *theirs):
+        if document["kind"] == "Secret":
+            document.pop("data")  # new keys each time
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
+def test_the_api_server_takes_every_case(spec: Path, kubeconfig: Path) -> None:
+    server = Namespace("default", kubeconfig, "")
+    plan = make_plan(load_spec(spec))
+    answer = server.kubectl(
+        *("apply", "--dry-run=server", "--validate=strict", "--filename", "-"),
+        input=manifests(plan, "default", str(tool("helm3"))),
+    )
+    assert answer.count("server dry run") >= 8
+
+
+@settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(specs())
+def test_the_chart_takes_what_is_rendered(spec: dict[str, Any]) -> None:
+    """Not its schema alone: its templates refuse what contradicts itself."""
+    try:
+        plan = make_plan(parse_spec(json.dumps(spec).encode()))
+    except SpecError:
+        return
+    assert manifests(plan, "team", str(tool("helm3")))
+
+
+def test_without_helm_it_says_so() -> None:
+    command = [sys.executable, "-m", "hvdchart", "render", str(SPECS[0]), "--manifests"]
+    done = subprocess.run(
+        [*command, "--helm", "no-such-helm"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 6
+    assert "no program 'no-such-helm' is on PATH" in done.stderr

@@ -1,0 +1,96 @@
+"""What reaches the pods, and over which network."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.render import Values, of_kind, one, pod_spec, refusal, render, run_settings
+from tests.chart.test_placement import GPU_GROUPS, run_pods
+
+ROOT: Values = {"runAsUser": 0, "runAsNonRoot": False}
+
+
+def test_workers_may_be_on_the_nodes_network_the_master_stays_off() -> None:
+    manifests = render({"hostNetwork": True, "hostPID": True})
+    spec = pod_spec(one(manifests, "StatefulSet"))
+    assert (spec["hostNetwork"], spec["hostPID"]) == (True, True)
+    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
+    for other in (pod_spec(one(manifests, "Job")), *(pod["spec"] for pod in run_pods(render()))):
+        assert not other.keys() & {"hostNetwork", "hostPID", "dnsPolicy"}
+
+
+def test_a_nodes_interface_is_named_to_the_ranks_not_to_the_master() -> None:
+    for host_network, of_master in ((False, "ib0"), (True, "")):
+        manifests = render({"hostNetwork": host_network, "network": {"interface": "ib0"}})
+        environment = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
+        named = {entry["name"] for entry in environment if entry.get("value") == "ib0"}
+        assert named == {"NCCL_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl_tcp_if_include"}
+        assert run_settings(manifests)["interface"] == of_master
+
+
+@pytest.mark.parametrize("port", [6443, 10250, 32000])
+def test_on_a_node_kubernetes_own_ports_are_refused(port: int) -> None:
+    message = refusal({"hostNetwork": True, "ssh": {"port": port}})
+    assert "hostNetwork" in message
+    assert f"ssh.port is {port}" in message
+    render({"ssh": {"port": port}})
+    render({"hostNetwork": True, "ssh": {"port": 30000 - 1}})
+
+
+def test_no_policy_unless_asked_for() -> None:
+    assert of_kind(render(), "NetworkPolicy") == []
+
+
+def test_the_policy_names_the_runs_own_pods_on_both_sides() -> None:
+    spec = one(render({"networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress"], "what goes out stays free"
+    (rule,) = spec["ingress"]
+    assert rule == {"from": [{"podSelector": spec["podSelector"]}]}, "all ports, in its namespace"
+    assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "hvd"
+    (component,) = spec["podSelector"]["matchExpressions"]
+    assert component["values"] == ["master", "worker"]
+
+
+def test_a_policy_that_would_not_hold_is_refused() -> None:
+    message = refusal({"networkPolicy": {"enabled": True}, "hostNetwork": True})
+    assert "networkPolicy.enabled" in message
+    assert "hostNetwork" in message
+
+
+@pytest.mark.parametrize("policy", ["", "SingleStack", "PreferDualStack", "RequireDualStack"])
+def test_the_services_ip_families(policy: str) -> None:
+    service = one(render({"network": {"ipFamilyPolicy": policy}}), "Service")
+    assert service["spec"].get("ipFamilyPolicy", "") == policy
+
+
+def test_a_mesh_is_kept_out_of_every_pod() -> None:
+    for template in run_pods(render({**GPU_GROUPS, "serviceMesh": "Disabled"})):
+        assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert template["metadata"]["annotations"]["linkerd.io/inject"] == "disabled"
+
+
+def test_a_users_own_word_to_the_mesh_wins() -> None:
+    values = {"serviceMesh": "Disabled", "worker": {"podLabels": {"sidecar.istio.io/inject": "x"}}}
+    workers = one(render(values), "StatefulSet")["spec"]["template"]
+    assert workers["metadata"]["labels"]["sidecar.istio.io/inject"] == "x"
+
+
+def test_capabilities_are_the_groups_and_reach_root_only() -> None:
+    groups: Values = {
+        "workerGroups": [
+            {"name": "plain"},
+            {
+                "name": "rdma",
+                "capabilities": ["IPC_LOCK"],
+                "resources": {"limits": {"rdma/hca": 1}},
+            },
+        ]
+    }
+    plain, rdma = of_kind(render({**groups, "podSecurityContext": ROOT}), "StatefulSet")
+    context = pod_spec(rdma)["containers"][0]["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert context["allowPrivilegeEscalation"] is False
+    assert "add" not in pod_spec(plain)["containers"][0]["securityContext"]["capabilities"]
+    message = refusal(groups)
+    for word in ('group "rdma"', "capabilities", "IPC_LOCK", "podSecurityContext.runAsUser"):
+        assert word in message

@@ -1,0 +1,209 @@
+"""Which objects are made, and that each says what it must."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
+
+DEFAULT_CENSUS = {
+    "ConfigMap": 1,
+    "Job": 1,
+    "Pod": 1,
+    "Role": 1,
+    "RoleBinding": 1,
+    "Secret": 1,
+    "Service": 1,
+    "ServiceAccount": 1,
+    "StatefulSet": 1,
+}
+GROUPS: Values = {
+    "worker": {"number": 3, "env": [{"name": "A", "value": "1"}]},
+    "workerGroups": [
+        {"name": "cpu", "slots": 2},
+        {
+            "name": "gpu",
+            "number": 2,
+            "slots": 4,
+            "resources": {"limits": {"nvidia.com/gpu": 4}},
+            "env": [{"name": "B", "value": "2"}],
+            "image": {"tag": "cuda"},
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "difference"),
+    [
+        ({}, {}),
+        (GROUPS, {"StatefulSet": 1}),
+        ({"ssh": {"existingSecret": "mine"}}, {"Secret": -1}),
+        (
+            {"serviceAccount": {"create": False}},
+            {"Pod": -1, "Role": -1, "RoleBinding": -1, "ServiceAccount": -1},
+        ),
+    ],
+)
+def test_census(values: Values, difference: dict[str, int]) -> None:
+    expected = Counter(DEFAULT_CENSUS)
+    expected.update(difference)
+    assert Counter(manifest["kind"] for manifest in render(values)) == +expected
+
+
+def test_nothing_needs_cluster_rights() -> None:
+    cluster_scoped = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}
+    assert not cluster_scoped & {manifest["kind"] for manifest in render(GROUPS)}
+
+
+def test_groups_inherit_from_worker() -> None:
+    cpu, gpu = of_kind(render(GROUPS), "StatefulSet")
+    assert (cpu["metadata"]["name"], cpu["spec"]["replicas"]) == ("hvd-cpu", 3)
+    assert (gpu["metadata"]["name"], gpu["spec"]["replicas"]) == ("hvd-gpu", 2)
+    names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
+    assert names[-2:] == ["A", "B"]
+    assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.15.1")
+    assert pod_spec(gpu)["containers"][0]["image"] == "horovod-cpu:cuda"
+
+
+def test_the_master_is_told_every_host() -> None:
+    groups = run_settings(render(GROUPS))["groups"]
+    told = [(group["statefulSet"], group["number"], group["slots"]) for group in groups]
+    assert told == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
+
+
+@pytest.mark.parametrize("values", [{}, GROUPS], ids=["default", "groups"])
+def test_both_helms_render_the_same(values: Values) -> None:
+    """Helm 4 leaves out keys whose default is null, Helm 3 hands them on."""
+    first, second = (
+        [item for item in render(values, helm=helm) if item["kind"] != "Secret"]
+        for helm in ("helm3", "helm4")
+    )
+    assert first == second
+
+
+def test_hosts_have_names_before_they_are_ready() -> None:
+    service = one(render(), "Service")
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["clusterIP"] == "None"
+    workers = one(render(), "StatefulSet")
+    assert workers["spec"]["serviceName"] == service["metadata"]["name"]
+    assert workers["spec"]["podManagementPolicy"] == "Parallel"
+
+
+def job_name(values: Values) -> str:
+    name: str = one(render(values), "Job")["metadata"]["name"]
+    return name
+
+
+def test_the_job_is_named_by_what_it_runs() -> None:
+    base: Values = {"master": {"args": ["python", "train.py"]}}
+    assert job_name(base) == job_name(base)
+    for other in (
+        {"master": {"args": ["python", "other.py"]}},
+        {**base, "worker": {"number": 3}},
+        {**base, "worker": {"env": [{"name": "LR", "value": "1"}]}},
+        {**base, "image": {"tag": "other"}},
+    ):
+        assert job_name(other) != job_name(base), other
+
+
+def revision(manifests: list[Manifest]) -> str:
+    labels = one(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    return str(labels["horovod/revision"])
+
+
+def test_workers_are_kept_when_only_the_master_changes() -> None:
+    base, other_command = render(), render({"master": {"args": ["python", "other.py"]}})
+    assert revision(base) == revision(other_command)
+    assert revision(base) != revision(render({"image": {"tag": "other"}}))
+    assert run_settings(base)["groups"][0]["revision"] == revision(base)
+
+
+def test_arguments_reach_the_launcher_as_written() -> None:
+    args = ["python", "train.py", "--name=$(HOME)", 'quote"d', "back\\slash", "a b", "é"]
+    assert run_settings(render({"master": {"args": args}}))["args"] == args
+
+
+def test_the_master_may_do_only_what_it_does() -> None:
+    rules = one(render(GROUPS), "Role")["rules"]
+    allowed = {
+        (resource, verb): rule.get("resourceNames")
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    pods = ["hvd-cpu-0", "hvd-cpu-1", "hvd-cpu-2", "hvd-gpu-0", "hvd-gpu-1"]
+    assert allowed == {
+        ("endpointslices", "list"): None,
+        ("endpointslices", "watch"): None,
+        ("pods", "get"): pods,
+        ("pods", "delete"): pods,
+        ("events", "create"): None,
+        ("jobs", "get"): [one(render(GROUPS), "Job")["metadata"]["name"]],
+        ("jobs", "watch"): [one(render(GROUPS), "Job")["metadata"]["name"]],
+        ("statefulsets/scale", "patch"): ["hvd-cpu", "hvd-gpu"],
+    }
+
+
+def test_a_suspended_run_has_no_pods() -> None:
+    held, running = render({"master": {"suspend": True}}), render()
+    assert one(held, "Job")["spec"]["suspend"] is True
+    assert one(held, "StatefulSet")["spec"]["replicas"] == 0
+    # Letting it go is not another run.
+    assert one(held, "Job")["metadata"]["name"] == one(running, "Job")["metadata"]["name"]
+
+
+def test_an_elastic_run_may_grow() -> None:
+    elastic = {"launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 8}}}
+    manifests = render({**elastic, "worker": {"number": 2, "slots": 2}})
+    (group,) = run_settings(manifests)["groups"]
+    assert (group["number"], group["maximum"]) == (2, 4)
+    pods = next(rule for rule in one(manifests, "Role")["rules"] if rule["resources"] == ["pods"])
+    assert pods["resourceNames"] == [f"hvd-worker-{ordinal}" for ordinal in range(4)]
+    assert run_settings(render())["groups"][0]["maximum"] == 2
+
+
+def test_helm_test_is_the_master_with_another_program() -> None:
+    manifests = render()
+    pod, job = one(manifests, "Pod"), one(manifests, "Job")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    (tester,), (master,) = pod["spec"]["containers"], pod_spec(job)["containers"]
+    assert tester["command"][-1].endswith("selftest.py")
+    told = {entry["name"]: entry.get("value") for entry in tester["env"]}
+    assert told["HVD_TESTED_JOB"] == job["metadata"]["name"]
+    for key in ("image", "securityContext", "volumeMounts"):
+        assert tester[key] == master[key]
+
+
+def test_workers_have_no_token() -> None:
+    manifests = render()
+    assert pod_spec(one(manifests, "StatefulSet"))["automountServiceAccountToken"] is False
+    assert pod_spec(one(manifests, "Job"))["automountServiceAccountToken"] is True
+    without = render({"serviceAccount": {"create": False}})
+    assert pod_spec(one(without, "Job"))["automountServiceAccountToken"] is False
+    assert run_settings(without)["api"] is False
+
+
+@pytest.mark.parametrize(("uid", "made"), [(1000, False), (0, False), (4321, True), (None, True)])
+def test_a_foreign_uid_gets_a_passwd_entry(uid: int | None, made: bool) -> None:
+    context = {"runAsUser": uid, "runAsNonRoot": uid != 0}
+    for kind in ("StatefulSet", "Job"):
+        spec = pod_spec(one(render({"podSecurityContext": context}), kind))
+        assert ("initContainers" in spec) is made
+        mounts = [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]]
+        assert ("/etc/passwd" in mounts) is made
+        assert spec["securityContext"].get("runAsUser") == uid
+
+
+def test_user_volumes_reach_master_and_workers() -> None:
+    values: Values = {
+        "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],
+    }
+    for kind in ("StatefulSet", "Job"):
+        spec = pod_spec(one(render(values), kind))
+        assert values["volumes"][0] in spec["volumes"]
+        assert values["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]

@@ -1,0 +1,148 @@
+"""Where pods go, and what schedulers and queues are told about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.render import (
+    Manifest,
+    Values,
+    of_kind,
+    one,
+    pod_spec,
+    refusal,
+    render,
+)
+
+GPU_GROUPS: Values = {
+    "workerGroups": [
+        {"name": "cpu", "number": 3, "spread": "None"},
+        {
+            "name": "gpu",
+            "number": 2,
+            "slots": 4,
+            "spread": "Required",
+            "runtimeClassName": "nvidia",
+            "resources": {"limits": {"nvidia.com/gpu": 4, "cpu": 8, "memory": "32Gi"}},
+        },
+    ]
+}
+WORKERS = {
+    "app.kubernetes.io/name": "horovod",
+    "app.kubernetes.io/instance": "hvd",
+    "app.kubernetes.io/component": "worker",
+}
+
+
+def anti_affinity(workload: Manifest) -> Manifest:
+    """The pods' anti-affinity."""
+    found: Manifest = pod_spec(workload).get("affinity", {}).get("podAntiAffinity", {})
+    return found
+
+
+def run_pods(manifests: list[Manifest]) -> list[Manifest]:
+    """The pod templates of all workers and the master."""
+    workloads = [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]
+    return [workload["spec"]["template"] for workload in workloads]
+
+
+def test_by_default_workers_rather_go_to_nodes_of_their_own() -> None:
+    (term,) = anti_affinity(one(render(), "StatefulSet"))[
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"] == {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": WORKERS},
+    }
+
+
+def test_each_group_spreads_as_it_says() -> None:
+    cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
+    assert anti_affinity(cpu) == {}
+    (term,) = anti_affinity(gpu)["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"] == WORKERS, "all groups count, not only its own"
+
+
+def test_an_anti_affinity_of_the_users_is_the_only_one() -> None:
+    mine: Values = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    node: Values = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    workers = one(render({"worker": {"affinity": mine}}), "StatefulSet")
+    assert anti_affinity(workers) == mine["podAntiAffinity"]
+    affinity = pod_spec(one(render({"worker": {"affinity": node}}), "StatefulSet"))["affinity"]
+    assert affinity.keys() == {"nodeAffinity", "podAntiAffinity"}
+    message = refusal({"worker": {"spread": "Required", "affinity": mine}})
+    assert "spread is Required" in message
+    assert "affinity.podAntiAffinity" in message
+
+
+def test_the_runtime_class_is_the_groups() -> None:
+    cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
+    assert "runtimeClassName" not in pod_spec(cpu)
+    assert pod_spec(gpu)["runtimeClassName"] == "nvidia"
+
+
+def test_priority_and_scheduler_are_those_of_all_pods() -> None:
+    values = {**GPU_GROUPS, "priorityClassName": "high", "schedulerName": "mine"}
+    for template in run_pods(render(values)):
+        assert template["spec"]["priorityClassName"] == "high"
+        assert template["spec"]["schedulerName"] == "mine"
+
+
+def test_the_queue_is_told_of_workloads_not_of_pods() -> None:
+    manifests = render({**GPU_GROUPS, "queueName": "team"})
+    for workload in [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]:
+        assert workload["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+        assert not [
+            key for key in workload["spec"]["template"]["metadata"]["labels"] if "kueue" in key
+        ]
+
+
+@pytest.mark.parametrize(
+    ("gang", "api", "scheduler", "field", "key"),
+    [
+        (
+            "Volcano",
+            "scheduling.volcano.sh/v1beta1",
+            "volcano",
+            "annotations",
+            "scheduling.k8s.io/group-name",
+        ),
+        (
+            "SchedulerPlugins",
+            "scheduling.x-k8s.io/v1alpha1",
+            "scheduler-plugins-scheduler",
+            "labels",
+            "scheduling.x-k8s.io/pod-group",
+        ),
+    ],
+)
+def test_a_gang(gang: str, api: str, scheduler: str, field: str, key: str) -> None:
+    manifests = render({**GPU_GROUPS, "gang": gang})
+    group = one(manifests, "PodGroup")
+    assert group["apiVersion"] == api
+    assert group["spec"]["minMember"] == 3 + 2 + 1, "all workers and the master"
+    for template in run_pods(manifests):
+        assert template["metadata"][field][key] == group["metadata"]["name"]
+        assert template["spec"]["schedulerName"] == scheduler
+
+
+def test_volcanos_queue_is_the_pod_groups() -> None:
+    values = {"gang": "Volcano", "queueName": "team", "priorityClassName": "high"}
+    manifests = render(values)
+    spec = one(manifests, "PodGroup")["spec"]
+    assert (spec["queue"], spec["priorityClassName"]) == ("team", "high")
+    assert "kueue.x-k8s.io/queue-name" not in one(manifests, "Job")["metadata"]["labels"]
+
+
+def test_init_containers_leave_a_pod_guaranteed() -> None:
+    exact = {"cpu": 4, "memory": "8Gi"}
+    resources = {"requests": exact, "limits": {**exact, "nvidia.com/gpu": 1}}
+    values: Values = {
+        "worker": {"resources": resources},
+        "master": {"resources": {"requests": exact, "limits": exact}},
+        "podSecurityContext": {"runAsUser": 4321},
+    }
+    for template in run_pods(render(values)):
+        for container in template["spec"]["initContainers"]:
+            # The GPU is the main container's alone.
+            assert container["resources"] == {"requests": exact, "limits": exact}

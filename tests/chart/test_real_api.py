@@ -1,0 +1,80 @@
+"""Rendered manifests, judged by a real API server: names, fields, types, Pod Security."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.chart.render import CHART, Values, render
+from tests.chart.test_objects import GROUPS
+from tests.chart.test_storage import DATA, STAGING
+from tests.chart.test_watching import OUTPUT
+from tests.e2e.cluster import Namespace
+
+CASES: dict[str, Values] = {
+    "default": {},
+    "groups": GROUPS,
+    "foreign UID": {"podSecurityContext": {"runAsUser": None}},
+    "scheduling": {
+        "worker": {
+            "nodeSelector": {"a": "b"},
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "affinity": {"podAntiAffinity": {}},
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "kubernetes.io/hostname",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                }
+            ],
+            "podAnnotations": {"x": "y"},
+        },
+        "master": {"activeDeadlineSeconds": 60, "podLabels": {"x": "y"}},
+        "cleanup": "Always",
+    },
+    "placement": {
+        "worker": {"spread": "Required", "runtimeClassName": "nvidia"},
+        "priorityClassName": "system-cluster-critical",
+        "schedulerName": "mine",
+        "queueName": "team",
+    },
+    "network": {
+        "hostNetwork": True,
+        "hostPID": True,
+        "network": {"ipFamilyPolicy": "PreferDualStack", "interface": "ib0"},
+        "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
+        "worker": {"capabilities": ["IPC_LOCK"]},
+        "serviceMesh": "Disabled",
+    },
+    "watching": {
+        **OUTPUT,
+        "horovod": {"timeline": True, "autotune": True, "cycleTimeMs": 3},
+        "tensorboard": {"enabled": True},
+        "metrics": {"enabled": True},
+        "networkPolicy": {"enabled": True},
+        "serviceMesh": "Hold",
+    },
+    "staging": {**DATA, "staging": STAGING},
+    **{
+        file.name: YAML(typ="safe").load(file.read_text())
+        for file in sorted((CHART / "ci").glob("*.yaml"))
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_api_server_takes_every_object(case: str, kubeconfig: Path) -> None:
+    server = Namespace("default", kubeconfig, "")
+    for manifest in render(CASES[case]):
+        manifest["metadata"].pop("namespace", None)
+        if manifest["kind"] == "Pod":
+            # The one that it names is only made in a dry run too.
+            manifest["spec"]["serviceAccountName"] = "default"
+        answer = server.kubectl(
+            *("apply", "--dry-run=server", "--validate=strict", "--filename", "-"),
+            input=json.dumps(manifest),
+        )
+        assert "server dry run" in answer

@@ -1,0 +1,134 @@
+"""Values that are refused, and that the message names the key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.chart.render import CHART, Values, helm_template, refusal
+from tools.chart_docs import load_source
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"wroker": {}}, "wroker"),
+        ({"worker": {"nubmer": 2}}, "nubmer"),
+        ({"workerGroups": [{"name": "a", "slot": 2}]}, "slot"),
+        ({"launch": {"mode": "mpiexec"}}, "mode"),
+        ({"worker": {"number": "two"}}, "number"),
+        ({"ssh": {"port": 22}}, "port"),
+    ],
+)
+def test_the_schema_names_the_key(helm: str, values: Values, key: str) -> None:
+    done = helm_template(values, helm=helm)
+    assert done.returncode != 0
+    assert key in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "release", "words"),
+    [
+        (
+            {"worker": {"slots": 2, "resources": {"limits": {"nvidia.com/gpu": 4}}}},
+            "hvd",
+            ["slots is 2", 'resources.limits["nvidia.com/gpu"] is 4'],
+        ),
+        ({"workerGroups": [{"name": "a"}, {"name": "a"}]}, "hvd", ['two groups named "a"']),
+        ({"workerGroups": [{"name": "master"}]}, "hvd", ["workerGroups[].name", "master"]),
+        ({}, "r" * 48, ["48 characters", "at most 47"]),
+        (
+            {"workerGroups": [{"name": "g" * 12}]},
+            "r" * 40,
+            ["53 characters", "at most 52"],
+        ),
+        ({}, "my.release", ["my.release", "host names"]),
+        ({"launch": {"mode": "custom"}}, "hvd", ["launch.mode", "master.args"]),
+        (
+            {"launch": {"mode": "elastic", "elastic": {"minRanks": 4, "maxRanks": 2}}},
+            "hvd",
+            ["launch.elastic.minRanks is 4", "launch.elastic.maxRanks is 2"],
+        ),
+        (
+            {"worker": {"number": 4}, "launch": {"mode": "elastic", "elastic": {"maxRanks": 2}}},
+            "hvd",
+            ["4 ranks", "launch.elastic.maxRanks is 2"],
+        ),
+        (
+            {"launch": {"elastic": {"maxRanks": 2}}},
+            "hvd",
+            ["launch.elastic", "launch.mode is mpirun"],
+        ),
+        (
+            {"launch": {"mode": "elastic"}, "serviceAccount": {"create": False}},
+            "hvd",
+            ["launch.mode", "serviceAccount"],
+        ),
+        (
+            {"master": {"ttlSecondsAfterFinished": 60}},
+            "hvd",
+            ["master.ttlSecondsAfterFinished", "cleanup is OnSuccess"],
+        ),
+        (
+            {"cleanup": "Always", "serviceAccount": {"create": False}},
+            "hvd",
+            ["cleanup is Always", "serviceAccount"],
+        ),
+        ({"useHostNetwork": True}, "hvd", ["useHostNetwork", "hostNetwork"]),
+        ({"resources": {"limits": {}}}, "hvd", ["resources", "worker.resources"]),
+        ({"ssh": {"useSecrets": True}}, "hvd", ["ssh.useSecrets", "ssh.existingSecret"]),
+        ({"podSecurityContext": {"runAsUser": 0}}, "hvd", ["runAsUser", "runAsNonRoot"]),
+    ],
+)
+def test_contradictions_name_both_keys(values: Values, release: str, words: list[str]) -> None:
+    message = refusal(values, release)
+    for word in words:
+        assert word in message
+
+
+def keys(node: dict[str, Any], prefix: str = "") -> set[str]:
+    """Dotted names of every key that a document or schema level describes."""
+    found = set()
+    for name, child in node.items():
+        found.add(prefix + name)
+        if isinstance(child, dict):
+            found |= keys(child, f"{prefix}{name}.")
+    return found
+
+
+def schema_keys(node: dict[str, Any], prefix: str = "") -> set[str]:
+    """Dotted names of the schema's properties, not looking into definitions."""
+    found = set()
+    for name, child in node.get("properties", {}).items():
+        found.add(prefix + name)
+        found |= schema_keys(child, f"{prefix}{name}.")
+    return found
+
+
+def test_every_value_is_in_the_schema_and_the_other_way_round() -> None:
+    """Contract both ways, on the files that Helm itself reads."""
+    from ruamel.yaml import YAML
+
+    values = YAML(typ="safe").load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    described = schema_keys(schema) - {"global", *load_source()["retired"]}
+    # Below an object of Kubernetes' own the schema describes nothing.
+    opaque = tuple(
+        f"{key}." for key in described if key not in {k.rpartition(".")[0] for k in described}
+    )
+    used = {key for key in keys(values) if not key.startswith(opaque)}
+    assert used == described
+
+
+def test_every_value_is_read_by_a_template() -> None:
+    """A key that no template reads would be accepted and do nothing."""
+    text = "".join(file.read_text() for file in (CHART / "templates").rglob("*.*"))
+    leaves = {key.rpartition(".")[2] for key in schema_keys(load_source())} - {"global"}
+    passed_whole = {"podSecurityContext", "securityContext"}
+    for parent in passed_whole:
+        leaves -= set(load_source()["properties"][parent]["properties"])
+    unread = {key for key in leaves if f".{key}" not in text}
+    assert unread == set()

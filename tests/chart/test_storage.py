@@ -1,0 +1,96 @@
+"""Staging: a directory of a volume filled before workers start."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
+
+DATA: Values = {
+    "volumes": [
+        {"name": "data", "hostPath": {"path": "/mnt/data"}},
+        {"name": "other", "emptyDir": {}},
+    ],
+    "volumeMounts": [
+        {"name": "data", "mountPath": "/data", "readOnly": True, "subPath": "x"},
+        {"name": "other", "mountPath": "/data-of-others", "readOnly": True},
+    ],
+}
+STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
+
+
+def init_containers(workload: Manifest) -> list[Manifest]:
+    """A workload's init containers."""
+    found: list[Manifest] = pod_spec(workload).get("initContainers", [])
+    return found
+
+
+def staging(values: Values) -> Manifest:
+    """The workers' staging container."""
+    (container,) = init_containers(one(render({**DATA, **values}), "StatefulSet"))
+    return container
+
+
+def environment(container: Manifest) -> dict[str, str]:
+    """Its plain variables."""
+    return {entry["name"]: entry.get("value", "") for entry in container["env"]}
+
+
+def test_each_worker_stages_and_the_master_does_not() -> None:
+    groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
+    manifests = render({**DATA, **groups, "staging": STAGING})
+    for workers in of_kind(manifests, "StatefulSet"):
+        assert [container["name"] for container in init_containers(workers)] == ["staging"]
+    assert init_containers(one(manifests, "Job")) == []
+
+
+def test_it_writes_where_workers_only_read() -> None:
+    container = staging({"staging": STAGING})
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
+    assert mounts["/data-of-others"]["readOnly"] is True
+    workers = one(render({**DATA, "staging": STAGING}), "StatefulSet")
+    of_worker = pod_spec(workers)["containers"][0]["volumeMounts"]
+    assert DATA["volumeMounts"][0] in of_worker
+
+
+def test_any_image_and_command() -> None:
+    container = staging({"staging": STAGING})
+    assert container["command"] == ["sh", "/horovod/bin/stage.sh", *STAGING["command"]]
+    assert container["image"] == "horovod-cpu:0.28.1-tf2.15.1"
+    token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "token"}}}
+    image = {"repository": "rclone/rclone", "tag": "1.70"}
+    container = staging({"staging": {**STAGING, "image": image, "env": [token]}})
+    assert container["image"] == "rclone/rclone:1.70"
+    assert token in container["env"]
+
+
+def test_another_source_is_another_key() -> None:
+    def key(**changes: object) -> str:
+        return environment(staging({"staging": {**STAGING, **changes}}))["STAGING_KEY"]
+
+    assert key() == key(verify="Checksum"), "how it is checked is not what it is"
+    assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
+
+
+def test_it_takes_no_more_than_its_worker() -> None:
+    exact = {"cpu": 4, "memory": "8Gi"}
+    resources = {"requests": exact, "limits": exact}
+    container = staging({"staging": STAGING, "worker": {"resources": resources}})
+    assert container["resources"] == resources
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({**DATA, "staging": {"command": ["true"]}}, ["staging.command", "staging.path is empty"]),
+        ({**DATA, "staging": {"path": "/data/x"}}, ["staging.path", "staging.command is empty"]),
+        ({"staging": STAGING}, ['staging.path is "/data/set"', "volumeMounts", 'group "worker"']),
+        ({**DATA, "staging": {**STAGING, "path": "/data/"}}, ["staging.path", "mountPath"]),
+        ({**DATA, "staging": {**STAGING, "path": "/database"}}, ["/database", "volumeMounts"]),
+    ],
+)
+def test_what_cannot_be_staged_is_refused(values: Values, words: list[str]) -> None:
+    message = refusal(values)
+    for word in words:
+        assert word in message

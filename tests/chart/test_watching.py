@@ -1,0 +1,123 @@
+"""Horovod's switches, TensorBoard and metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
+
+OUTPUT: Values = {
+    "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
+    "volumes": [{"name": "output", "hostPath": {"path": "/mnt"}}, {"name": "x", "emptyDir": {}}],
+    "volumeMounts": [
+        {"name": "x", "mountPath": "/out"},
+        {"name": "output", "mountPath": "/output"},
+    ],
+}
+
+
+def environment(manifests: list[Manifest], kind: str = "StatefulSet") -> dict[str, str]:
+    """The main container's plain variables, of which each may be named once."""
+    entries = pod_spec(one(manifests, kind))["containers"][0]["env"]
+    names = [entry["name"] for entry in entries]
+    assert len(names) == len(set(names)), names
+    return {entry["name"]: entry.get("value", "") for entry in entries}
+
+
+def test_no_switch_is_set_unless_asked_for() -> None:
+    ours = {
+        "HOROVOD_TIMELINE",
+        "HOROVOD_AUTOTUNE",
+        "HOROVOD_FUSION_THRESHOLD",
+        "HOROVOD_CYCLE_TIME",
+    }
+    assert not environment(render(OUTPUT)).keys() & ours
+
+
+def test_horovods_switches_reach_the_ranks() -> None:
+    switches = {"timeline": True, "autotune": True, "fusionThresholdMiB": 32, "cycleTimeMs": 2.5}
+    found = environment(render({**OUTPUT, "horovod": switches}))
+    assert found["HOROVOD_TIMELINE"] == "$(OUTPUT_PATH)/horovod-timeline.json"
+    assert found["HOROVOD_AUTOTUNE_LOG"] == "$(OUTPUT_PATH)/horovod-autotune.csv"
+    assert found["HOROVOD_AUTOTUNE"] == "1"
+    assert found["HOROVOD_FUSION_THRESHOLD"] == str(32 * 1024 * 1024)
+    assert found["HOROVOD_CYCLE_TIME"] == "2.5"
+    # Kubernetes fills in only what stands before.
+    names = list(found)
+    assert names.index("OUTPUT_PATH") < names.index("HOROVOD_TIMELINE")
+
+
+def test_no_fusion_is_a_threshold_of_zero() -> None:
+    found = environment(render({"horovod": {"fusionThresholdMiB": 0}}))
+    assert found["HOROVOD_FUSION_THRESHOLD"] == "0"
+
+
+def test_a_users_own_variable_wins() -> None:
+    env = [*OUTPUT["worker"]["env"], {"name": "HOROVOD_TIMELINE", "value": "DYNAMIC"}]
+    values = {"worker": {"env": env}, "horovod": {"timeline": True}}
+    assert environment(render(values))["HOROVOD_TIMELINE"] == "DYNAMIC"
+
+
+def test_tensorboard_reads_the_output_volume_and_no_other() -> None:
+    manifests = render({**OUTPUT, "tensorboard": {"enabled": True}})
+    deployment, (_, service) = one(manifests, "Deployment"), of_kind(manifests, "Service")
+    spec = pod_spec(deployment)
+    (container,) = spec["containers"]
+    assert container["command"][-2:] == ["--logdir", "/output/run"]
+    mount = {"name": "output", "mountPath": "/output", "readOnly": True}
+    assert mount in container["volumeMounts"]
+    assert {volume["name"] for volume in spec["volumes"]} == {"output", "tmp"}
+    assert spec["automountServiceAccountToken"] is False
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    workers = one(manifests, "StatefulSet")["spec"]["selector"]["matchLabels"]
+    assert not workers.items() <= labels.items()
+
+
+def test_tensorboard_goes_where_the_master_goes() -> None:
+    master = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
+    values = {**OUTPUT, "master": master, "tensorboard": {"enabled": True, "logDir": "/out/logs"}}
+    spec = pod_spec(one(render(values), "Deployment"))
+    assert spec["nodeSelector"] == master["nodeSelector"]
+    assert spec["tolerations"] == master["tolerations"]
+    assert {volume["name"] for volume in spec["volumes"]} == {"x", "tmp"}
+
+
+def test_metrics_are_served_by_the_master_on_a_named_port() -> None:
+    manifests = render({"metrics": {"enabled": True, "podMonitor": True, "file": "/output/m"}})
+    container = pod_spec(one(manifests, "Job"))["containers"][0]
+    (port,) = container["ports"]
+    assert port["name"] == "metrics"
+    found = environment(manifests, "Job")
+    assert found["HVD_METRICS_PORT"] == str(port["containerPort"])
+    assert found["HVD_METRICS_FILE"] == "/output/m"
+    monitor = one(manifests, "PodMonitor")["spec"]
+    labels = one(manifests, "Job")["spec"]["template"]["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    assert monitor["podMetricsEndpoints"][0]["port"] == "metrics"
+    without = pod_spec(one(render(), "Job"))["containers"][0]
+    assert "ports" not in without
+
+
+def test_a_policy_lets_scrapes_in_and_nothing_else() -> None:
+    values: Values = {"networkPolicy": {"enabled": True}, "metrics": {"enabled": True}}
+    _, scrape = one(render(values), "NetworkPolicy")["spec"]["ingress"]
+    assert scrape == {"ports": [{"port": "metrics"}]}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"horovod": {"timeline": True}}, ["horovod.timeline", "worker.env", "OUTPUT_PATH"]),
+        ({"tensorboard": {"enabled": True}}, ["tensorboard.logDir is empty", "OUTPUT_PATH"]),
+        (
+            {**OUTPUT, "tensorboard": {"enabled": True, "logDir": "/outside"}},
+            ['tensorboard.logDir is "/outside"', "volumeMounts"],
+        ),
+        ({"metrics": {"podMonitor": True}}, ["metrics.podMonitor", "metrics.enabled"]),
+    ],
+)
+def test_what_would_show_nothing_is_refused(values: Values, words: list[str]) -> None:
+    message = refusal(values)
+    for word in words:
+        assert word in message

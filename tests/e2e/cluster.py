@@ -1,0 +1,130 @@
+"""Helm and kubectl on a real cluster, for tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localkube.tools import tool
+from tools.kubectl import Kubectl
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """One namespace of the cluster under test."""
+
+    name: str
+    kubeconfig: Path
+    image: str
+
+    @property
+    def client(self) -> Kubectl:
+        """kubectl in the namespace."""
+        return Kubectl(self.name, {"KUBECONFIG": str(self.kubeconfig)})
+
+    def environment(self) -> dict[str, str]:
+        """Where Helm and kubectl find the cluster."""
+        return self.client.variables()
+
+    def call(self, *command: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a program on the cluster."""
+        return subprocess.run(
+            command,
+            env=self.environment(),
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """Run kubectl in the namespace."""
+        return self.client.run(*arguments, input=input)
+
+    def get(self, *arguments: str) -> dict[str, Any]:
+        """An object or list of the namespace."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output", "json"))
+        return found
+
+    def helm(
+        self, *arguments: str, values: Values | None = None, version: str = "helm3"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Helm in the namespace; values go in on standard input."""
+        command = [str(tool(version)), *arguments, "--namespace", self.name]
+        if values is None:
+            return self.call(*command)
+        repository, _, tag = self.image.rpartition(":")
+        complete = {"image": {"repository": repository, "tag": tag}, **values}
+        return self.call(*command, "--values", "-", input=json.dumps(complete))
+
+    def install(self, release: str, values: Values, version: str = "helm3") -> None:
+        """`helm install`, which must succeed."""
+        done = self.helm("install", release, str(CHART), values=values, version=version)
+        assert done.returncode == 0, done.stderr
+
+    def upgrade(self, release: str, values: Values, version: str = "helm3") -> None:
+        """`helm upgrade`, which must succeed."""
+        done = self.helm("upgrade", release, str(CHART), values=values, version=version)
+        assert done.returncode == 0, done.stderr
+
+    def jobs(self, release: str) -> list[str]:
+        """Names of the release's Jobs."""
+        listed = self.get("jobs", "--selector", f"app.kubernetes.io/instance={release}")
+        return [job["metadata"]["name"] for job in listed["items"]]
+
+    def job(self, release: str) -> str:
+        """Name of the release's only Job."""
+        names = self.jobs(release)
+        assert len(names) == 1, names
+        return names[0]
+
+    def wait_for_end(self, release: str, seconds: int = 240) -> str:
+        """Await the Job's end: "Complete" or "Failed"."""
+        return self.client.job_end(self.job(release), seconds)
+
+    def log(self, release: str) -> str:
+        """The master's log."""
+        return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
+
+    def attempts(self, release: str) -> list[dict[str, Any]]:
+        """The master's pods."""
+        selector = f"batch.kubernetes.io/job-name={self.job(release)}"
+        pods: list[dict[str, Any]] = self.get("pods", "--selector", selector)["items"]
+        return pods
+
+    def wait_for_no_workers(self, release: str) -> None:
+        """Await that every worker pod of a release is gone."""
+        selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=worker"
+        self.kubectl("wait", "pods", "--for=delete", "--selector", selector, "--timeout=60s")
+
+    def replicas(self, stateful_set: str) -> int:
+        """How many workers a StatefulSet wants."""
+        return int(self.get("statefulset", stateful_set)["spec"]["replicas"])
+
+    def describe(self, release: str) -> str:
+        """What a person would look at when a run went wrong."""
+        selector = f"app.kubernetes.io/instance={release}"
+        return "\n".join(
+            self.call(str(tool("kubectl")), "-n", self.name, *words).stdout
+            for words in (
+                ["get", "pods", "-l", selector, "-o", "wide"],
+                ["get", "events"],
+                ["logs", "-l", f"{selector},app.kubernetes.io/component=master", "--tail=40"],
+            )
+        )
+
+
+def wait_until(condition: Any, seconds: float, what: str) -> None:
+    """For states that kubectl cannot await: ask until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.2)

@@ -1,0 +1,29 @@
+"""NetworkPolicies that hold: the cluster itself, like many, takes them and does nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from localkube.instance import current
+from localkube.record import Record
+from localkube.tools import tool
+
+
+@contextmanager
+def enforcing() -> Iterator[None]:
+    """While inside, every new connection between pods of the local cluster is judged."""
+    instance = current()
+    record = Record.read(instance)
+    assert record is not None, f"cluster {instance.name} is not up"
+    command = [
+        *("nsenter", f"--net=/proc/{record.init.pid}/ns/net"),
+        *(str(tool("policy")), str(instance.kubeconfig), instance.node_name),
+    ]
+    pipe = subprocess.PIPE
+    # Leaving closes its standard input, upon which it takes its rule away and ends.
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as enforcer:
+        assert enforcer.stdout is not None
+        assert enforcer.stdout.readline() == "ready\n", "the enforcer did not start"
+        yield

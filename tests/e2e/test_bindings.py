@@ -1,0 +1,51 @@
+"""What hvdchart plans for cores, seen on real pods: each rank says which CPUs it got."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hvdchart import checked_values, make_plan, parse_spec
+from tests.e2e.cluster import Namespace
+
+CPUS = Path("/sys/devices/system/cpu")
+
+
+def cores() -> int:
+    """Physical cores of this machine, which is the cluster's node."""
+    found = set()
+    for topology in CPUS.glob("cpu[0-9]*/topology"):
+        package = (topology / "physical_package_id").read_text()
+        found.add((package, (topology / "core_id").read_text()))
+    return len(found)
+
+
+def cpu_set(text: str) -> set[int]:
+    """0-3,8 as numbers."""
+    ranges = [part.partition("-") for part in text.split(",")]
+    return {n for first, _, last in ranges for n in range(int(first), int(last or first) + 1)}
+
+
+def run(namespace: Namespace, nodes: str) -> dict[int, set[int]]:
+    """The CPUs of each rank of a run planned for such nodes."""
+    text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: ['true']}}\n"
+    namespace.install("run", checked_values(make_plan(parse_spec(text.encode()))))
+    assert namespace.wait_for_end("run") == "Complete", namespace.describe("run")
+    lines = re.findall(r"rank (\d+) of \d+ on \S+, CPUs (\S+)", namespace.log("run"))
+    return {int(rank): cpu_set(cpus) for rank, cpus in lines}
+
+
+def test_each_rank_has_cores_of_its_own(namespace: Namespace) -> None:
+    node = f"coresPerSocket: {cores()}, tuning: {{slots: 2, cpu: 100m, memory: 256Mi}}"
+    found = run(namespace, f"{{name: x, count: 1, {node}}}")
+    assert set(found) == {0, 1}
+    assert not found[0] & found[1]
+    assert min(len(cpus) for cpus in found.values()) >= cores() // 2
+
+
+def test_ranks_of_a_shared_machine_are_not_bound(namespace: Namespace) -> None:
+    share = "shared: true, coresPerSocket: 1, memory: 256Mi, tuning: {cpu: 100m}"
+    found = run(namespace, f"{{name: x, count: 2, {share}}}")
+    assert set(found) == {0, 1}
+    assert found[0] == found[1]
+    assert len(found[0]) >= cores()

@@ -1,0 +1,45 @@
+"""The README's first command, as a stranger would run it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tests.e2e.cluster import Namespace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def demo() -> str:
+    """Run `make demo` and return all it printed."""
+    done = subprocess.run(
+        ["make", "demo"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_demo_trains_and_can_be_repeated(kubeconfig: Path, examples_image: str) -> None:
+    in_demo = Namespace("hvd-demo", kubeconfig, examples_image)
+    printed = demo()
+    accuracy = re.search(r"accuracy +([0-9.]+) on held-out digits", printed)
+    assert accuracy is not None, printed
+    assert float(accuracy[1]) >= 0.95
+    assert re.search(r"throughput [0-9]+ images/s over 2 ranks", printed)
+    assert "first allreduce" in printed
+    assert "and then, for example:" in printed
+    made = in_demo.get("namespace", "hvd-demo")["metadata"]["uid"]
+    node = in_demo.get("nodes")["items"][0]["metadata"]["uid"]
+
+    demo()
+    assert in_demo.get("namespace", "hvd-demo")["metadata"]["uid"] == made
+    assert in_demo.get("nodes")["items"][0]["metadata"]["uid"] == node
+    in_demo.wait_for_no_workers("hvd")
+    in_demo.kubectl("delete", "namespace", "hvd-demo", "--wait=false")

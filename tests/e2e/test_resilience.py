@@ -1,0 +1,160 @@
+"""Runs that lose pods, with real training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Namespace, Values, wait_until
+
+EPOCHS = 60
+
+
+@pytest.fixture
+def output(namespace: Namespace) -> Iterator[Path]:
+    """A folder of this machine that all the namespace's pods can claim as `output`."""
+    folder = Path(tempfile.mkdtemp(prefix="hvd-output-"))
+    folder.chmod(0o777)
+    size = {"storage": "1Gi"}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": namespace.name},
+        "spec": {
+            "capacity": size,
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "hostPath": {"path": str(folder)},
+            "claimRef": {"namespace": namespace.name, "name": "output"},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "output"},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "resources": {"requests": size},
+            "volumeName": namespace.name,
+        },
+    }
+    for manifest in (volume, claim):
+        namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
+    yield folder
+    namespace.kubectl("delete", "pv", namespace.name, "--wait=false")
+    shutil.rmtree(folder)
+
+
+def epochs_saved(output: Path) -> int:
+    """Epochs done in the newest checkpoint, 0 when there is none."""
+    return max(
+        (int(file.stem.partition("-")[2]) for file in output.glob("ckpt-*.index")), default=0
+    )
+
+
+def last_attempt(namespace: Namespace) -> str:
+    """Name of the newest of the master's pods."""
+    attempts = namespace.attempts("hvd")
+    newest = max(attempts, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    return str(newest["metadata"]["name"])
+
+
+def test_a_lost_worker_and_a_lost_master_cost_no_more_than_an_epoch(
+    namespace: Namespace, output: Path
+) -> None:
+    values: Values = {
+        "worker": {"number": 2, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
+        "master": {"args": ["python", "/examples/digits.py", "--epochs", str(EPOCHS)]},
+        "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": "output"}}],
+        "volumeMounts": [{"name": "output", "mountPath": "/output"}],
+    }
+    namespace.install("hvd", values)
+    wait_until(lambda: epochs_saved(output) >= 3, 90, "three epochs")
+    first = last_attempt(namespace)
+    namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
+
+    wait_until(lambda: last_attempt(namespace) != first, 60, "a second attempt")
+    at_loss = epochs_saved(output)
+    assert at_loss < EPOCHS, "the run was over before the worker was lost: train longer"
+    second = last_attempt(namespace)
+    wait_until(lambda: epochs_saved(output) >= at_loss + 3, 120, "three more epochs")
+    namespace.kubectl("delete", "pod", second, "--grace-period=1")
+
+    wait_until(lambda: last_attempt(namespace) != second, 60, "a third attempt")
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    log = namespace.kubectl("logs", last_attempt(namespace))
+    result = json.loads(log[log.index("RESULT ") :].splitlines()[0].partition(" ")[2])
+    assert result["epochs"] == EPOCHS
+    assert result["resumed_after_epoch"] >= at_loss + 3
+    assert result["disagreeing_ranks"] == []
+
+
+# Ends once it has been grown to three ranks, has lost one, and has got it back.
+ELASTIC = """
+import sys, time
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, input_shape=(4,))])
+(weights,) = model.trainable_variables
+weights.assign(tf.zeros_like(weights))
+optimizer = tf.keras.optimizers.SGD()
+optimizer.build(model.trainable_variables)
+state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0, sizes=[])
+
+@hvd.elastic.run
+def train(state):
+    state.sizes = state.sizes + [hvd.size()]
+    begun = state.step
+    while not (state.sizes.count(3) >= 2 and state.step > begun + 20):
+        weights.assign_add(hvd.allreduce(tf.ones_like(weights), name="ones"))
+        state.step += 1
+        if state.step % 5 == 0:
+            if hvd.rank() == 0:
+                sys.stdout.write(f"STEP {state.step} SIZES {state.sizes}\\n")
+                sys.stdout.flush()
+            state.commit()
+        time.sleep(0.05)
+
+train(state)
+assert (weights.numpy() == state.step).all(), "a step was lost or done twice"
+if hvd.rank() == 0:
+    sys.stdout.write(f"DONE {state.sizes}\\n")
+"""
+
+
+def test_an_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> None:
+    values: Values = {
+        "worker": {"number": 2},
+        "master": {"args": ["python", "-c", ELASTIC], "backoffLimit": 0},
+        "launch": {"mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}},
+    }
+    namespace.install("hvd", values)
+    await_line(namespace, "SIZES [2]")
+    namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
+    await_line(namespace, "SIZES [2, 3]")
+    namespace.kubectl("delete", "pod", "hvd-worker-2", "--grace-period=0", "--force")
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
+    assert "DONE [2, 3, " in namespace.log("hvd")
+
+
+def await_line(namespace: Namespace, text: str) -> None:
+    """Follow the master's log until a line holds `text`."""
+    pod = namespace.client.master_started(namespace.job("hvd"), 60)
+    with subprocess.Popen(
+        ["timeout", "120", *namespace.client.command("logs", "--follow", pod)],
+        env=namespace.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as log:
+        found = any(text in line for line in log.stdout or ())
+        log.terminate()
+    assert found, f"{text!r} was not said:\n{namespace.log('hvd')}"

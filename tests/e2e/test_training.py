@@ -1,0 +1,244 @@
+"""Releases on a real cluster, in namespaces that enforce Pod Security `restricted`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import CHART, Namespace, Values
+
+# What each rank prints: where it is and what it sees. No framework, so these tests take seconds.
+SHOW = """
+import json, os, socket, sys
+sys.stdout.write("SEEN " + json.dumps({
+    "rank": int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("HOROVOD_RANK", -1))),
+    "host": socket.gethostname(), "uid": os.getuid(), "mark": os.environ.get("MARK")}) + "\\n")
+"""
+AWKWARD = "a b 'single' \"double\" $HOME\nsecond line\\"
+
+
+def values(**changes: object) -> Values:
+    """Two workers of two slots that show themselves."""
+    base: Values = {
+        "worker": {"number": 2, "slots": 2, "env": [{"name": "MARK", "value": AWKWARD}]},
+        "master": {"args": ["python3", "-c", SHOW]},
+        "launch": {"hostsTimeoutSeconds": 60},
+    }
+    for key, change in changes.items():
+        base[key] = {**base.get(key, {}), **change} if isinstance(change, dict) else change
+    return base
+
+
+def seen(log: str) -> list[dict[str, object]]:
+    """What the ranks printed, in the order of ranks."""
+    # The log also holds the command line, and with it the program above.
+    texts = [line.partition("SEEN ")[2] for line in log.splitlines() if "SEEN {" in line]
+    found = [json.loads(text) for text in texts]
+    return sorted(found, key=lambda entry: entry["rank"])
+
+
+def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
+    """Every rank ran once, where it should and with its worker's environment."""
+    assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+    ranks = seen(namespace.log(release))
+    hosts = [f"{release}-worker-{worker}" for worker in (0, 0, 1, 1)]
+    assert [entry["rank"] for entry in ranks] == [0, 1, 2, 3]
+    assert [entry["host"] for entry in ranks] == hosts
+    assert {entry["mark"] for entry in ranks} == {AWKWARD}
+    assert {entry["uid"] for entry in ranks} == {uid}
+
+
+def test_two_releases_side_by_side(namespace: Namespace) -> None:
+    namespace.install("one", values())
+    namespace.install("two", values(), version="helm4")
+    for release in ("one", "two"):
+        assert_trained(namespace, release)
+        namespace.wait_for_no_workers(release)
+        assert namespace.replicas(f"{release}-worker") == 0
+    keys = [namespace.get("secret", f"{release}-ssh")["data"] for release in ("one", "two")]
+    assert len({key for pair in keys for key in pair.values()}) == 4
+    assert namespace.helm("uninstall", "one", "--wait").returncode == 0
+    left = namespace.get("all,secrets,configmaps,serviceaccounts,roles,rolebindings")["items"]
+    assert not [item["metadata"]["name"] for item in left if "one" in item["metadata"]["name"]]
+
+
+def test_the_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
+    namespace.install("hvd", values(launch={"options": ["--tag-output"]}))
+    assert_trained(namespace, "hvd")
+    log = namespace.log("hvd")
+    printed = next(line for line in log.splitlines() if "$ mpirun" in line)
+    assert "-np 4 --hostfile /horovod/generated/hostfile" in printed
+    assert "--tag-output" in printed
+    # The option did what it does: Open MPI names the rank on each line.
+    assert "[1,0]<stdout>" in log
+
+
+def test_any_uid(namespace: Namespace) -> None:
+    context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
+    namespace.install("hvd", values(podSecurityContext=context))
+    assert_trained(namespace, "hvd", uid=123456)
+
+
+def test_horovodrun(namespace: Namespace) -> None:
+    namespace.install("hvd", values(launch={"mode": "horovodrun", "options": ["--gloo"]}))
+    assert_trained(namespace, "hvd")
+
+
+def test_without_a_service_account(namespace: Namespace) -> None:
+    namespace.install("hvd", values(serviceAccount={"create": False}))
+    assert_trained(namespace, "hvd")
+    assert "the workers stay" in namespace.log("hvd")
+    assert namespace.replicas("hvd-worker") == 2
+
+
+def test_a_worker_image_that_does_not_exist(namespace: Namespace) -> None:
+    wrong = {"image": {"repository": "no-such-image"}}
+    namespace.install("hvd", values(worker=wrong, launch={"hostsTimeoutSeconds": 8}))
+    assert namespace.wait_for_end("hvd") == "Failed"
+    log = namespace.log("hvd")
+    assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=8" in log
+    for host in ("hvd-worker-0", "hvd-worker-1"):
+        line = next(line for line in log.splitlines() if line.startswith(f"  {host}: "))
+        assert "ImagePull" in line
+        assert "no-such-image" in line
+    # A retry could not help: one attempt, and the reason where `kubectl describe` shows it.
+    (attempt,) = namespace.attempts("hvd")
+    ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 78
+    assert "hvd-worker-0" in ended["message"]
+
+
+def test_a_command_that_does_not_exist(namespace: Namespace) -> None:
+    namespace.install("hvd", values(master={"args": ["pyhton", "train.py"]}))
+    assert namespace.wait_for_end("hvd") == "Failed"
+    assert "command 'pyhton' is not on PATH" in namespace.log("hvd")
+    assert len(namespace.attempts("hvd")) == 1
+    assert namespace.replicas("hvd-worker") == 2, "a failed run's workers stay for debugging"
+
+
+@pytest.mark.parametrize("version", ["helm3", "helm4"])
+def test_upgrades(namespace: Namespace, version: str) -> None:
+    namespace.install("hvd", values(), version=version)
+    assert_trained(namespace, "hvd")
+    namespace.wait_for_no_workers("hvd")
+    keys = namespace.get("secret", "hvd-ssh")["data"]
+    first = namespace.job("hvd")
+
+    namespace.upgrade("hvd", values(), version=version)
+    assert namespace.job("hvd") == first, "the same values started a new run"
+    assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
+
+    more = values(worker={"podLabels": {"changed": "yes"}})
+    namespace.upgrade("hvd", more, version=version)
+    assert namespace.get("secret", "hvd-ssh")["data"] == keys
+    assert first not in namespace.jobs("hvd"), "a changed run kept its old Job"
+    assert_trained(namespace, "hvd")
+
+
+def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
+    namespace.install("hvd", values(worker={"slots": 1}))
+    done = namespace.helm("test", "hvd", "--timeout", "120s")
+    assert done.returncode == 0, done.stdout + done.stderr + namespace.describe("hvd")
+    assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr
+    assert namespace.replicas("hvd-worker") == 0
+
+
+def test_keys_are_rotated_by_one_command(namespace: Namespace) -> None:
+    namespace.install("hvd", values())
+    assert_trained(namespace, "hvd")
+    before = namespace.get("secret", "hvd-ssh")["data"]
+    rotate = ["--reuse-values", "--set", "ssh.generation=2"]
+    assert namespace.helm("upgrade", "hvd", str(CHART), *rotate).returncode == 0
+    after = namespace.get("secret", "hvd-ssh")["data"]
+    assert set(before) == set(after)
+    assert not set(before.values()) & set(after.values())
+    assert_trained(namespace, "hvd")
+
+
+def test_an_upgrade_mends_workers_that_never_came_up(namespace: Namespace) -> None:
+    """Nothing rolls out to pods that wait for an image that does not exist, but the master does."""
+    wrong = values(worker={"image": {"repository": "no-such-image"}})
+    namespace.install("hvd", wrong)
+    namespace.upgrade("hvd", values())
+    assert_trained(namespace, "hvd")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"ssh": {"existingSecret": "none"}}, ["ssh.existingSecret", "none"]),
+        (
+            {"volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "gone"}}]},
+            ["gone", "persistentVolumeClaim"],
+        ),
+        (
+            {"serviceAccount": {"create": False, "name": "nobody"}},
+            ["serviceAccount.name", "nobody"],
+        ),
+    ],
+)
+def test_what_is_missing_is_named_at_install(
+    namespace: Namespace, wrong: Values, words: list[str]
+) -> None:
+    refused = namespace.helm("install", "hvd", str(CHART), values=values(**wrong))
+    assert refused.returncode != 0
+    for word in words:
+        assert word in refused.stderr
+    assert namespace.get("statefulsets,jobs")["items"] == []
+
+
+def test_a_suspended_run_starts_when_it_is_let_go(namespace: Namespace) -> None:
+    namespace.install("hvd", values(master={"suspend": True}))
+    assert namespace.get("pods")["items"] == []
+    namespace.upgrade("hvd", values())
+    assert_trained(namespace, "hvd")
+
+
+def test_events_tell_how_the_run_goes(namespace: Namespace) -> None:
+    namespace.install("hvd", values())
+    assert_trained(namespace, "hvd")
+    told = [
+        event["reason"]
+        for event in namespace.get("events", "--sort-by=.metadata.creationTimestamp")["items"]
+        if event["source"].get("component") == "horovod-master"
+    ]
+    assert told == ["Waiting", "Training", "Finished"]
+
+
+def test_always_lets_the_workers_go_after_the_last_attempt(namespace: Namespace) -> None:
+    failing = {"args": ["python3", "-c", "raise SystemExit(3)"], "backoffLimit": 0}
+    namespace.install("hvd", values(cleanup="Always", master=failing))
+    assert namespace.wait_for_end("hvd") == "Failed"
+    assert namespace.replicas("hvd-worker") == 0
+    (attempt,) = namespace.attempts("hvd")
+    assert attempt["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+def test_an_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
+    stay = values(cleanup="Never")
+    namespace.install("hvd", stay)
+    assert_trained(namespace, "hvd")
+    before = {pod["metadata"]["uid"] for pod in workers(namespace)}
+    changed = {**stay, "worker": {**stay["worker"], "podLabels": {"changed": "yes"}}}
+    namespace.upgrade("hvd", changed)
+    assert_trained(namespace, "hvd")
+    after = workers(namespace)
+    assert not before & {pod["metadata"]["uid"] for pod in after}
+    assert {pod["metadata"]["labels"]["changed"] for pod in after} == {"yes"}
+    assert namespace.log("hvd").count("is from before the last upgrade: replacing it") == 2
+
+
+def workers(namespace: Namespace) -> list[dict[str, Any]]:
+    """The worker pods."""
+    listed = namespace.get("pods", "--selector", "app.kubernetes.io/component=worker")
+    pods: list[dict[str, Any]] = listed["items"]
+    return pods
+
+
+def test_a_refused_upgrade_changes_nothing(namespace: Namespace) -> None:
+    refused = namespace.helm("install", "hvd", str(CHART), values=values(wroker={"number": 3}))
+    assert refused.returncode != 0
+    assert "wroker" in refused.stderr
+    assert namespace.get("all")["items"] == []

@@ -1,0 +1,79 @@
+"""Metrics, Horovod's timeline and TensorBoard of a run on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from pathlib import Path
+
+from tests.e2e.cluster import Namespace, Values, wait_until
+
+# Writes a metric and waits to be let go: a FIFO opens when both of its ends are there.
+REPORT = """
+import os
+if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+    open("/output/metrics", "w").write("horovod_images_per_second 512.5\\n")
+    open("/output/written", "w").close()
+    open("/output/gate").close()
+"""
+TRAIN = """
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+hvd.allreduce(tf.constant(1.0), name="watched")
+if hvd.rank() == 0:
+    with tf.summary.create_file_writer("/output/logs").as_default():
+        tf.summary.scalar("loss", 0.5, step=1)
+hvd.shutdown()
+"""
+
+
+def values(folder: Path, script: str, **more: object) -> Values:
+    """A run of two ranks whose output is a directory of the node."""
+    return {
+        "worker": {"number": 1, "slots": 2, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
+        "master": {"args": ["python3", "-c", script], "backoffLimit": 0},
+        "volumes": [{"name": "output", "hostPath": {"path": str(folder)}}],
+        "volumeMounts": [{"name": "output", "mountPath": "/output"}],
+        **more,
+    }
+
+
+def fetch(address: str, port: int, path: str) -> str:
+    """An HTTP GET; the machine reaches pods and Services of the local cluster."""
+    with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def test_metrics_of_a_run(privileged: Namespace, node_folder: Path) -> None:
+    os.mkfifo(node_folder / "gate")
+    os.chown(node_folder / "gate", 1000, 1000)
+    metrics = {"enabled": True, "file": "/output/metrics"}
+    privileged.install("hvd", values(node_folder, REPORT, metrics=metrics))
+    wait_until((node_folder / "written").exists, 60, "the script writes its metric")
+    (master,) = privileged.attempts("hvd")
+    lines = fetch(master["status"]["podIP"], 9400, "/metrics").splitlines()
+    assert 'horovod_stage{stage="Training"} 1' in lines
+    assert "horovod_ranks 2" in lines
+    assert "horovod_hosts_ready 1" in lines
+    assert "horovod_images_per_second 512.5" in lines
+    (node_folder / "gate").write_text("")
+    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+
+
+def test_timeline_and_tensorboard(privileged: Namespace, node_folder: Path) -> None:
+    watched = {"tensorboard": {"enabled": True}, "horovod": {"timeline": True}}
+    privileged.install("hvd", values(node_folder, TRAIN, **watched))
+    assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
+    events = json.loads((node_folder / "horovod-timeline.json").read_text())
+    assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= {event.get("name") for event in events}
+    privileged.kubectl(
+        "wait", "deployment/hvd-tensorboard", "--for=condition=Available", "--timeout=60s"
+    )
+    address = privileged.get("service", "hvd-tensorboard")["spec"]["clusterIP"]
+    assert json.loads(fetch(address, 6006, "/data/runs")) == ["logs"]
+    program = "import os; print(os.statvfs('/output').f_flag & os.ST_RDONLY)"
+    command = ["exec", "deployment/hvd-tensorboard", "--", "python3", "-c", program]
+    assert privileged.kubectl(*command).strip() == "1", "TensorBoard only reads"

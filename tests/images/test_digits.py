@@ -1,0 +1,104 @@
+"""The digits example: trains, resumes, and fails when it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.images.sandbox import TWO_RANKS, Result, Sandbox, said
+
+DIGITS = ("python", "digits.py")
+
+
+def result(done: Result) -> dict[str, Any]:
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert len(lines) == 1, said(done)
+    parsed: dict[str, Any] = json.loads(lines[0].removeprefix("RESULT "))
+    return parsed
+
+
+def test_two_ranks_learn_to_read_digits(examples: Sandbox) -> None:
+    done = examples.run(*TWO_RANKS, *DIGITS)
+    assert done.returncode == 0, said(done)
+    learnt = result(done)
+    assert learnt["accuracy"] >= 0.95
+    assert learnt["ranks"] == 2
+    assert learnt["images_per_second"] > 0
+    assert learnt["disagreeing_ranks"] == []
+    assert done.stdout.count("first allreduce: 2 ranks at ") == 1
+    assert done.stdout.count("held-out accuracy: ") == 1
+
+
+def test_a_run_resumes_from_the_checkpoint_of_another(examples: Sandbox, output: Path) -> None:
+    where = f"/output/{output.name}"
+    easy = ("--target-accuracy", "0.1")
+    first = examples.run(*TWO_RANKS, *DIGITS, *easy, "--epochs", "2", OUTPUT_PATH=where)
+    assert first.returncode == 0, said(first)
+    assert result(first)["resumed_after_epoch"] == 0
+    assert result(first)["learning_rate"] == 0.002
+
+    # With another number of ranks, as after a change of the cluster's size.
+    second = examples.run(*DIGITS, *easy, "--epochs", "3", OUTPUT_PATH=where)
+    assert second.returncode == 0, said(second)
+    assert result(second)["resumed_after_epoch"] == 2
+    # The optimizer's state came along; its learning rate is that of the ranks there are now.
+    assert result(second)["steps"] > result(first)["steps"] > 0
+    assert result(second)["learning_rate"] == 0.001
+    one_epoch = result(second)["steps"] - result(first)["steps"]
+    assert one_epoch == pytest.approx(result(first)["steps"], abs=2)
+    assert "Epoch 3/3" in second.stdout
+    assert "Epoch 2/3" not in second.stdout
+
+    # Nothing is left to do, and every rank has what rank 0 restored.
+    third = examples.run(*TWO_RANKS, *DIGITS, *easy, "--epochs", "3", OUTPUT_PATH=where)
+    assert third.returncode == 0, said(third)
+    assert result(third)["weights"] == result(second)["weights"]
+    assert "Epoch" not in third.stdout
+
+
+def test_an_accuracy_below_the_target_fails(examples: Sandbox) -> None:
+    done = examples.run(*DIGITS, "--epochs", "1", "--target-accuracy", "1.01")
+    assert done.returncode == 1
+    assert "below the target of 1.01" in done.stdout
+    assert result(done)["ok"] is False
+
+
+def test_ranks_that_disagree_are_named_and_fail_the_run(examples: Sandbox) -> None:
+    examples.python(
+        "import numpy as np, digits;"
+        "same = np.zeros((4, 32), np.uint8); other = same.copy(); other[2, 31] = 1;"
+        "assert digits.disagreeing_ranks(same) == [];"
+        "assert digits.disagreeing_ranks(other) == [2];"
+        "ok = {'accuracy': 0.99, 'disagreeing_ranks': []};"
+        "assert digits.failure(ok, 0.95) is None;"
+        "assert 'ranks [2]' in digits.failure(ok | {'disagreeing_ranks': [2]}, 0.95);"
+        "assert digits.failure(ok | {'accuracy': float('nan')}, 0.95)"
+    )
+
+
+def test_shards_are_disjoint_equally_long_and_cover_the_data(examples: Sandbox) -> None:
+    examples.python(
+        "import numpy as np, pathlib, digits;"
+        "train, held = digits.load_digits(pathlib.Path('digits.csv.gz'));"
+        "assert len(train.labels) + len(held.labels) == 1797;"
+        "assert train.images.shape[1:] == (8, 8, 1);"
+        "assert (train.images.min(), train.images.max()) == (0, 1);"
+        "assert set(held.labels) == set(range(10));"
+        "rows = {i.tobytes() for i in train.images};"
+        "assert not rows & {i.tobytes() for i in held.images};"
+        "shards = [digits.shard(train, r, 3) for r in range(3)];"
+        "assert {len(s.labels) for s in shards} == {len(train.labels) // 3};"
+        "assert len({i.tobytes() for s in shards for i in s.images}) >= len(rows) - 3"
+    )
+
+
+def test_bad_arguments_are_refused_with_the_reason(examples: Sandbox) -> None:
+    done = examples.run(*DIGITS, "--epochs", "0")
+    assert done.returncode == 2
+    assert "'0' is not a whole number above 0" in done.stderr
+    done = examples.run(*DIGITS, "--data", "/nowhere.csv.gz")
+    assert done.returncode == 1
+    assert "/nowhere.csv.gz: no such file" in done.stderr

@@ -1,0 +1,209 @@
+"""What the lifecycle tests share: a second cluster, its commands, and the machine's looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from localkube import cgroups, health, tools
+from localkube.instance import Instance
+from localkube.oci import pack_program
+from localkube.processes import kubectl_arguments
+from localkube.record import Record
+
+# Not the default name: the tests must not touch a cluster that is in use.
+NAME = "lifecycle"
+REPOSITORY = Path(__file__).parents[2]
+PATIENCE = 90.0
+PROBE_IMAGE = "docker.io/localkube/probe:1"
+SHARED_SETTINGS = ("net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The tests' own cluster, driven as a person would: through the command."""
+
+    instance: Instance
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "localkube", *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "LOCALKUBE_NAME": self.instance.name}
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=REPOSITORY,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"localkube {' '.join(arguments)}: {done.stderr}")
+        return done
+
+    def kubectl_command(self, *arguments: str) -> list[str]:
+        return [str(tools.tool("kube")), *kubectl_arguments(self.instance), *arguments]
+
+    def kubectl(self, *arguments: str, given: Any = None, check: bool = True) -> str:
+        done = subprocess.run(
+            self.kubectl_command(*arguments),
+            input=None if given is None else json.dumps(given),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"kubectl {' '.join(arguments)}: {done.stderr}")
+        return done.stdout + done.stderr
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = json.loads(
+            (self.instance.run / "node.json").read_text()
+        )["processes"]
+        return found
+
+    def host_process(self, component: str) -> psutil.Process:
+        """The machine's view of a component, which the record has by its number in the node."""
+        record = Record.read(self.instance)
+        if record is None:
+            pytest.fail("nothing was recorded")
+        wanted = self.processes()[component]["pid"]
+        for process in psutil.Process(record.init.pid).children():
+            numbers = _status_field(process.pid, "NSpid")
+            if int(numbers[-1]) == wanted:
+                return process
+        return pytest.fail(f"{component} (process {wanted} in the node) is not there")
+
+    def healthy(self) -> bool:
+        return health.health(self.instance).healthy
+
+
+def _status_field(pid: int, field: str) -> list[str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1:] for line in lines if line.startswith(f"{field}:"))
+
+
+def await_true(what: str, holds: Callable[[], bool]) -> None:
+    """Asks until it holds: the components tell no one when they are well again."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+def machine() -> dict[str, Any]:
+    """All that a cluster could leave behind on the machine, without what other clusters own."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    groups = [
+        str(path)
+        for root in cgroups.hierarchies()
+        for path in root.glob("*localkube*")
+        if NAME in path.name
+    ]
+    processes = _output("ps", "-e", "-o", "pid=,args=").splitlines()
+    return {
+        "mounts": [mount for mount in mounts if "localkube" in mount or "cni" in mount],
+        "interfaces": [name for name in _list(Path("/sys/class/net")) if "lk-hvd" not in name],
+        "routes": [r for r in _output("ip", "route").splitlines() if "lk-hvd" not in r],
+        "namespaces": sorted(_list(Path("/run/netns"))),
+        "cgroups": groups,
+        "rules": _output("nft", "list", "ruleset"),
+        "processes": [line for line in processes if f"localkube/{NAME}" in line],
+        "state": [p for p in _list(Path("/var/lib/localkube")) if NAME in p],
+        "settings": [Path("/proc/sys", name).read_text() for name in SHARED_SETTINGS],
+    }
+
+
+def _list(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()] if directory.is_dir() else []
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="session")
+def down_cluster() -> Iterator[Cluster]:
+    """Nothing of it runs or is left at first, and nothing afterwards, whatever a test did."""
+    cluster = Cluster(Instance(NAME))
+    cluster.run("down")
+    yield cluster
+    cluster.run("down", "--images")
+
+
+@pytest.fixture
+def cluster(down_cluster: Cluster) -> Cluster:
+    """It is up; a test that broke it leaves the mending to this fixture, and to `up`."""
+    down_cluster.run("up")
+    return down_cluster
+
+
+@pytest.fixture
+def probe(cluster: Cluster, tmp_path: Path) -> Cluster:
+    """The cluster with the probe's image loaded and a pod `server` of it that answers on 8080."""
+    program = tmp_path / "probe"
+    subprocess.run(
+        ["go", "build", "-o", program, "."],
+        cwd=Path(__file__).parent / "probe",
+        env={**os.environ, **tools.ENVIRONMENT},
+        check=True,
+    )
+    archive = tmp_path / "probe.tar"
+    pack_program(PROBE_IMAGE, program, archive)
+    cluster.run("load", str(archive))
+    cluster.kubectl("apply", "--filename=-", given=_server())
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=60s")
+    return cluster
+
+
+def _server() -> dict[str, Any]:
+    labels = {"app": "server"}
+    container = {
+        "name": "probe",
+        "image": PROBE_IMAGE,
+        "args": ["serve"],
+        "readinessProbe": {"httpGet": {"port": 8080}, "periodSeconds": 1},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "server", "labels": labels},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+    }
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]},
+    }
+    return {"apiVersion": "v1", "kind": "List", "items": [pod, service]}
+
+
+@pytest.fixture
+def machine_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[str], None]]:
+    """Makes a program of that name the only one there, which prints the given text."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    tools._go_version.cache_clear()
+
+    def add(text: str) -> None:
+        (tmp_path / "go").write_text(f"#!/bin/sh\necho {text}\n")
+        (tmp_path / "go").chmod(0o755)
+
+    yield add
+    tools._go_version.cache_clear()

@@ -1,0 +1,164 @@
+"""Nodes as real clusters have them become a spec that the other commands take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.discover_nodes import amount, pod_requests, read_nodes
+from hvdchart.discover_spec import spec_text
+from hvdchart.errors import ClusterError
+from hvdchart.plan import make_plan
+from hvdchart.quantity import MI, memory_bytes
+from hvdchart.spec import parse_spec
+from hvdchart.spec_types import Spec
+from tests.unit.hvdchart.nodes import amd, dgx, mig, node, pod, xeon
+
+
+def discovered(
+    nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None = None, **more: Any
+) -> tuple[str, Spec]:
+    text = spec_text(read_nodes(nodes, pods or []), "run", **more)
+    return text, parse_spec(text.encode())
+
+
+def test_a_dgx_cluster() -> None:
+    plane = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    nodes = [dgx("dgx-2"), dgx("dgx-1"), node("cp", "8", "32Gi", taints=[plane]),
+             dgx("dgx-3", cordoned=True)]  # fmt: skip
+    daemons = [pod(f"dgx-{n}", {"cpu": "1", "memory": "1Gi"}, "DaemonSet") for n in (1, 2)]
+    text, spec = discovered(nodes, daemons)
+    (group,) = spec.nodes
+    assert (group.name, group.count, group.gpus) == ("nvidia-a100-sxm4-80gb", 2, 8)
+    assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (2, 64, 2)
+    assert group.node_selector == {}, "the label is on the cordoned node too"
+    assert "no label tells these nodes from others" in text
+    assert group.tolerations[0].taint == "nvidia.com/gpu"
+    assert group.tolerations[0].operator == "Exists"
+    assert group.rdma is not None
+    assert group.rdma.resource == "rdma/hca_shared_devices_a"
+    # 500m of the kubelet, 1 of DaemonSets, 100m for the master.
+    assert group.reserved.cpu == 1600
+    assert "left out: node cp: control plane" in text
+    assert "left out: node dgx-3: cordoned" in text
+    assert "80 GiB each" in text
+    assert "several NUMA nodes" in text
+
+
+def test_unlike_nodes_make_groups_of_their_own() -> None:
+    nodes = [dgx("g1"), xeon("x1"), xeon("x2", "394000Mi"), xeon("x3", "191000Mi"), amd("a1"),
+             mig("m1")]  # fmt: skip
+    text, spec = discovered(nodes)
+    found = {group.name: group for group in spec.nodes}
+    assert {name: group.count for name, group in found.items()} == {
+        "nvidia-a100-sxm4-80gb": 1, "amd-instinct-mi300x-oam": 1, "mig-1g-5gb": 1,
+        "cpu": 2, "cpu-2": 1,
+    }  # fmt: skip
+    assert found["cpu"].memory == 394000 * MI, "what every node of the group has"
+    assert (found["cpu"].sockets, found["cpu"].cores_per_socket) == (2, 28)
+    assert found["amd-instinct-mi300x-oam"].gpu_resource == "amd.com/gpu"
+    assert found["amd-instinct-mi300x-oam"].threads_per_core == 1
+    slices = found["mig-1g-5gb"]
+    assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
+    assert "left alone: nvidia.com/mig-2g.10gb" in text
+    assert found["nvidia-a100-sxm4-80gb"].node_selector == {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"
+    }
+    # node-type is on both kinds of Xeon, and one node can be told by its name alone.
+    assert found["cpu"].node_selector == {}
+    assert found["cpu-2"].node_selector == {"kubernetes.io/hostname": "x3"}
+    assert "GPU and CPU nodes" in text
+
+
+def test_what_is_not_known_is_said() -> None:
+    text, spec = discovered([node("vm", "8", "32Gi")])
+    group = spec.nodes[0]
+    assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (1, 8, 1)
+    lines = text.splitlines()
+    assert any("sockets: 1" in line and "not known" in line for line in lines)
+    assert any("threadsPerCore: 1" in line and "not known" in line for line in lines)
+
+
+def test_the_selector_goes_into_the_spec() -> None:
+    _, spec = discovered([xeon("x1"), xeon("x2")], selector="node-type==highmem,a!=b,c")
+    assert spec.nodes[0].node_selector == {"node-type": "highmem"}
+
+
+def test_without_the_right_to_list_pods() -> None:
+    text, spec = discovered([xeon("x1")], pods_known=False)
+    assert spec.nodes[0].reserved.cpu is None
+    assert "what DaemonSets request is estimated" in text
+
+
+def test_a_fit_takes_free_nodes_only() -> None:
+    nodes = [dgx(f"d{n}") for n in range(4)] + [xeon("x1")]
+    busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
+    text, spec = discovered(nodes, busy, fit=16)
+    assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
+    assert make_plan(spec).ranks == 16
+    assert "3 of 4 such nodes are free now" in text
+    assert "d0: 4 nvidia.com/gpu free of 8" in text
+
+
+def test_a_fit_of_several_groups() -> None:
+    _, spec = discovered([xeon("x1"), xeon("x2", "191000Mi")], fit=4)
+    assert [group.count for group in spec.nodes] == [1, 1]
+    assert make_plan(spec).ranks == 4
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        (32, "32 ranks do not fit now: 24 do"),
+        (12, "12 ranks do not fit: nodes run 8 ranks each"),
+    ],
+)
+def test_what_does_not_fit_is_explained(ranks: int, message: str) -> None:
+    busy = [pod("d0", {"cpu": "200"})]
+    with pytest.raises(ClusterError) as refused:
+        discovered([dgx(f"d{n}") for n in range(4)], busy, fit=ranks)
+    assert message in str(refused.value)
+    assert "d0: 55500m cpu free of 255" in str(refused.value)
+
+
+def test_no_usable_node() -> None:
+    with pytest.raises(ClusterError, match="runtime is down"):
+        discovered([node("n", "4", "8Gi", ready="False")])
+
+
+def test_the_planned_worker_fits_an_idle_node() -> None:
+    """The reserve that discover writes leaves room for daemons, kubelet and master."""
+    daemons = [pod("x1", {"cpu": "750m", "memory": "900Mi"}, "DaemonSet")]
+    machine = xeon("x1", allocatable=("110", "390000Mi"))
+    _, spec = discovered([machine], daemons, fit=2)
+    plan = make_plan(spec).groups[0]
+    assert plan.cpu is not None
+    assert plan.memory is not None
+    assert plan.cpu + 750 + 100 <= 110_000
+    assert plan.memory + memory_bytes("1156Mi") <= memory_bytes("390000Mi")
+
+
+@pytest.mark.parametrize(
+    ("text", "times", "expected"),
+    [
+        ("2", 1000, 2000), ("1900m", 1000, 1900), ("1.5", 1000, 1500), ("2468Ki", 1, 2527232),
+        ("1e3", 1, 1000), ("129M", 1, 129000000), ("100m", 1, 1), ("0", 1, 0), ("12E", 0, None),
+        ("", 1, None), ("-1", 1, None), ("5Q", 1, None),
+    ],
+)  # fmt: skip
+def test_quantities(text: str, times: int, expected: int | None) -> None:
+    if expected is None:
+        with pytest.raises(ValueError, match="quantity"):
+            amount(text, times)
+    else:
+        assert amount(text, times) == expected
+
+
+def test_a_pods_requests_are_what_the_scheduler_counts() -> None:
+    setup = {"resources": {"requests": {"cpu": "3"}}}
+    sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
+    found = pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup]))
+    assert found == {"cpu": 3500}
+    limits_only = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
+    assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}

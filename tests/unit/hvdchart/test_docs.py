@@ -1,0 +1,66 @@
+"""The pages about specs are what the code does: examples run, published files are current."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator
+from ruamel.yaml import YAML
+
+from hvdchart.publish import DOCS, json_schema, published
+from hvdchart.spec import parse_spec
+
+VALUES = DOCS.parent / "values"
+
+
+def test_the_worked_example() -> None:
+    """Each block of Python prints the block of text behind it."""
+    page = (DOCS / "library.md").read_text()
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {}
+    printed, compared = "", 0
+    for kind, block in blocks:
+        if kind == "python":
+            stream = io.StringIO()
+            with contextlib.redirect_stdout(stream):
+                exec(compile(block, "docs/library.md", "exec"), scope)  # noqa: S102
+            printed = stream.getvalue()
+        else:
+            assert printed == block
+            compared += 1
+    assert compared == 4
+
+
+def test_the_example_of_the_spec_page_is_a_spec() -> None:
+    example = re.search(r"```yaml\n(.*?)```", (DOCS / "spec.md").read_text(), re.DOTALL)
+    assert example
+    assert parse_spec(example[1].encode()).nodes[0].count == 16
+
+
+def test_what_is_published_is_current() -> None:
+    for path, text in published((DOCS / "spec.md").read_text()).items():
+        assert path.read_text() == text, "`python -m hvdchart.publish` writes it anew"
+
+
+@pytest.mark.parametrize("spec", sorted(VALUES.glob("*.spec.yaml")), ids=lambda path: path.name)
+def test_the_published_schema_takes_every_case(spec: Path) -> None:
+    schema = json.loads(json_schema())
+    Draft7Validator.check_schema(schema)
+    document = YAML(typ="safe").load(spec.read_text())
+    assert list(Draft7Validator(schema).iter_errors(document)) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sockets", 0), ("sockets", "2"), ("socket", 2), ("memory", []), ("name", "X"), ("gpus", 65)],
+)
+def test_the_published_schema_refuses_what_we_refuse(key: str, value: Any) -> None:
+    group = {"name": "a", "count": 1, "coresPerSocket": 2, key: value}
+    spec = {"apiVersion": "hvdchart/v1", "name": "x", "nodes": [group], "train": {"command": ["a"]}}
+    assert not Draft7Validator(json.loads(json_schema())).is_valid(spec)

@@ -1,0 +1,95 @@
+"""Overlays and --set: Helm's merge, with every value keeping its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.errors import SpecError
+from hvdchart.overlays import overlaid, with_settings
+from hvdchart.spec import read_spec
+from hvdchart.yaml_tree import parse
+
+BASE = b"""\
+apiVersion: hvdchart/v1
+name: run
+nodes: [{name: a, count: 1, coresPerSocket: 4}]
+train: {command: [a], env: {A: x, B: y}}
+values: {worker: {nodeSelector: {a: b}}}
+"""
+
+
+def laid(*over: bytes) -> Any:
+    return overlaid([parse(BASE, "base"), *(parse(o, f"over{i}") for i, o in enumerate(over))])
+
+
+def test_maps_merge_lists_replace_null_deletes() -> None:
+    tree = laid(b"train: {env: {B: null, C: z}}\nnodes: [{name: b, count: 2, gpus: 1}]\n")
+    plain = tree.plain
+    assert plain["train"] == {"command": ["a"], "env": {"A": "x", "C": "z"}}
+    assert [node["name"] for node in plain["nodes"]] == ["b"]
+
+
+def test_later_wins() -> None:
+    assert laid(b"name: one", b"name: two").plain["name"] == "two"
+
+
+def test_a_null_below_values_is_the_charts() -> None:
+    tree = laid(b"values: {worker: {nodeSelector: null}, shm: null}")
+    assert tree.plain["values"] == {"worker": {"nodeSelector": None}, "shm": None}
+    tree = with_settings(tree, ["values.worker.nodeSelector=null"])
+    assert tree.plain["values"]["worker"] == {"nodeSelector": None}
+
+
+def test_a_wrong_value_names_its_own_file() -> None:
+    with pytest.raises(SpecError) as caught:
+        read_spec(laid(b"\nname: Wrong"))
+    assert caught.value.place == "over0:2:7"
+
+
+@pytest.mark.parametrize(
+    ("setting", "path", "value"),
+    [
+        ("nodes.0.count=8", ["nodes", 0, "count"], 8),
+        ("train.env.example\\.com/a=b", ["train", "env", "example.com/a"], "b"),
+        ("train.command=[x, y=z]", ["train", "command"], ["x", "y=z"]),
+        ("train.env.A=", ["train", "env", "A"], ""),
+        ('name="7"', ["name"], "7"),
+        ("tuning.slots=3", ["tuning", "slots"], 3),
+    ],
+)  # fmt: skip
+def test_settings(setting: str, path: list[Any], value: Any) -> None:
+    found = with_settings(laid(), [setting]).plain
+    for step in path:
+        found = found[step]
+    assert found == value
+
+
+def test_a_null_setting_deletes() -> None:
+    assert "env" not in with_settings(laid(), ["train.env=null"]).plain["train"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("nodes.1.count=8", "from 0 to 0"),
+        ("nodes.x=8", "'x' is not an item of the list"),
+        ("nodes", "path=value"),
+        ("=3", "path=value"),
+        ("a..b=3", "path=value"),
+        ("a.=3", "path=value"),
+        ("name.x=3", "'x' is below 'run'"),
+        ("name=[", "broken YAML"),
+    ],
+)
+def test_wrong_settings(setting: str, says: str) -> None:
+    with pytest.raises(SpecError, match=r"--set") as caught:
+        with_settings(laid(), [setting])
+    assert says in str(caught.value)
+
+
+def test_a_wrong_set_value_names_the_setting() -> None:
+    with pytest.raises(SpecError) as caught:
+        read_spec(with_settings(laid(), ["nodes.0.count=x"]))
+    assert caught.value.place == "--set nodes.0.count=x"

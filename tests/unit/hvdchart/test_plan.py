@@ -1,0 +1,202 @@
+"""The planned numbers, for nodes whose right numbers are known."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from hvdchart.errors import SpecError
+from hvdchart.plan import Plan, make_plan
+from hvdchart.spec import parse_spec
+from tests.unit.hvdchart.strategies import specs
+
+
+def planned(nodes: str, rest: str = "") -> Plan:
+    text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n{rest}"
+    return make_plan(parse_spec(text.encode()))
+
+
+def test_the_published_node() -> None:
+    """A Xeon 8180 node, 2 x 28 cores: 28 / 26 / 2, one rank a socket, bound to it."""
+    node = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
+    plan = planned(node)
+    group = plan.groups[0]
+    assert (plan.ranks, group.slots) == (32, 2)
+    assert dict(group.env) == {
+        "OMP_NUM_THREADS": "28",
+        "TF_NUM_INTRAOP_THREADS": "26",
+        "TF_NUM_INTEROP_THREADS": "2",
+    }
+    assert plan.launching.options == (
+        "--map-by", "slot:PE=28", "--bind-to", "core", "--report-bindings",
+    )  # fmt: skip
+    # 112 CPUs as Kubernetes counts; GKE's table keeps 345m, daemons and master 600m.
+    assert group.requests["cpu"] == "111"
+    assert group.requests["memory"] == group.limits["memory"] == "368Gi"
+    assert "cpu" not in group.limits
+
+
+def test_what_is_reserved_is_the_persons_to_say() -> None:
+    group = planned(
+        "{name: x, count: 1, coresPerSocket: 8, memory: 64Gi, reserved: {cpu: 2500m, memory: 4Gi}}"
+    ).groups[0]
+    assert (group.requests["cpu"], group.requests["memory"]) == ("5", "60Gi")
+
+
+def test_small_nodes_have_threads() -> None:
+    for cores in (1, 2, 3, 4):
+        group = planned(f"{{name: x, count: 1, coresPerSocket: {cores}}}").groups[0]
+        assert int(group.env["OMP_NUM_THREADS"]) == cores
+        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) >= 1
+        assert int(group.env["TF_NUM_INTEROP_THREADS"]) >= 1
+        assert group.requests["cpu"] not in ("0", "0m")
+
+
+def test_shared_machines_are_not_bound() -> None:
+    plan = planned("{name: x, count: 2, shared: true, coresPerSocket: 2, memory: 4Gi}")
+    assert plan.launching.options == ("--map-by", "slot", "--bind-to", "none")
+    assert plan.groups[0].requests == {"cpu": "1", "memory": "4Gi"}
+
+
+def test_gpu_nodes() -> None:
+    group = planned("{name: dgx, count: 4, gpus: 4}").groups[0]
+    assert (group.slots, dict(group.limits), dict(group.env)) == (4, {"nvidia.com/gpu": "4"}, {})
+
+
+def test_tuning_wins_nearest_first() -> None:
+    group = planned(
+        "{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {ompThreads: 5}}",
+        "tuning: {ompThreads: 6, interOpThreads: 1, kmpBlocktime: 0}",
+    ).groups[0]
+    assert group.env["OMP_NUM_THREADS"] == "5"
+    assert group.env["TF_NUM_INTEROP_THREADS"] == "1"
+    assert group.env["KMP_BLOCKTIME"] == "0"
+    assert "instead of 8" in group.reasons["env.OMP_NUM_THREADS"].because
+
+
+# Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.
+@pytest.mark.parametrize(
+    ("nodes", "mapping", "binding"),
+    [
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 28, tuning: {slots: 4}}",
+         "slot:PE=14", "core"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}",
+         "ppr:2:socket:PE=3", "core"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}}",
+         "slot:PE=5", "core"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {binding: socket}}",
+         "ppr:1:socket", "socket"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
+         "{name: y, count: 1, sockets: 1, coresPerSocket: 16}", "ppr:1:socket", "socket"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
+         "{name: y, count: 1, sockets: 1, coresPerSocket: 16, tuning: {slots: 3}}", "slot", "none"),
+        ("{name: x, count: 1, gpus: 2}, {name: y, count: 1, coresPerSocket: 16}", "slot", "none"),
+        ("{name: x, count: 1, coresPerSocket: 2, tuning: {slots: 3}}", "slot", "none"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}},"
+         "{name: y, count: 1, coresPerSocket: 8}", "slot", "none"),
+    ],
+)  # fmt: skip
+def test_mappings(nodes: str, mapping: str, binding: str) -> None:
+    options = planned(nodes).launching.options
+    assert options[:4] == ("--map-by", mapping, "--bind-to", binding)
+
+
+def test_static_cpu_manager() -> None:
+    """One whole core is kept: ranks have 27 cores each, the worker 55 with their hyperthreads."""
+    node = (
+        "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 64Gi, "
+        "cpuManager: static, reserved: {cpu: 1500m}}"
+    )
+    plan = planned(node)
+    group = plan.groups[0]
+    assert (group.env["OMP_NUM_THREADS"], plan.launching.options[1]) == ("27", "slot:PE=27")
+    assert group.requests == group.limits
+    assert group.requests["cpu"] == "110"
+
+
+def test_other_launchers() -> None:
+    node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
+    assert planned(node, "launch: {mode: horovodrun}").launching.options == (
+        "--binding-args=--map-by slot:PE=8 --bind-to core", "--mpi-args=--report-bindings",
+    )  # fmt: skip
+    assert planned(node, "launch: {mode: custom}").launching.options == ()
+    assert planned(node, "launch: {mode: elastic}").launching.options == ()
+    more = planned(node, "launch: {options: [--tag-output]}").launching.options
+    assert more[-1] == "--tag-output"
+
+
+def test_rdma() -> None:
+    rdma = "rdma: {resource: rdma/hca}"
+    cpu = planned(f"{{name: x, count: 2, coresPerSocket: 8, {rdma}}}")
+    assert cpu.launching.options[-3:] == ("--mca", "pml", "ucx")
+    assert cpu.groups[0].limits["rdma/hca"] == "1"
+    gpu = planned(f"{{name: x, count: 2, gpus: 8, {rdma}}}")
+    assert "ucx" not in gpu.launching.options
+    assert any("LimitMEMLOCK" in warning for warning in gpu.warnings)
+
+
+def test_interfaces() -> None:
+    one = planned("{name: x, count: 1, gpus: 1, interface: eth1}").launching
+    assert (one.interface, one.group_env) == ("eth1", {})
+    two = planned(
+        "{name: x, count: 1, gpus: 1, interface: eth1}, {name: y, count: 1, gpus: 1}"
+    ).launching
+    assert two.interface is None
+    assert two.group_env["x"]["NCCL_SOCKET_IFNAME"] == "eth1"
+    assert "y" not in two.group_env
+
+
+@pytest.mark.parametrize(
+    ("nodes", "rest", "says"),
+    [
+        ("{name: x, count: 1, coresPerSocket: 4, tuning: {ompThreads: 8}}", "", "oversubscribed"),
+        ("{name: x, count: 1, coresPerSocket: 4, sockets: 2, tuning: {slots: 3}}", "", "straddle"),
+        ("{name: x, count: 1, coresPerSocket: 4, tuning: {cpu: 5}}", "", "never scheduled"),
+        ("{name: x, count: 1, gpus: 1, memory: 1Gi, tuning: {memory: 2Gi}}", "", "never scheduled"),
+        ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, coresPerSocket: 1}", "", "one job"),
+        ("{name: x, count: 2, gpus: 1}", "volumes: {output: {pvc: a}}", "ReadWriteMany"),
+        ("{name: x, count: 2, gpus: 1}", "volumes: {output: {emptyDir: {}}}", "end with their pod"),
+        ("{name: x, count: 2, gpus: 1}", "volumes: {output: {hostPath: /a}}", "rank 0 alone"),
+        ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, gpus: 1}",
+         "volumes: {data: {pvc: a, groups: [x]}}", "missing on group y"),
+    ],
+)  # fmt: skip
+def test_warnings(nodes: str, rest: str, says: str) -> None:
+    found = planned(nodes, rest).warnings
+    assert any(says in warning for warning in found), found
+
+
+def test_an_ordinary_plan_has_no_warning() -> None:
+    node = "{name: x, count: 4, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
+    assert planned(node).warnings == ()
+
+
+def test_every_number_has_a_reason() -> None:
+    group = planned(
+        "{name: x, count: 1, sockets: 2, coresPerSocket: 8, memory: 64Gi, gpus: 2}"
+    ).groups[0]
+    numbers = {f"env.{name}" for name in group.env} | {"slots", "number", "shm"}
+    numbers |= {f"resources.requests.{name}" for name in group.requests}
+    assert numbers <= set(group.reasons)
+
+
+@given(specs())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_bound_ranks_find_their_cores(spec: dict[str, Any]) -> None:
+    """Where ranks are bound, each node has the cores that the launcher will ask it for."""
+    try:
+        plan = make_plan(parse_spec(json.dumps(spec).encode()))
+    except SpecError:
+        return
+    mapping = " ".join(plan.launching.options)
+    for group in plan.groups:
+        sockets, cores = group.group.sockets or 1, group.group.cores_per_socket or 0
+        if each := re.search(r"PE=(\d+)", mapping):
+            assert 1 <= int(each[1]) * group.slots <= sockets * cores
+        if by_socket := re.search(r"ppr:(\d+):socket", mapping):
+            assert int(by_socket[1]) * sockets == group.slots
+            assert int(by_socket[1]) * int(each[1] if each else "1") <= cores

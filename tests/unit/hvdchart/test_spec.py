@@ -1,0 +1,150 @@
+"""Every wrong spec is one message with its place, what was found and what was expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdchart.errors import SpecError
+from hvdchart.spec import parse_spec
+
+GOOD = """\
+apiVersion: hvdchart/v1
+name: run
+nodes:
+  - name: xeon
+    count: 2
+    sockets: 2
+    coresPerSocket: 28
+train:
+  command: [python, train.py]
+"""
+
+
+def refused(text: str | bytes) -> SpecError:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(SpecError) as caught:
+        parse_spec(data, "a.yaml")
+    return caught.value
+
+
+def test_a_good_spec_is_read() -> None:
+    spec = parse_spec(GOOD.encode())
+    assert (spec.name, spec.nodes[0].sockets, spec.train.command) == (
+        "run", 2, ("python", "train.py"),
+    )  # fmt: skip
+
+
+# What replaces what in the good spec; where the message must point; what it must say.
+WRONG_VALUES = [
+    ("sockets: 2", "socket: 2", "6:5", "did you mean 'sockets'?"),
+    ("sockets: 2", 'sockets: "2"', "6:14", "'2'; expected a whole number from 1 to 64"),
+    ("sockets: 2", "sockets: true", "6:14", "expected a whole number"),
+    ("sockets: 2", "sockets: 2.5", "6:14", "got 2.5"),
+    ("sockets: 2", "sockets: 0", "6:14", "got 0"),
+    ("sockets: 2", "sockets:", "6:5", "nothing (null)"),
+    ("count: 2", "count: " + "9" * 500, "5:12", "plain, finite decimal number"),
+    ("count: 2", "count: 1e999", "5:12", "plain, finite decimal number"),
+    ("count: 2", "count: 010", "5:12", "number 010"),
+    ("count: 2", "count: [2]", "5:12", "a list of 1"),
+    ("    count: 2\n", "", "4:5", "key 'count' is missing"),
+    ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
+    ("hvdchart/v1", "hvdchart/v2", "1:13", "one of hvdchart/v1"),
+    ("name: run", "name: Run", "2:7", "a-z, 0-9 and -"),
+    ("name: run", "name: " + "a" * 46, "2:7", "52"),
+    ("name: run", "name: 7", "2:7", 'in quotes: "7"'),
+    ("[python, train.py]", "python train.py", "9:12", "expected a list"),
+    ("[python, train.py]", "[]", "9:12", "a list of 1 to"),
+    ("train:\n", "train:\n  env: {1A: x}\n", "9:9", "environment variable's name"),
+    ("train:\n", "train:\n  env: {A: true}\n", "9:12", "in quotes"),
+    ("train:\n", "volumes: {data: {hostPath: ../../etc}}\ntrain:\n", "8:28", "absolute path"),
+    ("train:\n", "volumes: {data: {hostPath: /a/../../etc}}\ntrain:\n", "8:28", "without .."),
+    ("train:\n", "volumes: {data: {}}\ntrain:\n", "8:17", "no source"),
+    ("train:\n", "volumes: {x: {emptyDir: {}}}\ntrain:\n", "8:14", "'mountPath' is missing"),
+    ("train:\n", "volumes: {data: {emptyDir: {}}, x: {emptyDir: {}, mountPath: /data/}}\ntrain:\n",
+     "8:62", "mounted at /data too"),
+    ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "another name"),
+    ("train:\n", "launch: {mode: elastic, elastic: {minRanks: 5}}\ntrain:\n", "8:45", "4 ranks"),
+    ("train:\n", "launch: {mode: elastic, elastic: {maxRanks: 3}}\ntrain:\n", "8:45", "4 ranks"),
+    ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:30", "mode: elastic"),
+    ("train:\n", "launch: {mode: custom, options: [-x]}\ntrain:\n", "8:33", "takes no options"),
+    ("train:\n", "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n", "8:16", "own"),
+    ("train:\n", "volumes: {t: {emptyDir: {}, mountPath: /tmp}}\ntrain:\n", "8:40", "own place"),
+    ("train:\n", "volumes: {t: {emptyDir: {}, mountPath: /}}\ntrain:\n", "8:40", "own place"),
+    ("train:\n", "volumes: {data: {pvc: a, nfs: {server: b, path: /c}}}\ntrain:\n", "8:17",
+     "pvc and nfs together"),
+    ("train:\n", "volumes: {data: {pvc: a, groups: [z]}}\ntrain:\n", "8:35", "no group 'z'"),
+    ("train:\n", "volumes: {output: {pvc: a, readOnly: true}}\ntrain:\n", "8:38", "written"),
+    ("train:\n", "train:\n  checkpoints: a\n", "9:16", "volumes.output"),
+    ("train:\n", "horovod: {timeline: true}\ntrain:\n", "8:21", "volumes.output"),
+    ("train:\n", "horovod: {fusionThreshold: 1000}\ntrain:\n", "8:28", "not whole Mi"),
+    ("    count: 2\n", "    count: 2\n    cpuManager: static\n", "6:17", "without memory"),
+    ("    count: 2\n", "    count: 2\n    reserved: {cpu: 56}\n", "6:21", "all 56"),
+    ("    count: 2\n", "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n", "7:15",
+     "reserves nothing"),
+    ("    count: 2\n", "    count: 2\n    memory: 8Gi\n    cpuManager: static\n"
+     "    reserved: {cpu: 55500m}\n", "7:17", "all 56 cores are kept"),
+    ("train:\n", "tuning: {binding: core, slots: 57}\ntrain:\n", "8:19", "57 ranks to bind"),
+    ("train:\n", "  - {name: d, count: 1, coresPerSocket: 2, tuning: {binding: none}}\n"
+     "tuning: {binding: core}\ntrain:\n", "8:62", "none here and core elsewhere"),
+    ("train:\n", "tuning: {binding: socket, slots: 3}\ntrain:\n", "8:19", "on 2 sockets"),
+    ("train:\n", "tuning: {binding: none}\nlaunch: {mode: elastic}\ntrain:\n", "8:19",
+     "takes no binding"),
+    ("train:\n", "  - {name: d, count: 1, gpus: 1, tuning: {binding: core}}\ntrain:\n", "8:52",
+     "no coresPerSocket"),
+    ("train:\n", "  - {name: master, count: 1, gpus: 1}\ntrain:\n", "8:12", "master"),
+    ("train:\n", "  - {name: d, count: 1, gpus: 4, tuning: {slots: 3}}\ntrain:\n",
+     "8:50", "4 GPUs"),
+    ("train:\n", "  - {name: d, count: 1, gpus: 4, nodeSelector: {a b: c}}\ntrain:\n",
+     "8:49", "label"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "place", "says"), WRONG_VALUES)
+def test_wrong_values(old: str, new: str, place: str, says: str) -> None:
+    assert old in GOOD
+    error = refused(GOOD.replace(old, new, 1))
+    assert error.place == f"a.yaml:{place}", str(error)
+    assert says in str(error)
+    assert "\n" not in str(error)
+
+
+TEN_TO_THE_SEVENTH = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
+    f"{c}: &{c} [{','.join([f'*{p}'] * 10)}]\n" for p, c in zip("abcdef", "bcdefg", strict=True)
+)
+BROKEN_YAML: list[tuple[str | bytes, str, str]] = [
+    ("", "a.yaml", "no YAML value"),
+    ("# nothing\n", "a.yaml", "no YAML value"),
+    ("- 1\n", "a.yaml:1:1", "expected a map"),
+    ("a: 1\na: 2\n", "a.yaml:2:1", "'a' stands twice"),
+    ("a: &x [*x]\n", "a.yaml:1:4", "inside its own anchor"),
+    ("a: b: c\n", "a.yaml:1:5", "broken YAML"),
+    ("a: [1\n", "a.yaml", "broken YAML"),
+    ("a: 1\n---\nb: 2\n", "a.yaml:2:1", "broken YAML"),
+    ("a: \x07\n", "a.yaml:1:4", "control character"),
+    ('a: "\\0"\n', "a.yaml:1:4", "control character"),
+    (b"a: b\nc: \xff\n", "a.yaml:2:4", "0xff is not UTF-8"),
+    ("a: !!python/object:os.system x\n", "a.yaml:1:4", "tag"),
+    ("a: !mine {}\n", "a.yaml:1:4", "tag"),
+    ("? [1]\n: 2\n", "a.yaml:1:3", "as a key"),
+    ("1: 2\n", "a.yaml:1:1", "not text"),
+    ("a: " + "[" * 60 + "]" * 60, "a.yaml:1:43", "nested too deep"),
+    ("a: " + "[" * 5000, "a.yaml:1:43", "nested too deep"),
+    ("a: .nan\n", "a.yaml:1:4", "finite"),
+    ("x" * 600_000, "a.yaml", "at most"),
+    (TEN_TO_THE_SEVENTH, "a.yaml", "aliases repeat too much"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place", "says"), BROKEN_YAML)
+def test_broken_yaml(text: str | bytes, place: str, says: str) -> None:
+    error = refused(text)
+    assert error.place == place or (error.place.startswith(place + ":")), str(error)
+    assert says in str(error)
+    assert "\n" not in str(error)
+
+
+def test_anchors_and_merge_keys_work() -> None:
+    text = GOOD.replace("  - name: xeon", "  - &one\n    name: xeon")
+    text = text.replace("train:\n", "  - {<<: *one, name: other, count: 3}\ntrain:\n")
+    other = parse_spec(text.encode()).nodes[1]
+    assert (other.name, other.count, other.sockets) == ("other", 3, 2)

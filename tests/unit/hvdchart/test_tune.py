@@ -1,0 +1,164 @@
+"""What tune tries, the run that tries it, and what it makes of the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdchart import tune_driver
+from hvdchart.chart import checked_values
+from hvdchart.errors import RunFailedError, SpecError
+from hvdchart.overlays import overlaid
+from hvdchart.plan import Plan, make_plan
+from hvdchart.spec import parse_spec, read_spec
+from hvdchart.tune import (
+    Grid,
+    Measured,
+    benchmark_command,
+    best_of,
+    collected,
+    result_in,
+    runs_of,
+    settings_of,
+    tuning_plan,
+    tuning_text,
+)
+from hvdchart.yaml_tree import parse
+
+OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
+
+
+def spec_text(nodes: str) -> str:
+    return f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n"
+
+
+def planned(
+    nodes: str = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}",
+) -> Plan:
+    return make_plan(parse_spec(spec_text(nodes).encode()))
+
+
+def test_the_plans_own_setting_comes_first() -> None:
+    found = settings_of(planned(), Grid())
+    assert found[0] == OWN
+    assert len({json.dumps(setting, sort_keys=True) for setting in found}) == len(found) == 8
+    assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in found} == {"14", "26", "28", "56"}
+
+
+def test_a_grid_by_hand() -> None:
+    found = settings_of(planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1)))
+    assert found[1:] == [
+        {"OMP_NUM_THREADS": "8", "TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1",
+         "KMP_BLOCKTIME": blocktime}
+        for blocktime in "01"
+    ]  # fmt: skip
+
+
+def test_small_nodes_try_no_zero_threads() -> None:
+    found = settings_of(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
+    assert all(int(value) > 0 for setting in found for value in setting.values())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("{name: x, count: 1, coresPerSocket: 1}, {name: y, count: 1, gpus: 1}", "2 groups"),
+        ("{name: x, count: 1, gpus: 1}", "cores are not said"),
+    ],
+)
+def test_what_cannot_be_tuned(nodes: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        settings_of(planned(nodes), Grid())
+
+
+def test_the_run_that_tries_them() -> None:
+    plan = planned()
+    runs = runs_of(settings_of(plan, Grid()), 3)
+    values = checked_values(tuning_plan(plan, runs, benchmark_command("ResNet50", 16, 10), 1))
+    assert values["launch"]["mode"] == "custom"
+    assert (values["worker"]["number"], values["worker"]["slots"]) == (1, 2)
+    *_, ranks, hosts, text = values["master"]["args"]
+    assert (ranks, hosts) == ("$(NP)", "$(HOSTFILE)")
+    job = json.loads(text)
+    assert job["options"] == list(plan.launching.options), "measured under the plan's own bindings"
+    assert len(job["runs"]) == 24
+    assert job["runs"][0] == job["runs"][8] == OWN
+    assert values["master"]["backoffLimit"] == 0
+
+
+def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measured]:
+    changed = {**OWN, "TF_NUM_INTRAOP_THREADS": "28"}
+    return [Measured(OWN, own, ()), Measured(changed, other, ("crashed",))]
+
+
+def test_the_best_setting() -> None:
+    better = measured((10, 10.5, 9), (12, 12.5, 2))
+    assert best_of(better) is better[1]
+    for noise in (measured((10,), (10.15,)), measured((10, 14, 10), (13, 13, 13))):
+        assert best_of(noise) is noise[0]
+    silent = measured((), (5,))
+    assert best_of(silent) is silent[1]
+    with pytest.raises(RunFailedError, match="crashed"):
+        best_of(measured((), ()))
+
+
+def test_the_tuning_block_is_an_overlay() -> None:
+    text = tuning_text(measured((10.0,), (12.0,)), "run.spec.yaml")
+    assert "The best is +20.0% on the plan." in text
+    base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
+    trees = [parse(spec_text(base).encode(), "base"), parse(text.encode(), "tuning")]
+    env = make_plan(read_spec(overlaid(trees))).groups[0].env
+    assert env["TF_NUM_INTRAOP_THREADS"] == "28"
+    assert "its own numbers stand" in tuning_text(measured((10.0,), (10.0,)), "x")
+    assert "failed" in tuning_text(measured((10.0,), ()), "x")
+
+
+def test_results_are_read_by_run() -> None:
+    lines = ['TUNE {"run": 3, "speed": 2.5, "error": ""}', "TUNE", "[hvd] TUNE {}"]
+    assert [result_in(line) for line in lines] == [(3, 2.5, ""), None, None]
+    found = collected([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
+    assert [(m.speeds, m.errors) for m in found] == [((1.0, 3.0), ()), ((2.5,), ("e",))]
+
+
+@pytest.mark.parametrize(
+    ("output", "speed"),
+    [
+        ('x\n[1,0]<stdout>RESULT {"imagesPerSecond": 7}\nbye\n', 7.0),
+        ('RESULT {"imagesPerSecond": null}', None),
+        ("RESULT {broken", None),
+        ("nothing", None),
+    ],
+)
+def test_the_speed_in_an_output(output: str, speed: float | None) -> None:
+    assert tune_driver.speed_in(output) == speed
+
+
+def test_the_driver_sets_the_ranks_environment(tmp_path: Path) -> None:
+    """With a launcher that starts one rank here, after four words of its own."""
+    launcher = tmp_path / "mpirun"
+    launcher.write_text('#!/bin/sh\nshift 6\nexec "$@"\n')
+    launcher.chmod(0o755)
+    rank = (
+        "import os, json; n = int(os.environ['N']); assert n; "
+        "print('RESULT', json.dumps({'imagesPerSecond': n * 2}))"
+    )
+    job = {
+        "options": ["--bind-to", "none"],
+        "command": [sys.executable, "-c", rank],
+        "runs": [{"N": "4"}, {"N": "0"}],
+    }
+    done = subprocess.run(
+        [sys.executable, tune_driver.__file__, "1", "/hosts", json.dumps(job)],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "N": "9"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, second = (result_in(line) for line in done.stdout.splitlines())
+    assert first == (0, 8.0, "")
+    assert second is not None
+    assert second[1] is None
+    assert "AssertionError" in second[2]

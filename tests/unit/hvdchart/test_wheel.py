@@ -1,0 +1,54 @@
+"""The wheel is enough: it carries the chart, and renders away from any checkout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files, unpacked as an installation has them."""
+    source, wheels, target = (tmp_path_factory.mktemp(name) for name in ("src", "whl", "site"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("hvdchart", "charts"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels)]
+    done = subprocess.run([*build, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = wheels.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(target)
+    return target
+
+
+def test_the_wheel_carries_the_whole_chart(installed: Path) -> None:
+    chart = ROOT / "charts" / "horovod"
+    ours = {p.relative_to(chart) for p in chart.rglob("*") if p.is_file()}
+    ours = {path for path in ours if "__pycache__" not in path.parts}
+    there = installed / "hvdchart" / "chart"
+    carried = {path.relative_to(there) for path in there.rglob("*") if path.is_file()}
+    assert ours - carried == set()
+    assert (there / "templates" / "job.yaml").read_bytes() == (
+        chart / "templates" / "job.yaml"
+    ).read_bytes()
+
+
+def test_it_renders_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+    spec = ROOT / "values" / "local.spec.yaml"
+    done = subprocess.run(
+        [sys.executable, "-c", "import hvdchart.cli; hvdchart.cli.main()", "render", str(spec)],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (ROOT / "values" / "local.yaml").read_text()

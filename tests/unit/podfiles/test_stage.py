@@ -1,0 +1,155 @@
+"""The staging script, run by the shell that runs it in a pod, on real files and real locks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import settings
+
+SCRIPT = Path(settings.__file__).with_name("stage.sh")
+# Each run leaves a line, so that runs can be counted.
+FETCH = 'echo ran >>"$COUNT"; mkdir -p sub; echo one >a; echo three >"sub/b c"'
+
+
+class Volume:
+    """A volume that several pods of a node share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "set"
+        self.state = folder / "set.staging"
+        self.count = folder / "count"
+
+    def start(self, command: str, key: str = "k1", verify: str = "Size") -> subprocess.Popen[str]:
+        environment = {
+            **{"PATH": os.environ["PATH"], "COUNT": str(self.count)},
+            **{"STAGING_PATH": str(self.path), "STAGING_KEY": key, "STAGING_VERIFY": verify},
+        }
+        return subprocess.Popen(
+            ["sh", str(SCRIPT), "sh", "-c", command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def stage(self, command: str = FETCH, key: str = "k1", verify: str = "Size") -> tuple[int, str]:
+        """Run to the end: exit code and log."""
+        running = self.start(command, key, verify)
+        log, _ = running.communicate(timeout=30)
+        return running.returncode, log
+
+    @property
+    def runs(self) -> int:
+        """How often the command ran."""
+        return len(self.count.read_text().splitlines()) if self.count.exists() else 0
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Volume:
+    return Volume(tmp_path)
+
+
+def test_it_fills_the_directory_and_writes_checksums(volume: Volume) -> None:
+    code, log = volume.stage()
+    assert code == 0, log
+    assert (volume.path / "sub" / "b c").read_text() == "three\n"
+    lines = (volume.state / "sha256").read_text().splitlines()
+    assert lines == [
+        f"{hashlib.sha256(content).hexdigest()}  {name}"
+        for name, content in (("./a", b"one\n"), ("./sub/b c", b"three\n"))
+    ]
+    assert "2 files" in log
+
+
+def test_what_is_filled_is_left_alone(volume: Volume) -> None:
+    volume.stage()
+    code, log = volume.stage()
+    assert (code, volume.runs) == (0, 1), log
+
+
+@pytest.mark.parametrize(
+    ("damage", "verify", "runs"),
+    [("short", "Size", 2), ("one!", "Size", 1), ("one!", "Checksum", 2)],
+)
+def test_damage_is_found_as_asked_for(volume: Volume, damage: str, verify: str, runs: int) -> None:
+    volume.stage()
+    (volume.path / "a").write_text(damage)
+    code, log = volume.stage(verify=verify)
+    assert (code, volume.runs) == (0, runs), log
+    assert (volume.path / "a").read_text() == ("one\n" if runs == 2 else damage)
+
+
+def test_another_command_starts_from_what_is_there(volume: Volume) -> None:
+    volume.stage()
+    code, log = volume.stage('echo ran >>"$COUNT"; test -f a && echo new >c', key="k2")
+    assert (code, volume.runs) == (0, 2), log
+    assert {file.name for file in volume.path.iterdir()} == {"a", "c", "sub"}
+
+
+def test_a_failed_command_is_resumed_and_shows_nothing_to_workers(volume: Volume) -> None:
+    code, log = volume.stage("echo half >a; exit 7")
+    assert code == 1
+    assert "exit code 7" in log
+    assert not volume.path.exists()
+    code, log = volume.stage("test -f a && echo more >>a")
+    assert code == 0, log
+    assert (volume.path / "a").read_text() == "half\nmore\n"
+
+
+def test_a_second_pod_waits_and_finds_the_work_done(volume: Volume, tmp_path: Path) -> None:
+    gate, started = tmp_path / "gate", tmp_path / "started"
+    for pipe in (gate, started):
+        os.mkfifo(pipe)
+    first = volume.start(f"echo >{started}; cat {gate}; {FETCH}")
+    started.read_text()
+    second = volume.start(FETCH)
+    assert second.stdout is not None
+    assert "another pod is filling" in second.stdout.readline()
+    gate.write_text("go")
+    logs = [pod.communicate(timeout=30)[0] for pod in (first, second)]
+    assert [first.returncode, second.returncode, volume.runs] == [0, 0, 1], logs
+
+
+def test_a_pod_that_was_killed_holds_no_lock(volume: Volume, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    first = volume.start(f"echo >{started}; exec sleep 1000")
+    started.read_text()
+    # As a container ends: all of its processes at once.
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=30)
+    code, log = volume.stage()
+    assert code == 0, log
+    assert "another pod" not in log
+
+
+def test_a_download_that_its_publishers_checksums_refuse(volume: Volume) -> None:
+    right = hashlib.sha256(b"right\n").hexdigest()
+    listed = f"printf '%s  a\\n' {right} >SHA256SUMS"
+    code, log = volume.stage(f"[ -f a ] || echo wrong >a; {listed}")
+    assert code == 1
+    assert "do not match the SHA256SUMS" in log
+    assert "such as a" in log
+    # A command that keeps what it has would keep the wrong file: it is gone.
+    code, log = volume.stage(f"[ -f a ] || echo right >a; {listed}")
+    assert code == 0, log
+
+
+def test_a_command_that_leaves_nothing_is_an_error(volume: Volume) -> None:
+    code, log = volume.stage("echo elsewhere >../../x")
+    assert code == 1
+    assert "left no file in its working directory" in log
+
+
+def test_a_volume_that_cannot_be_written(volume: Volume) -> None:
+    volume.path = Path("/proc/set")
+    code, log = volume.stage()
+    assert code == 1
+    assert "cannot write to /proc" in log
+    assert "runAsUser" in log

@@ -1,0 +1,1 @@
+"""What maintains this repository: environment, generated files, the demo."""
