@@ -17,7 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3.exceptions import HTTPError
 
 from hvdchart.errors import ClusterError
-from hvdchart.release import Object, Release, event_time, is_about, selector
+from hvdchart.release import Object, Release, event_order, is_about, selector
 
 # Parts of the client have no types.
 _config: Any = config
@@ -95,7 +95,7 @@ class Cluster:
             self.namespace,
         )
         own = [event for event in listed if is_about(event, release)]
-        return sorted(own, key=event_time)
+        return sorted(own, key=event_order)
 
     def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
         """A release's pods now, then as they change, for `seconds`: (ADDED, MODIFIED or DELETED,

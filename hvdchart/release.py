@@ -40,3 +40,8 @@ def event_time(event: Object) -> str:
     series = event.get("series") or {}
     found = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return str(found or event["metadata"].get("creationTimestamp", ""))
+
+
+def event_order(event: Object) -> tuple[str, str]:
+    """Sorts events by time; those of one second by name, which those of the master count up in."""
+    return event_time(event), str(event["metadata"].get("name", ""))

@@ -201,7 +201,7 @@ def test_events_tell_how_the_run_goes(namespace: Namespace) -> None:
     assert_trained(namespace, "hvd")
     told = [
         event["reason"]
-        for event in namespace.get("events", "--sort-by=.metadata.creationTimestamp")["items"]
+        for event in namespace.get("events", "--sort-by=.eventTime")["items"]
         if event["source"].get("component") == "horovod-master"
     ]
     assert told == ["Waiting", "Training", "Finished"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from datetime import datetime, timezone
 
 from kube import Api, ApiError
@@ -22,10 +23,13 @@ class Events:
         self.stage = reason
         if self._api is None:
             return
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.now(timezone.utc)
+        second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         job = os.environ["HVD_JOB"]
         body = {
-            "metadata": {"generateName": f"{job}."},
+            # Lists come in the names' order, and two stages may share a second: the name and
+            # eventTime keep them apart.
+            "metadata": {"name": f"{job}.{now:%Y%m%d%H%M%S%f}"},
             "involvedObject": {
                 "apiVersion": "batch/v1",
                 "kind": "Job",
@@ -38,8 +42,12 @@ class Events:
             "message": message[:1024],
             "type": "Warning" if warning else "Normal",
             "source": {"component": "horovod-master"},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
+            "reportingComponent": "horovod-master",
+            "reportingInstance": socket.gethostname(),
+            "action": reason,
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "firstTimestamp": second,
+            "lastTimestamp": second,
             "count": 1,
         }
         try:
