@@ -32,6 +32,9 @@ def tune(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Workers to measure on.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 3,
+    confirm: Annotated[
+        int, typer.Option(min=1, help="Runs once more of the two best that beat the plan.")
+    ] = 5,
     intra: Numbers = "",
     inter: Numbers = "",
     omp: Numbers = "",
@@ -52,7 +55,7 @@ def tune(
     from hvdchart import tune as tuning
     from hvdchart.cluster import Cluster
     from hvdchart.files import write_atomically
-    from hvdchart.tune_run import measure
+    from hvdchart.tune_run import Bench, search
 
     paths, plan = planned(specs, files, settings)
     grid = tuning.Grid(
@@ -61,12 +64,11 @@ def tune(
     )  # fmt: skip
     tries = tuning.settings_of(plan, grid)
     words = shlex.split(command) or tuning.benchmark_command(model, batch_size, steps)
-    runs = tuning.runs_of(tries, repeat)
     cluster = Cluster.connect(context, namespace)
     sys.stderr.write(f"{len(tries)} settings, {repeat} runs each, on {workers} workers\n")
-    run = tuning.tuning_plan(plan, runs, words, workers)
-    results = measure(cluster, run, runs, _tell, context=context, helm=helm)
-    text = tuning.tuning_text(tuning.collected(tries, results), paths[0].name)
+    bench = Bench(plan, words, workers, repeat, confirm)
+    found = search(cluster, bench, tries, _tell, context=context, helm=helm)
+    text = tuning.tuning_text(found, paths[0].name)
     if output is None:
         sys.stdout.write(text)
     else:

@@ -136,32 +136,62 @@ def collected(
     ]
 
 
-def best_of(measured: Sequence[Measured]) -> Measured:
-    """The fastest setting, or the plan's own when nothing beats it by more than noise: the median
-    must be above NOISE and above the plan's best run.
+def rivals_of(measured: Sequence[Measured], most: int = 2) -> list[Setting]:
+    """The settings that looked faster than the plan's own, fastest first, at most so many.
 
+    The best of many noisy medians flatters itself: rivals are measured again, beside the plan.
     Raises RunFailedError when no setting gave a speed.
     """
-    best = max(measured, key=lambda found: found.speed)
-    if not best.speed:
+    if not any(found.speed for found in measured):
         errors = [error for found in measured for error in found.errors]
         raise RunFailedError(
             f"no run printed a speed; the first said: {(errors or ['nothing'])[0]}"
         )
-    own = measured[0]
-    beaten = best.speed * (1 - NOISE) > own.speed and best.speed > max(own.speeds, default=0.0)
-    return best if beaten else own
+    own, *others = measured
+    faster = sorted(
+        (found for found in others if found.speed > own.speed), key=lambda found: -found.speed
+    )
+    return [found.setting for found in faster[:most]]
 
 
-def tuning_text(measured: Sequence[Measured], name: str) -> str:
+def gain(own: Measured, rival: Measured) -> float:
+    """How much faster a rival is, as a share: the median over turns of the two runs of a turn."""
+    if not own.speeds or not rival.speeds:
+        return float("inf") if rival.speeds else 0.0
+    pairs = zip(own.speeds, rival.speeds, strict=False)
+    return statistics.median(theirs / ours for ours, theirs in pairs) - 1
+
+
+def best_of(again: Sequence[Measured]) -> Measured:
+    """Of the plan's own setting and its rivals, measured in turns: the fastest, or the plan's own
+    when none beats it by more than NOISE.
+    """
+    own = again[0]
+    best = max(again, key=lambda found: gain(own, found))
+    return best if gain(own, best) > NOISE else own
+
+
+@dataclass(frozen=True)
+class Search:
+    """All settings measured, and the plan's own measured `again` with its rivals."""
+
+    measured: Sequence[Measured]
+    again: Sequence[Measured]
+
+
+def tuning_text(search: Search, name: str) -> str:
     """A spec overlay with the best setting's `tuning`, and all measurements as comments."""
-    best, own = best_of(measured), measured[0]
     head = [f"Measured by `python -m hvdchart tune {name}`, images/s, the plan's own first:"]
-    head += [f"  {described(found)}" for found in measured]
+    head += [f"  {described(found)}" for found in search.measured]
+    own, *rivals = search.again
+    if rivals:
+        head.append("Those ahead of the plan once more, in turns with it:")
+        head += [f"  {described(found)}" for found in search.again]
+    best = best_of(search.again)
     if best is own:
         head.append(f"Nothing beat the plan by more than {NOISE:.0%}: its own numbers stand.")
     elif own.speed:
-        head.append(f"The best is {best.speed / own.speed - 1:+.1%} on the plan.")
+        head.append(f"The best is {gain(own, best):+.1%} on the plan.")
     tuning: dict[str, Plain] = {
         VARIABLES[variable]: int(value) for variable, value in best.setting.items()
     }

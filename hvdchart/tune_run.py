@@ -3,16 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hvdchart import helm as helm_module
 from hvdchart.cluster import Cluster
 from hvdchart.errors import RunFailedError
 from hvdchart.logs import follow
 from hvdchart.plan import Plan
-from hvdchart.tune import Measured, Setting, described, result_in
+from hvdchart.tune import (
+    Measured,
+    Search,
+    Setting,
+    collected,
+    described,
+    result_in,
+    rivals_of,
+    runs_of,
+    tuning_plan,
+)
 
 
-def measure(
+@dataclass(frozen=True)
+class Bench:
+    """What measures a setting: a command for the ranks of a plan's workers.
+
+    `confirmations`: turns of the plan's own setting with its rivals, after the first `repeats`.
+    """
+
+    plan: Plan
+    command: Sequence[str]
+    workers: int
+    repeats: int
+    confirmations: int
+
+
+def search(
+    cluster: Cluster,
+    bench: Bench,
+    settings: Sequence[Setting],
+    tell: Callable[[str], None],
+    *,
+    context: str | None = None,
+    helm: str = "helm",
+) -> Search:
+    """Measure all settings, then those ahead of the plan's own, `settings[0]`, once more beside it.
+
+    `tell` gets a line for each run. Raises RunFailedError when no run gave a speed.
+    """
+
+    def measured(tried: Sequence[Setting], repeats: int) -> list[Measured]:
+        runs = runs_of(tried, repeats)
+        run = tuning_plan(bench.plan, runs, bench.command, bench.workers)
+        results = _measure(cluster, run, runs, tell, context=context, helm=helm)
+        return collected(tried, results)
+
+    first = measured(settings, bench.repeats)
+    rivals = rivals_of(first)
+    if not rivals:
+        return Search(first, first[:1])
+    tell(f"{len(rivals)} ahead of the plan: once more, in turns with it")
+    return Search(first, measured([settings[0], *rivals], bench.confirmations))
+
+
+def _measure(
     cluster: Cluster,
     run: Plan,
     runs: Sequence[Setting],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.release import Release, is_about
+from hvdchart.release import Release, event_order, is_about
 from hvdchart.status import Status, status_of
 from hvdchart.status_report import event_lines, report
 
@@ -224,3 +224,10 @@ def test_events() -> None:
     assert [is_about(e, "hvd") for e in (mine, other)] == [True, False]
     (line,) = event_lines([mine])
     assert line == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)"
+
+
+def test_events_of_one_second_keep_their_order() -> None:
+    made = [event("hvd", "Job", reason, "") for reason in ("Waiting", "Training")]
+    for number, found in enumerate(made):
+        found["metadata"]["name"] = f"hvd.2026010110000{number}"
+    assert sorted(made[::-1], key=event_order) == made

@@ -19,10 +19,12 @@ from hvdchart.spec import parse_spec, read_spec
 from hvdchart.tune import (
     Grid,
     Measured,
+    Search,
     benchmark_command,
     best_of,
     collected,
     result_in,
+    rivals_of,
     runs_of,
     settings_of,
     tuning_plan,
@@ -99,23 +101,35 @@ def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measured]
 def test_the_best_setting() -> None:
     better = measured((10, 10.5, 9), (12, 12.5, 2))
     assert best_of(better) is better[1]
-    for noise in (measured((10,), (10.15,)), measured((10, 14, 10), (13, 13, 13))):
-        assert best_of(noise) is noise[0]
+    noise = measured((10, 14, 10), (10.1, 14.2, 10.1))
+    assert best_of(noise) is noise[0]
+    drifting = measured((10, 20, 30, 40, 50), (11, 22, 33, 44, 55))
+    assert best_of(drifting) is drifting[1], "each turn is compared with itself"
     silent = measured((), (5,))
     assert best_of(silent) is silent[1]
+
+
+def test_only_settings_ahead_of_the_plan_are_measured_again() -> None:
+    own, other = measured((10, 11, 12), (12, 13, 14))
+    more = [Measured({"N": str(n)}, (float(n),), ()) for n in (9, 20, 30)]
+    assert rivals_of([own, other, *more]) == [{"N": "30"}, {"N": "20"}]
+    assert rivals_of([other, own]) == []
     with pytest.raises(RunFailedError, match="crashed"):
-        best_of(measured((), ()))
+        rivals_of(measured((), ()))
 
 
 def test_the_tuning_block_is_an_overlay() -> None:
-    text = tuning_text(measured((10.0,), (12.0,)), "run.spec.yaml")
+    found = measured((10.0,), (12.0,))
+    text = tuning_text(Search(found, found), "run.spec.yaml")
     assert "The best is +20.0% on the plan." in text
     base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
     trees = [parse(spec_text(base).encode(), "base"), parse(text.encode(), "tuning")]
     env = make_plan(read_spec(overlaid(trees))).groups[0].env
     assert env["TF_NUM_INTRAOP_THREADS"] == "28"
-    assert "its own numbers stand" in tuning_text(measured((10.0,), (10.0,)), "x")
-    assert "failed" in tuning_text(measured((10.0,), ()), "x")
+    again = measured((10.0,), (10.0,))
+    assert "its own numbers stand" in tuning_text(Search(found, again), "x")
+    failed = measured((10.0,), ())
+    assert "failed" in tuning_text(Search(failed, failed[:1]), "x")
 
 
 def test_results_are_read_by_run() -> None:
