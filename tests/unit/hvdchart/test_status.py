@@ -227,7 +227,7 @@ def test_events() -> None:
 
 
 def test_events_of_one_second_keep_their_order() -> None:
-    made = [event("hvd", "Job", reason, "") for reason in ("Waiting", "Training")]
-    for number, found in enumerate(made):
-        found["metadata"]["name"] = f"hvd.2026010110000{number}"
-    assert sorted(made[::-1], key=event_order) == made
+    first, second = (event("hvd", "Job", reason, "") for reason in ("Waiting", "Training"))
+    first["metadata"]["name"] = "hvd.20260101100000"
+    second["metadata"]["name"] = "hvd.20260101100001"
+    assert sorted([second, first], key=event_order) == [first, second]
