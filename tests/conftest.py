@@ -12,15 +12,44 @@ import pytest
 from localkube import cluster
 from tests.e2e.cluster import Namespace
 
+_STARTED = "hvd/started"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if _leads(session):
+        _remember(session, False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What a test's process started, the process that leads them all stops at the end."""
+    if _leads(session) and session.config.cache and session.config.cache.get(_STARTED, False):
+        cluster.down()
+
+
+def _leads(session: pytest.Session) -> bool:
+    """Whether this process hands out the tests, or runs them all, with or without pytest-xdist."""
+    return not hasattr(session.config, "workerinput")
+
+
+def _remember(session: pytest.Session, started: bool) -> None:
+    if session.config.cache is None:
+        raise pytest.UsageError("these tests need pytest's cache provider")
+    session.config.cache.set(_STARTED, started)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With pytest-xdist: what stops and starts one cluster is done by one process."""
+    for item in items:
+        if item.get_closest_marker("cluster_lifecycle"):
+            item.add_marker(pytest.mark.xdist_group("lifecycle"))
+
 
 @pytest.fixture(scope="session")
-def kubeconfig() -> Iterator[Path]:
+def kubeconfig(request: pytest.FixtureRequest) -> Path:
     """A real Kubernetes with the examples' image in it."""
-    was_up = cluster.status().healthy
-    path = cluster.up()
-    yield path
-    if not was_up:
-        cluster.down()
+    if not cluster.status().healthy:
+        _remember(request.session, True)
+    return cluster.up()
 
 
 @pytest.fixture(scope="session")
