@@ -65,6 +65,7 @@ HELM_3 = "helm.sh/helm/v3"
 HELM_4 = "helm.sh/helm/v4"
 CHART_TESTING = "github.com/helm/chart-testing/v3"
 KUBECONFORM = "github.com/yannh/kubeconform"
+KUBE_SCORE = "github.com/zegl/kube-score"
 BUILT = {
     tool.name: tool
     for tool in (
@@ -94,6 +95,12 @@ BUILT = {
             "kubeconform", "tools", f"{KUBECONFORM}/cmd/kubeconform", "kubeconform",
             KUBECONFORM, ("main.version",),
         ),
+        # In a module of their own: they need other versions of what the cluster is built from.
+        Tool(
+            "kube-score", "checks", f"{KUBE_SCORE}/cmd/kube-score", "kube-score",
+            KUBE_SCORE, ("main.version",),
+        ),
+        Tool("registry", "checks", "./registry", "registry"),
     )
 }  # fmt: skip
 LINKED = {link: tool for tool in BUILT.values() for link in tool.links}
