@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint unit chart images lifecycle e2e generate goldens format lock bench
+.PHONY: help venv demo test lint unit chart images lifecycle e2e generate schemas goldens format lock bench
 
 help: ## list these commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ e2e: venv ## training on a real cluster
 
 generate: venv ## write what is generated: values.yaml, schemas, tables in docs
 	@$(PY) -m tools.chart_docs && $(PY) -m hvdchart.publish
+
+schemas: venv ## fetch the API of each Kubernetes that the chart is checked against
+	@$(PY) -m tools.kube_schemas
 
 goldens: venv ## render values/*.spec.yaml again
 	@$(PY) -m tools.goldens

@@ -17,11 +17,17 @@ Manifest = dict[str, Any]
 
 
 def helm_template(
-    values: Values | None = None, release: str = "hvd", helm: str = "helm3"
+    values: Values | None = None,
+    release: str = "hvd",
+    helm: str = "helm3",
+    kubernetes: str = "",
+    chart: Path = CHART,
 ) -> subprocess.CompletedProcess[str]:
-    """What `helm template` answers, output and exit code."""
+    """What `helm template` answers, output and exit code. kubernetes: the cluster's version."""
+    command = [str(tool(helm)), "template", release, str(chart), "--namespace", "team"]
+    version = ["--kube-version", kubernetes] if kubernetes else []
     return subprocess.run(
-        [str(tool(helm)), "template", release, str(CHART), "--namespace", "team", "--values", "-"],
+        [*command, *version, "--values", "-"],
         input=json.dumps(values or {}),
         capture_output=True,
         text=True,

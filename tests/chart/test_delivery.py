@@ -1,0 +1,109 @@
+"""The chart as it is handed out: its package, a registry, and what Artifact Hub reads of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from localkube.tools import tool
+from tests.chart.registry import registry
+from tests.chart.render import CHART, of_kind, pod_spec, render
+
+ROOT = CHART.parents[1]
+HELMS = ("helm3", "helm4")
+# With keys of its own, a render is the same each time.
+VALUES = {"ssh": {"existingSecret": "mine"}, "worker": {"number": 3}}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty registry's HOST:PORT."""
+    with registry(tmp_path_factory.mktemp("registry")) as found:
+        yield found
+
+
+def chart_yaml() -> dict[str, Any]:
+    """Chart.yaml."""
+    found: dict[str, Any] = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())
+    return found
+
+
+def helm(version: str, home: Path, *arguments: str, values: object = None) -> str:
+    """Run a Helm that has nothing cached, which must succeed; what it printed."""
+    folders = {f"HELM_{name}_HOME": str(home / name) for name in ("CACHE", "CONFIG", "DATA")}
+    done = subprocess.run(
+        [str(tool(version)), *arguments],
+        env={**os.environ, **folders},
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("pushing", HELMS)
+def test_what_one_helm_pushes_both_install(pushing: str, address: str, tmp_path: Path) -> None:
+    version = chart_yaml()["version"]
+    helm(pushing, tmp_path, "package", str(CHART), "--destination", str(tmp_path))
+    repository = f"oci://{address}/{pushing}"
+    package = tmp_path / f"horovod-{version}.tgz"
+    helm(pushing, tmp_path, "push", str(package), repository, "--plain-http")
+    for installing in HELMS:
+        template = ["template", "hvd", "--values", "-"]
+        there = [f"{repository}/horovod", "--version", version, "--plain-http"]
+        pushed = helm(installing, tmp_path, *template, *there, values=VALUES)
+        assert pushed == helm(installing, tmp_path, *template, str(CHART), values=VALUES)
+        assert "kind: StatefulSet" in pushed
+
+
+def test_the_package_holds_what_it_needs_and_no_more(tmp_path: Path) -> None:
+    helm("helm3", tmp_path, "package", str(CHART), "--destination", str(tmp_path))
+    with tarfile.open(next(tmp_path.glob("*.tgz"))) as package:
+        names = {name.removeprefix("horovod/") for name in package.getnames()}
+    here = {
+        str(file.relative_to(CHART))
+        for file in CHART.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    only_here = {name for name in here if name.startswith("ci/")} | {"values.source.yaml"}
+    assert names == here - only_here
+
+
+def test_versions_agree() -> None:
+    version = chart_yaml()["version"]
+    assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
+    headings = [
+        line.split()[1]
+        for line in (ROOT / "CHANGELOG.md").read_text().splitlines()
+        if line.startswith("## ")
+    ]
+    assert headings[0] == version, "CHANGELOG.md begins with another version"
+
+
+def test_artifact_hub_can_read_the_annotations() -> None:
+    annotations = {
+        key.removeprefix("artifacthub.io/"): YAML(typ="safe").load(text)
+        for key, text in chart_yaml()["annotations"].items()
+    }
+    assert annotations["license"] == "Apache-2.0"
+    for change in annotations["changes"]:
+        assert set(change) == {"kind", "description"}
+        assert change["kind"] in ("added", "changed", "deprecated", "removed", "fixed", "security")
+    assert all(set(link) == {"name", "url"} for link in annotations["links"])
+    used = {
+        container["image"]
+        for kind in ("StatefulSet", "Job")
+        for workload in of_kind(render(), kind)
+        for container in pod_spec(workload)["containers"]
+    }
+    assert {image["image"] for image in annotations["images"]} == used

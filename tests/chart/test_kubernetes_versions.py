@@ -1,0 +1,115 @@
+"""Every Kubernetes that Chart.yaml admits knows each field of each object."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from localkube.tools import module_version, tool
+from tests.chart.cases import ready_cases
+from tests.chart.render import CHART, Manifest, Values, helm_template, render
+from tests.chart.test_real_api import CASES
+from tools.kube_schemas import RELEASES, write_for_kubeconform
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where kubeconform finds the API of each release."""
+    return write_for_kubeconform(tmp_path_factory.mktemp("kubernetes"))
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Manifest]:
+    """Everything that the chart renders in all of the cases."""
+    cases: dict[str, Values] = {**ready_cases(), **CASES}
+    found = [manifest for values in cases.values() for manifest in render(values)]
+    # Many are the same in many cases.
+    return [json.loads(text) for text in {json.dumps(manifest): None for manifest in found}]
+
+
+def kubeconform(
+    manifests: list[Manifest], release: str, schemas: str
+) -> subprocess.CompletedProcess[str]:
+    """kubeconform's findings on the manifests, under one release's API."""
+    command = [
+        *(str(tool("kubeconform")), "-strict", "-summary", "-schema-location", schemas),
+        *("-kubernetes-version", release.removeprefix("v"), "-output", "json"),
+    ]
+    return subprocess.run(
+        command,
+        input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_knows_every_field(
+    release: str, manifests: list[Manifest], schemas: str
+) -> None:
+    done = kubeconform(manifests, release, schemas)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(done.stdout)["summary"]
+    assert summary == {"valid": len(manifests), "invalid": 0, "errors": 0, "skipped": 0}
+
+
+def test_an_unknown_field_and_a_wrong_type_are_found(
+    manifests: list[Manifest], schemas: str
+) -> None:
+    (job,) = (item for item in render() if item["kind"] == "Job")
+    job["spec"]["podReplacementPolici"] = "Failed"
+    job["spec"]["backoffLimit"] = "3"
+    done = kubeconform([job], RELEASES[0], schemas)
+    assert done.returncode == 1
+    assert "podReplacementPolici" in done.stdout
+    assert "backoffLimit" in done.stdout
+
+
+def minor(release: str) -> int:
+    """The minor version: 29 for v1.29.15."""
+    return int(release.split(".")[1])
+
+
+def test_the_releases_are_all_from_the_charts_floor_on() -> None:
+    floor = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())["kubeVersion"]
+    found = re.fullmatch(r">=1\.(\d+)\.0-0", floor)
+    assert found, floor
+    assert [minor(release) for release in RELEASES] == list(
+        range(int(found[1]), int(found[1]) + len(RELEASES))
+    )
+    # The tests' own cluster is one of them.
+    assert minor(module_version("kube", "k8s.io/kubernetes")) in map(minor, RELEASES)
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_old_and_new_get_the_same(helm: str) -> None:
+    """Nothing in the chart asks for the cluster's version, but its floor does."""
+    texts = set()
+    for release in (RELEASES[0], RELEASES[-1]):
+        done = helm_template({"ssh": {"existingSecret": "mine"}}, "hvd", helm, release)
+        assert done.returncode == 0, done.stderr
+        texts.add(done.stdout)
+    assert len(texts) == 1
+    too_old = f"v1.{minor(RELEASES[0]) - 1}.0"
+    refused = helm_template({}, "hvd", helm, too_old)
+    assert refused.returncode != 0
+    assert "kubeVersion: >=1.29.0-0" in refused.stderr
+    assert too_old in refused.stderr
+
+
+def test_what_is_kept_of_the_api_was_not_edited(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tools import kube_schemas
+
+    edited = tmp_path / "kubernetes-api.json"
+    edited.write_text(kube_schemas.KEPT.read_text().replace("backoffLimit", "backoffLimits"))
+    monkeypatch.setattr(kube_schemas, "KEPT", edited)
+    with pytest.raises(ValueError, match="make schemas"):
+        kube_schemas.load()
