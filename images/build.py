@@ -12,6 +12,7 @@ from pathlib import Path
 
 from images.base import base_of
 from images.catalogue import Image, find, load_catalogue
+from images.common import build_horovod
 from images.engine import Build, Engine
 from images.engines import choose_engine
 from images.errors import ImageError
@@ -21,7 +22,7 @@ from localkube.cache import cache_dir, content_key
 from localkube.ui import note, step
 
 # Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
-_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh")
+_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "series")
 
 
 @dataclass(frozen=True)
@@ -114,15 +115,17 @@ def image_files(image: Image) -> list[Path]:
         for file in place.glob(pattern)
         if file.is_file()
     }
+    if image.framework:
+        found |= set(build_horovod.patches(image.folder))
     return sorted(found)
 
 
 def image_key(image: Image, base_key: str) -> str:
-    """Changes with every file that is built from, its path, a version or the base."""
+    """Changes with every file that is built from, its path, an argument or the base."""
     files = image_files(image)
     names = [file.relative_to(image.context).as_posix() for file in files]
-    versions = [f"{name}={version}" for name, version in image.versions.items()]
-    return content_key(files, *names, *versions, base_key)
+    arguments = [f"{name}={value}" for name, value in build_arguments(image).items()]
+    return content_key(files, *names, *arguments, base_key)
 
 
 def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
@@ -132,11 +135,8 @@ def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engi
     if all(engine.key(reference) == key for reference in references):
         note(f"{image.reference} is built already ({key})")
         return key
-    wheels = _wheel_folder(image) if image.wheel_inputs else None
-    arguments = {"BASE_IMAGE": base} | {
-        f"{name.replace('-', '_').upper()}_VERSION": version
-        for name, version in image.versions.items()
-    }
+    wheels = _wheel_folder(image) if image.framework else None
+    arguments = {"BASE_IMAGE": base} | build_arguments(image)
     replaced = engine.identity(image.reference)
     engine.log.write_text("")
     note(f"building {image.reference}; the output goes to {engine.log}")
@@ -150,27 +150,38 @@ def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engi
     return key
 
 
+def build_arguments(image: Image) -> dict[str, str]:
+    """The ARGs of an image's Dockerfile, beside BASE_IMAGE."""
+    versions = image.versions.items()
+    arguments = {f"{name.replace('-', '_').upper()}_VERSION": value for name, value in versions}
+    if image.framework:
+        arguments |= {
+            "IMAGE": image.name,
+            "FRAMEWORK": image.framework,
+            "FEATURES": ",".join(image.features),
+            "VERSIONS": " ".join(f"{name}={value}" for name, value in versions),
+        }
+    return arguments
+
+
+def wheel_key(image: Image) -> str:
+    """Changes with what the compiled Horovod depends on, and with nothing else of the image."""
+    own = [image.folder / name for name in ("series", "toolchain.py")]
+    files = [
+        image.context / "common" / "build_horovod.py",
+        image.context / "common" / "horovod.txt",
+        *(file for file in own if file.exists()),
+        *build_horovod.patches(image.folder),
+    ]
+    versions = [f"{name}={version}" for name, version in image.versions.items()]
+    return content_key(files, *versions, image.framework or "", *image.features, image.suite or "")
+
+
 def _wheel_folder(image: Image) -> Path:
-    """Where the wheel of these versions is kept, or will be. Only what compiles it is in the
-    key.
-    """
-    inputs = [f"{name}={image.versions[name]}" for name in image.wheel_inputs]
-    common = image.context / "common"
-    files = [common / "build_horovod.py", image.dockerfile.with_name("horovod.txt")]
-    flags = compile_flags(image.dockerfile.read_text())
-    key = content_key(files, *inputs, *flags, image.suite or "")
-    folder = cache_dir() / "wheels" / f"horovod-{key}"
+    """Where the image's wheel is kept, or will be."""
+    folder = cache_dir() / "wheels" / f"horovod-{wheel_key(image)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def compile_flags(dockerfile: str) -> list[str]:
-    """The words of a Dockerfile that say how Horovod is compiled, in order."""
-    return [
-        word
-        for word in dockerfile.split()
-        if word.startswith(("HOROVOD_WITH", "HOROVOD_GPU", "HOROVOD_NCCL"))
-    ]
 
 
 @contextmanager

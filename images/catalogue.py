@@ -18,7 +18,7 @@ from images.errors import ImageError
 ROOT = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).with_name("versions.yaml")
 _REQUIRED = {"reference", "context", "contents", "dockerfile", "versions"}
-_KEYS = _REQUIRED | {"from", "base", "suite", "locks", "wheel"}
+_KEYS = _REQUIRED | {"from", "base", "suite", "locks", "framework", "features"}
 _VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)*")
 
 
@@ -44,7 +44,13 @@ class Image:
     parent: str | None = None  # the image of ours that it is built from
     base: str | None = None  # else the public image
     suite: str | None = None  # and the Debian release to make one of where that cannot be had
-    wheel_inputs: tuple[str, ...] = ()  # the versions that Horovod's compiled wheel depends on
+    framework: str | None = None  # the module that Horovod is compiled for, if it is
+    features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what it is compiled with
+
+    @property
+    def folder(self) -> Path:
+        """What this image alone is built from, where the layout is the usual one."""
+        return self.context / self.name
 
 
 def load_catalogue(
@@ -61,9 +67,14 @@ def load_catalogue(
     entries = document.get("images") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
         raise ImageError(f"{file} has no mapping `images`", "see images/README.md for its form")
+    shared = document.get("versions", {})
     images: dict[str, Image] = {}
-    for name, entry in entries.items():
-        images[name] = _image(name, entry, images, dict(overrides or {}), file, root)
+    for name, written in entries.items():
+        where = f"{file}: images.{name}"
+        if not isinstance(written, dict):
+            raise ImageError(f"{where} is {written!r}, expected a mapping", "see images/README.md")
+        entry = _usual(name, written, shared) if "framework" in written else written
+        images[name] = _image(name, entry, images, dict(overrides or {}), where, root)
     known = {key for image in images.values() for key in image.versions}
     for key in sorted(set(overrides or {}) - known):
         raise ImageError(
@@ -81,15 +92,12 @@ def find(images: Mapping[str, Image], name: str) -> Image:
 
 def _image(
     name: str,
-    entry: Any,
+    entry: Mapping[str, Any],
     earlier: Mapping[str, Image],
     overrides: Mapping[str, str],
-    file: Path,
+    where: str,
     root: Path,
 ) -> Image:
-    where = f"{file}: images.{name}"
-    if not isinstance(entry, dict):
-        raise ImageError(f"{where} is {entry!r}, expected a mapping", "see images/README.md")
     keys = {str(key) for key in entry}
     wrong = sorted(keys - _KEYS) or sorted(_REQUIRED - keys)
     if wrong:
@@ -118,8 +126,26 @@ def _image(
         parent=parent,
         base=entry.get("base"),
         suite=entry.get("suite"),
-        wheel_inputs=tuple(entry.get("wheel", ())),
+        framework=entry.get("framework"),
+        features=tuple(entry.get("features", ())),
     )
+
+
+def _usual(name: str, entry: Mapping[str, Any], versions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An entry with a framework, completed by where its files usually are and by the versions that
+    all such images share.
+    """
+    layout = {
+        "context": "images",
+        "contents": ["images/common", f"images/{name}"],
+        "dockerfile": "images/common/Dockerfile",
+        "locks": {
+            f"images/{name}/requirements.in": Lock.COMPLETE.value,
+            # Compiled from source, without what it needs: that is in requirements.in.
+            "images/common/horovod.in": Lock.SOURCE.value,
+        },
+    }
+    return {**layout, **entry, "versions": {**versions, **entry.get("versions", {})}}
 
 
 def _version(where: str, value: object) -> str:

@@ -16,6 +16,8 @@ import re
 import subprocess
 from pathlib import Path
 
+FRAMEWORKS = ("tensorflow", "torch", "mxnet")
+
 
 def missing_features(framework: str, wanted: list[str]) -> list[str]:
     try:
@@ -30,10 +32,9 @@ def missing_features(framework: str, wanted: list[str]) -> list[str]:
     ]
 
 
-def strays(unwanted: list[str]) -> list[str]:
-    """Frameworks that are installed, or that Horovod has a compiled library for, and should not
-    be.
-    """
+def strays(framework: str) -> list[str]:
+    """Other frameworks that are installed, or that Horovod has a compiled library for."""
+    unwanted = [name for name in FRAMEWORKS if name != framework]
     found = [
         f"{name} is installed" for name in unwanted if importlib.util.find_spec(name) is not None
     ]
@@ -54,7 +55,10 @@ def installed_version(name: str) -> str:
         ).stdout
         match = re.search(r"\(Open MPI\) (\S+)", said)
         return match[1] if match else said
-    return importlib.metadata.version(name)
+    # A package's name may be another than its module's: tensorflow-cpu, intel-tensorflow.
+    (distribution, *_) = importlib.metadata.packages_distributions().get(name, [name])
+    # What follows a plus is whose build it is: 2.6.0+cpu.
+    return importlib.metadata.version(distribution).partition("+")[0]
 
 
 def wrong_versions(expected: list[str]) -> list[str]:
@@ -72,30 +76,24 @@ def wrong_versions(expected: list[str]) -> list[str]:
     return found
 
 
-def words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--framework", required=True)
-    parser.add_argument("--with", dest="wanted", type=words, default=[])
-    parser.add_argument("--without", dest="unwanted", type=words, default=[])
+    parser.add_argument("framework")
     parser.add_argument(
-        "--version", dest="versions", action="append", default=[], metavar="NAME=VERSION"
+        "--with", dest="wanted", default="", metavar="FEATURES", help="with commas between"
     )
+    parser.add_argument("--versions", default="", help="NAME=VERSION, with spaces between")
     options = parser.parse_args()
-    found = missing_features(options.framework, options.wanted)
-    found += strays(options.unwanted)
-    found += wrong_versions(options.versions)
+    wanted = [word for word in options.wanted.split(",") if word]
+    versions = options.versions.split()
+    found = missing_features(options.framework, wanted)
+    found += strays(options.framework)
+    found += wrong_versions(versions)
     if found:
         raise SystemExit(
             "This image is not what it should be:\n" + "\n".join(f"- {line}" for line in found)
         )
-    print(
-        f"Horovod on {options.framework} has {options.wanted}, not {options.unwanted};",
-        *options.versions,
-    )
+    print(f"Horovod on {options.framework} has {options.wanted} and nothing else;", *versions)
 
 
 if __name__ == "__main__":

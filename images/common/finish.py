@@ -1,9 +1,10 @@
 """Finishes an image's Python environment: takes out what no rank opens, makes it quick to start,
 readable by all.
 
-`finish.py PREFIX`, where PREFIX is a virtual environment. A pattern that matches nothing fails the
-build: it is stale, and the image would grow without anybody noticing. Nothing that an import reads
-may go: tests/images imports TensorFlow, Keras, TensorBoard and Horovod in the finished image.
+`finish.py PREFIX SLIM`, where PREFIX is a virtual environment and SLIM a file with a line for each
+thing that the image does without: an action (`remove`, or `strip` for the symbol tables of
+libraries) and a pattern below site-packages. A pattern that matches nothing fails the build: it is
+stale, and the image would grow without anybody noticing.
 """
 
 from __future__ import annotations
@@ -15,19 +16,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Below site-packages. What each is for:
-REMOVE = (
-    "tensorflow/include",  # headers for building custom ops; 170 MB
-    "tensorflow/xla_aot_runtime_src",  # sources for ahead-of-time compilation
-    "clang/native/*.so",  # libclang, which TensorFlow declares and never imports; 60 MB
-    "*/tests",  # packages' own test suites
-    "*/*/tests",
-    "numpy/core/lib/*.a",  # static libraries for building extensions
-    "numpy/random/lib/*.a",
-)
-# Symbol tables are 150 MB and 45 MB of these two. Not for every library: auditwheel renames and
-# moves parts of those in other wheels, and stripping after that is known to break them.
-STRIP = ("tensorflow/libtensorflow_*.so.*", "horovod/*/mpi_lib*.so")
 # A .pth line is run at every start of this interpreter.
 QUICK_START = "quick_start"
 
@@ -36,7 +24,7 @@ def matches(packages: Path, pattern: str) -> list[Path]:
     """Paths that `pattern` names below `packages`. Raises SystemExit when there are none."""
     found = sorted(packages.glob(pattern))
     if not found:
-        raise SystemExit(f"{pattern} matches nothing below {packages}: mend the list in {__file__}")
+        raise SystemExit(f"{pattern} matches nothing below {packages}: mend the image's slim.txt")
     return found
 
 
@@ -50,17 +38,42 @@ def whole_seconds(folder: Path) -> None:
         os.utime(source, (time, time))
 
 
-def main(prefix: Path) -> None:
+def slimming(file: Path) -> list[tuple[str, str]]:
+    """(action, pattern) of each line. Raises SystemExit, with its number, for a line that is
+    neither.
+    """
+    found = []
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or words[0] not in ACTIONS:
+            raise SystemExit(f"{file}:{number}: {line!r}: expected {' or '.join(ACTIONS)} PATTERN")
+        found.append((words[0], words[1]))
+    return found
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def strip(library: Path) -> None:
+    subprocess.run(["strip", "--strip-unneeded", library], check=True)
+
+
+ACTIONS = {"remove": remove, "strip": strip}
+
+
+def main(prefix: Path, slim: Path) -> None:
     (packages,) = prefix.glob("lib/python3*/site-packages")
-    for pattern in REMOVE:
-        for path in matches(packages, pattern):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-    for pattern in STRIP:
-        for library in {path.resolve() for path in matches(packages, pattern)}:
-            subprocess.run(["strip", "--strip-unneeded", library], check=True)
+    for action, pattern in slimming(slim):
+        found = matches(packages, pattern)
+        # A library and the links to it are one file.
+        for path in sorted({path.resolve() for path in found} if action == "strip" else found):
+            ACTIONS[action](path)
     shutil.copyfile(Path(__file__).with_name("quick_start.py"), packages / f"{QUICK_START}.py")
     (packages / f"{QUICK_START}.pth").write_text(f"import {QUICK_START}\n")
     # A rank may run as any user on a read-only root, where Python cannot keep what it compiles.
@@ -71,4 +84,4 @@ def main(prefix: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from images.base import has_suite, split_sources
-from images.build import compile_flags, image_key
-from images.catalogue import ROOT, Image, load_catalogue
-from images.common import finish
+from images.build import build_arguments, image_files, image_key, wheel_key
+from images.catalogue import Image, load_catalogue
+from images.common import build_horovod, finish
 from images.errors import ImageError
 from images.lock import filled_in, stale_locks
 from images.machine import apt_conf, pip_conf
@@ -86,12 +86,80 @@ def test_the_key_follows_what_is_built_from_and_nothing_else(tmp_path: Path) -> 
     assert len({image_key(image, "base"), before}) == 2
 
 
-def test_the_flags_of_the_compiled_wheel_are_read_from_the_dockerfile() -> None:
-    flags = compile_flags((ROOT / "images/cpu/Dockerfile").read_text())
-    assert "HOROVOD_WITH_GLOO=1" in flags
-    assert "HOROVOD_WITHOUT_PYTORCH=1" in flags
-    # The version is not a flag, and so a comment or a check around it makes no other wheel.
-    assert not any("VERSION" in flag for flag in flags)
+def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() -> None:
+    flags = build_horovod.switches("torch", ["mpi", "nccl"])
+    assert flags == {
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITHOUT_GLOO": "1",
+        "HOROVOD_GPU": "CUDA",
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+    }
+    with pytest.raises(SystemExit, match="pytorch is none of Horovod's frameworks"):
+        build_horovod.switches("pytorch", ["mpi"])
+    with pytest.raises(SystemExit, match="unknown features: ddl"):
+        build_horovod.switches("torch", ["ddl"])
+
+
+USUAL = """
+versions: {horovod: "0.28.1"}
+images:
+  one:
+    reference: repo:${horovod}
+    base: debian:x
+    framework: tensorflow
+    features: [mpi]
+    versions: {python: "3.11"}
+"""
+
+
+def usual(tmp_path: Path) -> Image:
+    """An image of the usual layout, with its files."""
+    for name in ("common/build_horovod.py", "common/horovod.txt", "one/slim.txt"):
+        file = tmp_path / "images" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    return catalogue(tmp_path, USUAL)["one"]
+
+
+def test_an_image_with_a_framework_has_the_usual_layout(tmp_path: Path) -> None:
+    image = usual(tmp_path)
+    assert image.reference == "repo:0.28.1"
+    assert [path.name for path in image.locks] == ["requirements.in", "horovod.in"]
+    arguments = build_arguments(image)
+    assert arguments["IMAGE"] == "one"
+    assert arguments["VERSIONS"] == "horovod=0.28.1 python=3.11"
+
+
+def test_the_wheel_is_kept_by_what_it_is_compiled_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_horovod, "PATCHES", tmp_path / "images" / "patches")
+    image = usual(tmp_path)
+    keys = [wheel_key(image)]
+    (image.folder / "slim.txt").write_text("other")
+    assert wheel_key(image) == keys[0]
+    for name, text in [
+        ("patches/a.patch", "1"),
+        ("one/series", "a.patch  # why"),
+        ("patches/a.patch", "2"),
+        ("one/toolchain.py", "pass"),
+        ("common/horovod.txt", "other"),
+    ]:
+        file = tmp_path / "images" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        keys.append(wheel_key(image))
+    # A patch that no series names goes into nothing.
+    assert keys[1] == keys[0]
+    assert len(set(keys)) == len(keys) - 1
+    assert image.context / "patches" / "a.patch" in image_files(image)
+    assert wheel_key(dataclasses.replace(image, features=("mpi", "gloo"))) not in keys
+    (image.folder / "series").write_text("b.patch")
+    with pytest.raises(SystemExit, match=r"series names b\.patch"):
+        wheel_key(image)
 
 
 def test_package_sources_of_both_forms_are_read() -> None:
@@ -133,3 +201,9 @@ def test_a_pattern_that_slims_nothing_fails_the_build(tmp_path: Path) -> None:
     assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
     with pytest.raises(SystemExit, match="gone/include matches nothing"):
         finish.matches(tmp_path, "gone/include")
+    slim = tmp_path / "slim.txt"
+    slim.write_text("# why\nremove a/b\nstrip c.so # d\n")
+    assert finish.slimming(slim) == [("remove", "a/b"), ("strip", "c.so")]
+    slim.write_text("remove a\ndelete b\n")
+    with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
+        finish.slimming(slim)

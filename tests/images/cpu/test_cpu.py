@@ -1,0 +1,72 @@
+"""The CPU runtime image, from the inside."""
+
+from __future__ import annotations
+
+import subprocess
+
+from images.catalogue import ROOT, load_catalogue
+from tests.images.sandbox import Sandbox, said
+
+VERSIONS = load_catalogue()["cpu"].versions
+
+
+def test_what_was_slimmed_away_is_not_missed(cpu: Sandbox) -> None:
+    """Whatever a training script imports still loads, and a model can be saved and read again."""
+    cpu.python(
+        "import tensorflow as tf, tensorboard.main, horovod.tensorflow.keras, horovod.runner;"
+        "import h5py, grpc, tensorflow.lite, numpy.random;"
+        "from tensorboard.plugins import core;"
+        "tf.estimator.Estimator, tf.compat.v1.train.MonitoredTrainingSession;"
+        "m = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))]);"
+        "m.compile('sgd', 'mse', jit_compile=True);"
+        "import numpy as np; m.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0);"
+        "[m.save(f'/tmp/m{s}') or tf.keras.models.load_model(f'/tmp/m{s}')"
+        " for s in ('.h5', '.keras', '')]"
+    )
+    cpu.succeed("tensorboard", "--version")
+
+
+def test_the_check_at_build_time_refuses_what_is_wrong(cpu: Sandbox) -> None:
+    (cpu.folder / "check.py").write_bytes((ROOT / "images/common/check_horovod.py").read_bytes())
+    check = ("python3", "/output/check.py")
+    done = cpu.run(*check, "tensorflow", "--with", "mpi,nccl", "--versions", "horovod=0.28.2")
+    assert done.returncode == 1, said(done)
+    assert "without nccl" in done.stderr
+    assert "without mpi" not in done.stderr
+    assert f"horovod is {VERSIONS['horovod']}, and images/versions.yaml says 0.28.2" in done.stderr
+    done = cpu.run(*check, "torch", "--with", "mpi")
+    assert done.returncode == 1
+    assert "horovod.torch" in done.stderr
+    assert "tensorflow is installed" in done.stderr
+    assert "Horovod has a library for tensorflow" in done.stderr
+    done = cpu.run(*check, "no_such")
+    assert done.returncode == 1
+    assert "horovod.no_such cannot be imported" in done.stderr
+
+
+def test_building_again_builds_nothing(cpu: Sandbox) -> None:
+    from images.build import build
+
+    log = cpu.image.engine.log
+    before = log.read_text().count(" build ")
+    again = build("cpu")
+    assert again.key == cpu.image.key
+    assert log.read_text().count(" build ") == before
+
+
+def test_bad_requests_are_refused_before_a_build() -> None:
+    cases = {
+        ("build", "cuba"): "cuba: no such image",
+        ("build", "cpu", "--set", "tensorflow=2.14.1"): "images lock cpu",
+        ("build", "cpu", "--set", "tensorflaw=2.14.1"): "no image has such a version",
+        ("build", "cpu", "--set", "tensorflow"): "write it as KEY=VALUE",
+        ("build", "cpu", "--set", "tensorflow=latest"): "expected a version",
+    }
+    for arguments, message in cases.items():
+        done = subprocess.run(
+            [ROOT / ".venv/bin/python", "-m", "images", *arguments],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1, arguments
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr

