@@ -135,3 +135,9 @@ def test_without_helm_it_says_so() -> None:
     )
     assert done.returncode == 6
     assert "no program 'no-such-helm' is on PATH" in done.stderr
+
+
+def test_the_charts_master_asks_for_what_the_plan_keeps_for_it() -> None:
+    files = (ROOT / "charts" / "horovod" / "values.yaml", ROOT / "values" / "xeon-4.yaml")
+    charts, planned = (YAML(typ="safe").load(file.read_text())["master"] for file in files)
+    assert charts["resources"] == planned["resources"]

@@ -37,12 +37,21 @@ def test_on_a_node_kubernetes_own_ports_are_refused(port: int) -> None:
     render({"hostNetwork": True, "ssh": {"port": 30000 - 1}})
 
 
-def test_no_policy_unless_asked_for() -> None:
-    assert of_kind(render(), "NetworkPolicy") == []
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_a_policy_unless_it_could_not_hold(helm: str) -> None:
+    asked: list[tuple[Values, int]] = [
+        ({}, 1),
+        ({"networkPolicy": {"enabled": None}}, 1),
+        ({"hostNetwork": True}, 0),
+        ({"networkPolicy": {"enabled": False}}, 0),
+        ({"networkPolicy": {"enabled": False}, "hostNetwork": True}, 0),
+    ]
+    for values, made in asked:
+        assert len(of_kind(render(values, helm=helm), "NetworkPolicy")) == made, values
 
 
 def test_the_policy_names_the_runs_own_pods_on_both_sides() -> None:
-    spec = one(render({"networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
+    spec = one(render(), "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress"], "what goes out stays free"
     (rule,) = spec["ingress"]
     assert rule == {"from": [{"podSelector": spec["podSelector"]}]}, "all ports, in its namespace"

@@ -11,6 +11,7 @@ from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render,
 DEFAULT_CENSUS = {
     "ConfigMap": 1,
     "Job": 1,
+    "NetworkPolicy": 1,
     "Pod": 1,
     "Role": 1,
     "RoleBinding": 1,

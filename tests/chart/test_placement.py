@@ -146,3 +146,32 @@ def test_init_containers_leave_a_pod_guaranteed() -> None:
         for container in template["spec"]["initContainers"]:
             # The GPU is the main container's alone.
             assert container["resources"] == {"requests": exact, "limits": exact}
+
+
+BUDGET: Values = {"podDisruptionBudget": {"enabled": True}}
+
+
+def elastic(slots: int, fewest: int | None) -> Values:
+    """An elastic run of four workers."""
+    launch = {"mode": "elastic", "elastic": {"minRanks": fewest}}
+    return {"worker": {"number": 4, "slots": slots}, "launch": launch}
+
+
+@pytest.mark.parametrize(
+    ("values", "pods"),
+    [
+        ({}, 3),
+        (GPU_GROUPS, 6),
+        (elastic(slots=2, fewest=4), 3),
+        (elastic(slots=2, fewest=5), 4),
+        (elastic(slots=2, fewest=None), 2),
+    ],
+)
+def test_a_drain_waits_for_the_pods_that_the_run_cannot_do_without(
+    values: Values, pods: int
+) -> None:
+    assert of_kind(render(values), "PodDisruptionBudget") == []
+    manifests = render({**values, **BUDGET})
+    budget = one(manifests, "PodDisruptionBudget")["spec"]
+    assert budget["minAvailable"] == pods
+    assert budget["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]

@@ -40,6 +40,7 @@ CASES: dict[str, Values] = {
         "priorityClassName": "system-cluster-critical",
         "schedulerName": "mine",
         "queueName": "team",
+        "podDisruptionBudget": {"enabled": True},
     },
     "network": {
         "hostNetwork": True,

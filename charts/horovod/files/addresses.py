@@ -31,7 +31,9 @@ class DnsAddresses:
             answers = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
         except socket.gaierror:
             return None
-        return str(answers[0][4][0])
+        addresses = {family: str(address[0]) for family, _, _, _, address in reversed(answers)}
+        # As in pod_addresses. Sorting is the resolver's business, and it may put IPv6 first.
+        return addresses.get(socket.AF_INET) or addresses[socket.AF_INET6]
 
     @property
     def missing(self) -> str:

@@ -171,13 +171,15 @@ def _addresses(run: Run, api: Api | None) -> DnsAddresses | SliceAddresses:
 
 def probe(address: str, port: int, revision: str) -> str | None:
     """None when an SSH server of this revision answers; else what came back instead."""
+    # An IPv6 address has colons of its own.
+    where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     try:
         with socket.create_connection((address, port), timeout=2) as connection:
             banner = connection.makefile("rb").readline(256).decode("ascii", "replace").strip()
     except OSError as problem:
-        return f"{address}:{port} does not answer: {problem.strerror or problem}"
+        return f"{where} does not answer: {problem.strerror or problem}"
     if not banner.startswith("SSH-2.0-"):
-        return f"{address}:{port} is not an SSH server: it said {banner!r}"
+        return f"{where} is not an SSH server: it said {banner!r}"
     if not banner.endswith(BANNER_MARK + revision):
-        return f"{STALE}: {address}:{port} says {banner!r}, this run needs {BANNER_MARK}{revision}"
+        return f"{STALE}: {where} says {banner!r}, this run needs {BANNER_MARK}{revision}"
     return None

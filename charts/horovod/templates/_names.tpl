@@ -66,6 +66,14 @@ app.kubernetes.io/name: horovod
 app.kubernetes.io/instance: {{ include "horovod.fullname" . }}
 {{- end }}
 
+{{/* A selector of the run's pods: master and workers, not TensorBoard. */}}
+{{- define "horovod.ownPods" -}}
+matchLabels:
+  {{- include "horovod.runSelector" . | nindent 2 }}
+matchExpressions:
+  - {key: app.kubernetes.io/component, operator: In, values: [master, worker]}
+{{- end }}
+
 {{/* JSON list of the worker groups as their pods will be: those of the values, and what the release adds. */}}
 {{- define "horovod.groups" -}}
 {{- $root := . -}}

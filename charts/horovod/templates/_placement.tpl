@@ -57,6 +57,12 @@ kueue.x-k8s.io/queue-name: {{ .Values.queueName }}
 {{- end -}}
 {{- end }}
 
+{{/* Is there a NetworkPolicy? MPI, Gloo and NCCL ask nobody who they are, so yes; but it cannot hold on the nodes' network. */}}
+{{- define "horovod.networkPolicy" -}}
+{{- $enabled := .Values.networkPolicy.enabled -}}
+{{- if ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled) -}}yes{{- end -}}
+{{- end }}
+
 {{- define "horovod.schedulerName" -}}
 {{- $ofGang := get (dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler") .Values.gang -}}
 {{ .Values.schedulerName | default $ofGang }}
