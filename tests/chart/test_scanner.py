@@ -1,0 +1,68 @@
+"""What kube-score finds is explained in charts/kube-score.yaml, and nothing else is."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.chart.cases import VALUES, ready_cases
+from tests.chart.render import CHART, Values, of_kind, pod_spec, render
+from tests.chart.scan import Finding, findings
+from tests.chart.test_real_api import CASES
+
+EXPLAINED = CHART.parent / "kube-score.yaml"
+# Beside the ready cases, those with objects or settings that these have not.
+SCANNED: dict[str, Values] = {
+    **ready_cases(),
+    **{name: CASES[name] for name in ("network", "staging", "watching")},
+}
+PLANNED = {file.name for file in VALUES.glob("*.yaml")}
+
+
+@cache
+def found(case: str) -> list[Finding]:
+    """The findings of one case."""
+    return findings(render(SCANNED[case]))
+
+
+@cache
+def explained() -> dict[Finding, str]:
+    """Each finding that is explained, and for which values: "all" or "unplanned"."""
+    entries: list[dict[str, Any]] = YAML(typ="safe").load(EXPLAINED.read_text())["explained"]
+    for entry in entries:
+        assert entry["reason"], entry
+        assert entry.get("only", "unplanned") == "unplanned", entry
+    return {
+        Finding(entry["check"], entry["finding"], kind): entry.get("only", "all")
+        for entry in entries
+        for kind in entry["kinds"]
+    }
+
+
+@pytest.mark.parametrize("case", SCANNED)
+def test_every_finding_is_explained(case: str) -> None:
+    accepted = {
+        finding for finding, cases in explained().items() if cases == "all" or case not in PLANNED
+    }
+    assert set(found(case)) - accepted == set(), f"mend it, or explain it in {EXPLAINED}"
+
+
+def test_every_explanation_explains_something() -> None:
+    seen = {finding for case in SCANNED for finding in found(case)}
+    assert set(explained()) - seen == set(), f"take it out of {EXPLAINED}"
+
+
+def test_the_scanner_sees_what_is_wrong() -> None:
+    manifests = render()
+    for kind in ("StatefulSet", "Job"):
+        (workload,) = of_kind(manifests, kind)
+        pod_spec(workload)["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
+    new = set(findings(manifests)) - set(found("default"))
+    rule = "container-security-context-readonlyrootfilesystem"
+    assert {(finding.check, finding.kind) for finding in new} == {
+        (rule, "StatefulSet"),
+        (rule, "Job"),
+    }
