@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections import Counter
 
 import pytest
@@ -147,6 +149,19 @@ def test_the_master_may_do_only_what_it_does() -> None:
         ("jobs", "watch"): [one(render(GROUPS), "Job")["metadata"]["name"]],
         ("statefulsets/scale", "patch"): ["hvd-cpu", "hvd-gpu"],
     }
+
+
+def test_keys_are_in_the_secret_alone() -> None:
+    manifests = render()
+    keys = one(manifests, "Secret")["data"]
+    assert set(keys) == {"user-key", "host-key"}
+    elsewhere = json.dumps([item for item in manifests if item["kind"] != "Secret"])
+    for key in keys.values():
+        begin, *body, _ = base64.b64decode(key).decode().splitlines()
+        assert begin == "-----BEGIN EC PRIVATE KEY-----"
+        assert [line for line in (key, *body) if line in elsewhere] == []
+    # Pods get them as files.
+    assert "secretKeyRef" not in elsewhere
 
 
 def test_a_suspended_run_has_no_pods() -> None:
