@@ -143,9 +143,11 @@ def logs(
     from hvdchart.logs import follow, past
 
     cluster = Cluster.connect(context, namespace)
-    if not cluster.release(name).found:
+    release = cluster.release(name)
+    if not release.found:
         raise ClusterError(f"no run {name} in namespace {cluster.namespace}")
-    read = past if no_follow else follow
+    # Without a Job there is no end to await: it had a time to live.
+    read = follow if release.jobs and not no_follow else past
     try:
         _print(read(cluster, name, tail=tail, component="master" if master else ""))
     except KeyboardInterrupt:
@@ -173,7 +175,7 @@ def _follow(cluster: Cluster, name: str) -> None:
     from hvdchart.status_report import report
 
     found = status_of(cluster.release(name))
-    if found.state != "suspended":
+    if found.job and found.state != "suspended":
         _print(follow(cluster, name, warnings=True))
         found = status_of(cluster.release(name))
     sys.stderr.write(report(found, cluster.namespace))

@@ -17,7 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3.exceptions import HTTPError
 
 from hvdchart.errors import ClusterError
-from hvdchart.release import Object, Release, event_order, is_about, selector
+from hvdchart.release import Object, Release, event_order, is_about, record_name, selector
 
 # Parts of the client have no types.
 _config: Any = config
@@ -84,7 +84,23 @@ class Cluster:
                 ("pods", self._core.list_namespaced_pod),
             )
         )
-        return Release(name, jobs, sets, pods, self.events(name))
+        record = {} if jobs else self._record(name)
+        return Release(name, jobs, sets, pods, self.events(name), record)
+
+    def _record(self, release: str) -> dict[str, str]:
+        """What the release's record holds; nothing when there is none."""
+        name = record_name(release)
+        with _explained(f"read configmap {name} in namespace {self.namespace}"):
+            try:
+                response = self._core.read_namespaced_config_map(
+                    name, self.namespace, _preload_content=False, _request_timeout=TIMEOUT_SECONDS
+                )
+            except ApiException as error:
+                if error.status == 404:
+                    return {}
+                raise
+            data: dict[str, str] = json.loads(response.data).get("data") or {}
+        return data
 
     def events(self, release: str) -> list[Object]:
         """The events of a release's objects, oldest first."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
@@ -17,11 +18,18 @@ class Release:
     stateful_sets: list[Object]
     pods: list[Object]
     events: list[Object]
+    # What the master kept of its last run, for when the Job is gone: the chart's files/record.py.
+    record: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def found(self) -> bool:
         """Whether there is anything of it."""
         return bool(self.jobs or self.stateful_sets or self.pods)
+
+
+def record_name(release: str) -> str:
+    """The ConfigMap that holds a release's record."""
+    return f"{release}-run"
 
 
 def selector(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.release import Object, Release
-from hvdchart.status_pods import problem_of, waits_for
+from hvdchart.status_pods import advice_for_refusal, problem_of, waits_for
 
 State: TypeAlias = Literal[
     "not found", "suspended", "waiting", "running", "retrying", "finished", "failed"
@@ -95,7 +95,7 @@ def _judged(
         if not release.found:
             why = "nothing in this namespace carries the release's name"
             return "not found", why, "helm list --all-namespaces shows releases"
-        return "not found", "its Job is gone", "deploy it again for a new run"
+        return _ended_before(release)
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if _component(pod) == _MASTER]
     if _holds(conditions, "Complete"):
@@ -115,6 +115,16 @@ def _judged(
     if last:
         return "running", f"an earlier attempt failed: {last}", ""
     return "running", "", ""
+
+
+def _ended_before(release: Release) -> Judgement:
+    """The Job is gone: by its time to live, or by hand."""
+    record = release.record
+    if record.get("state") == "Finished":
+        return "finished", "", ""
+    if record.get("state") == "Failed":
+        return "failed", record.get("reason", ""), ""
+    return "not found", "its Job is gone", "deploy it again for a new run"
 
 
 def _failed(
@@ -145,7 +155,7 @@ def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[s
             advices[found.reason] = found.advice
     for owner, reason in _refusals(release, job, pods):
         problems.setdefault(reason, []).append(owner)
-        advices.setdefault(reason, "the message names the rule: change the values or the rule")
+        advices.setdefault(reason, advice_for_refusal(reason))
     told = [f"{_names(names)}: {reason}" for reason, names in problems.items()]
     return "; ".join(told), next(iter(advices.values()), "")
 

@@ -29,12 +29,19 @@ _SCHEDULING = (
     ("persistentvolumeclaim", "make the claim in this namespace, or correct its name"),
     ("PersistentVolumeClaims", "the claim waits for its volume: kubectl describe pvc"),
 )
+_NEVER_MADE = (
+    ("no PriorityClass", "an administrator makes the class, or correct priorityClassName"),
+    ("RuntimeClass", "an administrator makes the class, or correct worker.runtimeClassName"),
+    ("exceeded quota", "ask for less, or have the namespace's ResourceQuota raised"),
+    ("violates PodSecurity", "it names the fields: change them, or the namespace's level"),
+)
 _STUCK = {
     "FailedMount": "check the volume: does the directory, claim, server or Secret exist?",
     "FailedAttachVolume": "the volume may be attached to another node",
     "FailedCreatePodSandBox": "the node's network or runtime is unwell: kubectl describe node",
     "FailedMapVolume": "check the volume",
 }
+_SCHEDULER = "default-scheduler"
 _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
 
@@ -53,6 +60,12 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
         if condition.get("reason") == "Unschedulable" and condition["status"] == "False":
             message = _short(condition.get("message", ""))
             return Problem(f"no node takes it: {message}", _scheduling_advice(message))
+    scheduler = pod.get("spec", {}).get("schedulerName", _SCHEDULER)
+    if scheduler != _SCHEDULER and _is_unseen(status):
+        return Problem(
+            f"no scheduler named {scheduler!r} has looked at it",
+            "is it installed and running? Else correct schedulerName or gang",
+        )
     if status.get("phase") == "Failed" and status.get("reason"):
         text = f"{status['reason']}: {status.get('message', '')}"
         return Problem(_short(text), "the node was short of something: kubectl describe node")
@@ -65,6 +78,12 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     return None
 
 
+def advice_for_refusal(message: str) -> str:
+    """The way out when the API server refuses to make a pod."""
+    known = (advice for sign, advice in _NEVER_MADE if sign in message)
+    return next(known, "the message names the rule: change the values or the rule")
+
+
 def waits_for(pod: Object) -> str:
     """Kubernetes' word for what a pod that is not up waits for; empty for one that is."""
     for container in _containers(pod):
@@ -72,6 +91,11 @@ def waits_for(pod: Object) -> str:
         if waiting:
             return str(waiting.get("reason") or "Waiting")
     return "Pending" if pod.get("status", {}).get("phase") == "Pending" else ""
+
+
+def _is_unseen(status: Object) -> bool:
+    kinds = {condition.get("type") for condition in status.get("conditions") or []}
+    return status.get("phase") == "Pending" and "PodScheduled" not in kinds
 
 
 def _container_problem(container: Object) -> Problem | None:

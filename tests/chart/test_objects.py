@@ -11,7 +11,7 @@ import pytest
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 1,
+    "ConfigMap": 2,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -46,7 +46,7 @@ GROUPS: Values = {
         ({"ssh": {"existingSecret": "mine"}}, {"Secret": -1}),
         (
             {"serviceAccount": {"create": False}},
-            {"Pod": -1, "Role": -1, "RoleBinding": -1, "ServiceAccount": -1},
+            {"ConfigMap": -1, "Pod": -1, "Role": -1, "RoleBinding": -1, "ServiceAccount": -1},
         ),
     ],
 )
@@ -111,6 +111,10 @@ def test_the_job_is_named_by_what_it_runs() -> None:
         {**base, "image": {"tag": "other"}},
     ):
         assert job_name(other) != job_name(base), other
+    # How long it may take and how often it may fail is changed while it runs.
+    for same in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
+        values = {"master": {**base["master"], same: 7}, "cleanup": "Always"}
+        assert job_name(values) == job_name({**base, "cleanup": "Always"}), same
 
 
 def revision(manifests: list[Manifest]) -> str:
@@ -145,9 +149,13 @@ def test_the_master_may_do_only_what_it_does() -> None:
         ("pods", "get"): pods,
         ("pods", "delete"): pods,
         ("events", "create"): None,
+        ("events", "list"): None,
         ("jobs", "get"): [one(render(GROUPS), "Job")["metadata"]["name"]],
         ("jobs", "watch"): [one(render(GROUPS), "Job")["metadata"]["name"]],
+        ("statefulsets/scale", "get"): ["hvd-cpu", "hvd-gpu"],
         ("statefulsets/scale", "patch"): ["hvd-cpu", "hvd-gpu"],
+        ("configmaps", "get"): ["hvd-run"],
+        ("configmaps", "patch"): ["hvd-run"],
     }
 
 

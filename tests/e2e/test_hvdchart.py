@@ -105,6 +105,12 @@ def test_why_a_run_does_not_start(namespace: Namespace, tmp_path: Path) -> None:
     assert "ImagePull" in reason["reason"]
     assert "image.repository" in reason["advice"]
     assert hvdchart(namespace, "logs", "nope", *where).returncode == 7
+    # Without it the master is not made either: nobody in the namespace can tell.
+    changed += ["--set", "values.priorityClassName=no-such-class"]
+    assert hvdchart(namespace, "deploy", spec, *changed, *refused).returncode == 0
+    reason = _reason(namespace, "no PriorityClass with name no-such-class was found")
+    assert reason["state"] == "waiting"
+    assert "priorityClassName" in reason["advice"]
 
 
 def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from typing import Callable
 
 from addresses import DnsAddresses, SliceAddresses
 from kube import Api, ApiError
-from podstatus import HOPELESS, describe
-from settings import ConfigurationError, Host, Run, RunError, say
+from podstatus import describe, is_hopeless
+from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, say
 from ssh import BANNER_MARK
+from statefulsets import refusal, wake
 
 # Threads mostly wait; Python's default stack would reserve gigabytes for a thousand hosts.
 THREAD_STACK = 256 * 1024
@@ -28,8 +30,9 @@ class Gathering:
     In an elastic run the threads go on, so that `found` follows hosts that come and go.
     """
 
-    def __init__(self, run: Run, api: Api | None) -> None:
+    def __init__(self, run: Run, api: Api | None, stopped: Callable[[], bool]) -> None:
         self.run = run
+        self._stopped = stopped
         self.api = api
         self.found: dict[Host, str] = {}
         self.reasons: dict[Host, str] = {}
@@ -40,7 +43,10 @@ class Gathering:
         self._reported, self._reported_at = "", 0.0
 
     def wait(self) -> dict[Host, str]:
-        """Addresses, in the run's order, of enough hosts. Raises RunError at the deadline."""
+        """Addresses, in the run's order, of enough hosts.
+
+        Raises RunError at the deadline, and when this pod is asked to end.
+        """
         threading.stack_size(THREAD_STACK)
         for host in self.run.hosts:
             threading.Thread(target=self._keep, args=(host,), daemon=True).start()
@@ -71,12 +77,17 @@ class Gathering:
     def _wait_for_enough(self) -> None:
         look_at = time.monotonic() + FIRST_LOOK
         while True:
+            now = time.monotonic()
             with self.changed:
-                self.changed.wait_for(self.enough, min(look_at, self._deadline) - time.monotonic())
+                # No longer than a second: a signal to end wakes nobody here.
+                self.changed.wait_for(self.enough, min(look_at, self._deadline, now + 1) - now)
                 if self.enough() or time.monotonic() >= self._deadline:
                     return
-            self._look(self._missing())
-            look_at = time.monotonic() + LOOK_EVERY
+            if self._stopped():
+                raise InterruptedRunError("asked to end while waiting for hosts")
+            if time.monotonic() >= look_at:
+                self._look(self._missing())
+                look_at = time.monotonic() + LOOK_EVERY
 
     def _look(self, missing: list[Host]) -> None:
         """Look at the pods of missing hosts, replace those that an upgrade left, and report."""
@@ -97,7 +108,7 @@ class Gathering:
             pod = self.api.get(f"core/pods/{host.name}")
         except (ApiError, OSError) as problem:
             gone = isinstance(problem, ApiError) and problem.status == 404
-            return "the pod does not exist" if gone else f"{seen}; its pod: {problem}"
+            return _unmade(self.api, self.run, host) if gone else f"{seen}; its pod: {problem}"
         labels = pod["metadata"].get("labels", {})
         if labels.get("horovod/revision") != host.revision:
             # It may never answer, and nothing but the master replaces it.
@@ -153,8 +164,19 @@ class Gathering:
             f"within launch.hostsTimeoutSeconds={self.run.hosts_timeout:.0f}:\n"
             + "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
         )
-        hopeless = any(reason.startswith(HOPELESS) for reason in reasons.values())
+        hopeless = any(is_hopeless(reason) for reason in reasons.values())
         return ConfigurationError(message) if hopeless else RunError(message)
+
+
+def _unmade(api: Api, run: Run, host: Host) -> str:
+    """Why a host has no pod. One that nobody asks for any more is asked for again."""
+    try:
+        if wake(api, host.stateful_set, run.number(host.stateful_set)):
+            say(f"{host.stateful_set} was scaled to 0: asking for its workers again")
+        said = refusal(api, host.stateful_set, host.name)
+    except (ApiError, OSError) as problem:
+        said = str(problem)
+    return f"the pod does not exist: {said}" if said else "the pod does not exist"
 
 
 def _addresses(run: Run, api: Api | None) -> DnsAddresses | SliceAddresses:

@@ -48,9 +48,9 @@ class Api:
         return self._call("POST", path, body=body)
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
-        """Yield watch events until the server ends the stream."""
-        # The server ends a watch after timeoutSeconds; a silent one is given a little longer.
-        query = {**query, "watch": "1", "timeoutSeconds": "300"}
+        """Yield watch events until the server ends the stream, after `timeoutSeconds` at most."""
+        # A silent server is given a little longer.
+        query = {"timeoutSeconds": "300", **query, "watch": "1"}
         connection, response = self._open("GET", path, query, timeout=330)
         try:
             for line in response:

@@ -125,6 +125,10 @@ class Launcher:
         self.stopped = False
         signal.signal(signal.SIGTERM, self._stop)
 
+    def was_stopped(self) -> bool:
+        """Has this pod been asked to end?"""
+        return self.stopped
+
     def run(self, arguments: list[str], environment: Mapping[str, str]) -> int:
         """Run to the end and return the exit code, 128 + signal number when a signal ended it."""
         program = arguments[0]

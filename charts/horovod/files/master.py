@@ -11,31 +11,36 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import mesh
 import metrics
 import ssh
+from ending import conclude, find_job, interruption, release_workers
 from events import Events
 from hosts import Gathering
-from kube import Api, ApiError
+from kube import Api
 from launch import HOSTFILE, Launcher, command, environment, hostfile, write_live_hosts
-from settings import BAD_CONFIGURATION, LaunchError, Run, RunError, fail, parse_run, say
+from record import FINISHED, RUNNING, Entry, Record
+from settings import ConfigurationError, LaunchError, Run, RunError, fail, parse_run, say
 
 
-def train(run: Run, api: Api | None, events: Events) -> int:
-    """Wait for the hosts and run the launcher on them; its exit code."""
-    launcher = Launcher()
+def train(run: Run, api: Api | None, events: Events, launcher: Launcher) -> None:
+    """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
     ssh.prepare_master()
-    events.tell("Waiting", f"for workers of {run.ranks} ranks")
+    events.tell("Started", f"waiting for workers of {run.ranks} ranks")
     say(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
-    gathering = Gathering(run, api)
+    gathering = Gathering(run, api, launcher.was_stopped)
     metrics.start(run, lambda: events.stage, lambda: len(gathering.addresses()))
     addresses = gathering.wait()
     for host, address in addresses.items():
         say(f"host {host.name} at {address}, {host.slots} slots")
-    events.tell("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
+    events.tell("HostsReady", f"{len(addresses)} hosts answer")
     ssh.write_client_config(run.ssh_port, addresses)
     HOSTFILE.write_text(hostfile(list(addresses)))
     if run.elastic:
         write_live_hosts(list(addresses))
         threading.Thread(target=follow, args=(run, gathering), daemon=True).start()
-    return launcher.run(command(run), environment(run, os.environ))
+    events.tell("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
+    code = launcher.run(command(run), environment(run, os.environ))
+    if code != 0:
+        problem = f"{run.mode} ended with exit code {code}: its last lines above say why"
+        raise LaunchError(problem, code)
 
 
 def follow(run: Run, gathering: Gathering) -> None:
@@ -52,55 +57,62 @@ def follow(run: Run, gathering: Gathering) -> None:
         write_live_hosts(list(known))
 
 
-def was_last_attempt(run: Run, api: Api, code: int) -> bool:
-    """Will the Job not try again after this attempt ends with `code`?"""
-    if code in (0, BAD_CONFIGURATION):
-        return True
-    status = api.get(f"batch/jobs/{os.environ['HVD_JOB']}").get("status", {})
-    return int(status.get("failed", 0)) >= run.backoff_limit
-
-
-def clean_up(run: Run, api: Api | None, code: int) -> None:
-    """Scale the workers to 0 when the run is over and the values ask for it."""
-    if run.cleanup == "Never" or (run.cleanup == "OnSuccess" and code != 0):
-        return
-    if api is None:
-        say("the workers stay: without a service account the master cannot scale them")
-        return
-    if not was_last_attempt(run, api, code):
-        return
-    for name in run.stateful_sets:
-        api.merge_patch(f"apps/statefulsets/{name}/scale", {"spec": {"replicas": 0}})
-    say("workers scaled to 0")
-
-
-def attempt(run: Run, api: Api | None, events: Events) -> int:
-    """One attempt at the run, told of in log and events; the exit code."""
+def attempt(run: Run, api: Api | None, events: Events, record: Record) -> RunError | None:
+    """One attempt at the run and what it leaves; None when the training finished."""
+    launcher = Launcher()
+    record.write(RUNNING)
+    problem: RunError | None = None
     try:
-        code = train(run, api, events)
-        if code != 0:
-            problem = f"{run.mode} ended with exit code {code}: its last lines above say why"
-            raise LaunchError(problem, code)
+        train(run, api, events, launcher)
     except RunError as error:
-        events.tell("Failed", str(error), warning=True)
-        return fail(error)
-    say("training finished")
-    events.tell("Finished", "the training ended with exit code 0")
-    return 0
+        problem = error
+    job = find_job(api, launcher.stopped) if api else None
+    if problem is None:
+        say("training finished")
+        events.tell("Finished", "the training ended with exit code 0")
+    else:
+        problem = interruption(job, problem.exit_code) if launcher.stopped else problem
+        report(problem, events)
+    if api:
+        conclude(run, api, job, record, problem)
+    elif run.cleanup != "Never":
+        say("the workers stay: without a service account the master cannot scale them")
+    return problem
+
+
+def skip(run: Run, api: Api, events: Events, earlier: Entry) -> RunError | None:
+    """This very run ended under a Job that is gone, and was asked for again: leave it at that."""
+    told = f"this very run {earlier['state'].lower()} at {earlier['time']} already"
+    again = "change a value to run it again, for instance master.podAnnotations"
+    if earlier["state"] == FINISHED:
+        problem = None
+        say(f"{told}: nothing to do; {again}")
+        events.tell("Finished", f"{told}; {again}")
+    else:
+        problem = ConfigurationError(f"{told}: {earlier['reason']}; {again}")
+        report(problem, events)
+    release_workers(run, api, problem.exit_code if problem else 0)
+    return problem
+
+
+def report(problem: RunError, events: Events) -> None:
+    """Tell why the attempt failed in the log, the termination message and an event."""
+    fail(problem)
+    events.tell("Failed", str(problem), warning=True)
 
 
 def main() -> int:
     """Run once; the exit code tells the Job whether another attempt can help."""
     run = parse_run(os.environ["HVD_RUN"])
     api = Api() if run.api else None
-    code = attempt(run, api, Events(api))
-    try:
-        clean_up(run, api, code)
-    except (ApiError, OSError) as problem:
-        # The training's own result stands; the workers that were left are named.
-        say(f"cannot scale {', '.join(run.stateful_sets)} to 0: {problem}")
+    events, record = Events(api), Record(api, run.record)
+    earlier = record.earlier_end()
+    if api and earlier:
+        problem = skip(run, api, events, earlier)
+    else:
+        problem = attempt(run, api, events, record)
     mesh.end_proxy()
-    return code
+    return problem.exit_code if problem else 0
 
 
 if __name__ == "__main__":

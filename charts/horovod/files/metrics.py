@@ -21,7 +21,7 @@ from settings import Run, say
 SAMPLE = re.compile(
     r"[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^{}]*\})? +[-+]?([0-9.]+([eE][-+]?[0-9]+)?|Inf|NaN)"
 )
-STAGES = ("Starting", "Waiting", "Training", "Finished", "Failed")
+STAGES = ("Starting", "Started", "HostsReady", "Training", "Finished", "Failed")
 # Of a file that grows without end, as much is read as a page of metrics ever has.
 LARGEST_FILE = 1 << 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -15,8 +15,15 @@ HOPELESS = (
     "CreateContainerError",
     "RunContainerError",
 )
-# What it says of every container on its way up.
+# What the API server says of a pod that it will never take as it is.
+NEVER_TAKEN = ("no PriorityClass", "pod rejected: RuntimeClass", "violates PodSecurity")
+# What a kubelet says of every container on its way up.
 ORDINARY = (None, "ContainerCreating", "PodInitializing")
+
+
+def is_hopeless(reason: str) -> bool:
+    """Is a host missing for a reason that neither waiting nor another attempt can mend?"""
+    return reason.startswith(HOPELESS) or any(words in reason for words in NEVER_TAKEN)
 
 
 def describe(pod: Pod) -> str:

@@ -11,8 +11,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from events import Events
 from kube import Api, ApiError, Object
+from launch import Launcher
 from master import train
 from settings import FILES, Run, RunError, fail, parse_run, say
+from statefulsets import scale
 
 
 def await_end(api: Api, job: str) -> None:
@@ -50,12 +52,6 @@ def the_test(run: Run) -> Run:
     return replace(run, mode=mode, hosts=hosts, args=args)
 
 
-def scale(api: Api, replicas: dict[str, int]) -> None:
-    """Set the number of each StatefulSet's workers."""
-    for name, number in replicas.items():
-        api.merge_patch(f"apps/statefulsets/{name}/scale", {"spec": {"replicas": number}})
-
-
 def main() -> int:
     """Test, and leave the workers as the values want them after a run."""
     api = Api()
@@ -64,7 +60,8 @@ def main() -> int:
     try:
         await_end(api, os.environ["HVD_TESTED_JOB"])
         scale(api, dict(wanted))
-        code = train(run, api, Events(None))
+        train(run, api, Events(None), Launcher())
+        code = 0
     except RunError as error:
         code = fail(error)
     finally:

@@ -7,6 +7,7 @@ used: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -36,6 +37,12 @@ class ConfigurationError(RunError):
     """As RunError, but trying again cannot help."""
 
     exit_code = BAD_CONFIGURATION
+
+
+class InterruptedRunError(RunError):
+    """The master was asked to end before it launched anything."""
+
+    exit_code = 128 + signal.SIGTERM
 
 
 class LaunchError(RunError):
@@ -89,7 +96,7 @@ class Run:
     interface: str
     ssh_port: int
     cleanup: str
-    backoff_limit: int
+    record: str
     api: bool
     min_ranks: int = 0
     max_ranks: int = 0
@@ -98,6 +105,11 @@ class Run:
     def ranks(self) -> int:
         """How many ranks the slots of the hosts asked for add up to."""
         return sum(host.slots for host in self.hosts if not host.optional)
+
+    def number(self, stateful_set: str) -> int:
+        """How many workers of a StatefulSet the run starts with."""
+        own = (host for host in self.hosts if host.stateful_set == stateful_set)
+        return sum(1 for host in own if not host.optional)
 
     @property
     def elastic(self) -> bool:
@@ -134,6 +146,6 @@ def parse_run(text: str) -> Run:
         cleanup=document["cleanup"],
         min_ranks=document["minRanks"],
         max_ranks=document["maxRanks"],
-        backoff_limit=document["backoffLimit"],
+        record=document["record"],
         api=document["api"],
     )

@@ -18,7 +18,7 @@
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
   "sshPort" (int .Values.ssh.port)
   "cleanup" .Values.cleanup
-  "backoffLimit" (int .Values.master.backoffLimit)
+  "record" (include "horovod.record" .)
   "api" (ne (include "horovod.serviceAccount" .) "")
   | toJson -}}
 {{- end }}
@@ -93,11 +93,26 @@ spec:
     {{- end }}
 {{- end }}
 
-{{/* Is this very run already over, its workers no longer wanted? Then an upgrade must not bring them back. */}}
-{{- define "horovod.runIsOver" -}}
-{{- $cleanup := .Values.cleanup -}}
-{{- $job := lookup "batch/v1" "Job" .Release.Namespace (include "horovod.job" .) -}}
+{{/* How this very run ended, Finished or Failed; empty when it has not. Its Job says so, and when that is gone the record. */}}
+{{- define "horovod.end" -}}
+{{- $name := include "horovod.job" . -}}
+{{- $job := lookup "batch/v1" "Job" .Release.Namespace $name -}}
 {{- range (dig "status" "conditions" list ($job | default dict)) -}}
-{{- if and (eq .status "True") (or (and (eq .type "Complete") (ne $cleanup "Never")) (and (eq .type "Failed") (eq $cleanup "Always"))) -}}yes{{- end -}}
+{{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
 {{- end -}}
+{{- if not $job -}}{{- dig "state" "" (include "horovod.earlierEnd" . | fromJson) -}}{{- end -}}
+{{- end }}
+
+{{/* What the record says of this very run, as JSON, when it has ended and its Job is gone (ttlSecondsAfterFinished): an upgrade must not make it again. */}}
+{{- define "horovod.earlierEnd" -}}
+{{- $name := include "horovod.job" . -}}
+{{- $told := dig "data" dict (lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict) -}}
+{{- $ended := and (eq (get $told "job") $name) (has (get $told "state") (list "Finished" "Failed")) -}}
+{{- ternary $told dict (and $ended (not (lookup "batch/v1" "Job" .Release.Namespace $name))) | toJson -}}
+{{- end }}
+
+{{/* Is this very run over, and its workers no longer wanted? Then an upgrade must not bring them back. */}}
+{{- define "horovod.workersAreDone" -}}
+{{- $end := include "horovod.end" . -}}
+{{- if or (and (eq $end "Finished") (ne .Values.cleanup "Never")) (and (eq $end "Failed") (eq .Values.cleanup "Always")) -}}yes{{- end -}}
 {{- end }}

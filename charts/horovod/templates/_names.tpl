@@ -41,6 +41,11 @@
 {{ include "horovod.fullname" . }}-master-{{ include "horovod.masterPod" . | sha256sum | trunc 8 }}
 {{- end }}
 
+{{/* The ConfigMap in which the master keeps how the release's last run went; the chart leaves its data alone. */}}
+{{- define "horovod.record" -}}
+{{ include "horovod.fullname" . }}-run
+{{- end }}
+
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.selector" -}}
 app.kubernetes.io/name: horovod

@@ -80,10 +80,15 @@ def ended(code: int, message: str = "", reason: str = "Error", at: str = "10:01:
 
 
 def judged(
-    pods: list[Any], *events: Any, jobs: list[Any] | None = None, sets: list[Any] | None = None
+    pods: list[Any],
+    *events: Any,
+    jobs: list[Any] | None = None,
+    sets: list[Any] | None = None,
+    record: dict[str, str] | None = None,
 ) -> Status:
     jobs = [job()] if jobs is None else jobs
-    return status_of(Release("hvd", jobs, [SET] if sets is None else sets, pods, list(events)))
+    sets = [SET] if sets is None else sets
+    return status_of(Release("hvd", jobs, sets, pods, list(events), record or {}))
 
 
 def test_a_run_that_trains() -> None:
@@ -146,6 +151,32 @@ def test_pods_that_are_never_made() -> None:
     assert judged([MASTER, *WORKERS], refusal).state == "running", "an old event of a pod that is"
 
 
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("forbidden: no PriorityClass with name high was found", "priorityClassName"),
+        ('pod rejected: RuntimeClass "kata" not found', "worker.runtimeClassName"),
+        ("exceeded quota: gpus", "ResourceQuota"),
+        ("denied by a webhook", "the message names the rule"),
+    ],
+)
+def test_the_way_out_of_a_refusal(message: str, advice: str) -> None:
+    # Those of the Job count too: without a master nobody else tells.
+    for owner, kind in ((JOB, "Job"), ("hvd-worker", "StatefulSet")):
+        found = judged([], event(owner, kind, "FailedCreate", message))
+        assert message in found.reason
+        assert advice in found.advice
+
+
+def test_a_scheduler_that_is_not_there() -> None:
+    waiting = pod("hvd-worker-0", "worker")
+    waiting["spec"]["schedulerName"] = "volcano"
+    found = judged([MASTER, waiting])
+    assert "no scheduler named 'volcano' has looked at it" in found.reason
+    waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+    assert "volcano" not in judged([MASTER, waiting]).reason
+
+
 def test_a_missing_secret() -> None:
     missing = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "k" not f'}}
     found = judged([pod("hvd-master-1a2b3c4d-x", "master", missing), *WORKERS])
@@ -205,6 +236,15 @@ def test_suspended_and_missing() -> None:
     assert judged([], jobs=[job(suspend=True)]).state == "suspended"
     assert judged([], jobs=[], sets=[]).state == "not found"
     assert judged(WORKERS, jobs=[]).reason == "its Job is gone"
+
+
+def test_a_run_whose_job_had_a_time_to_live() -> None:
+    finished = judged([], jobs=[], record={"state": "Finished", "reason": ""})
+    assert (finished.state, finished.reason) == ("finished", "")
+    failed = judged([], jobs=[], record={"state": "Failed", "reason": "exit code 3"})
+    assert (failed.state, failed.reason, failed.over) == ("failed", "exit code 3", True)
+    # Its master was lost before it could say: the Job alone knew.
+    assert judged([], jobs=[], record={"state": "Running"}).state == "not found"
 
 
 def test_the_report() -> None:

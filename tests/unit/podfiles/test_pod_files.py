@@ -37,7 +37,7 @@ def run(**changes: Any) -> settings.Run:
         "interface": "",
         "sshPort": 2222,
         "cleanup": "OnSuccess",
-        "backoffLimit": 3,
+        "record": "hvd-run",
         "api": True,
     }
     return settings.parse_run(json.dumps({**document, **changes}))

@@ -17,7 +17,7 @@ from tests.unit.podfiles.test_pod_files import run
 def test_the_page_says_where_the_run_stands() -> None:
     lines = metrics.page(run(), "Training", 2, None).splitlines()
     assert 'horovod_stage{stage="Training"} 1' in lines
-    assert 'horovod_stage{stage="Waiting"} 0' in lines
+    assert 'horovod_stage{stage="Started"} 0' in lines
     assert f"horovod_ranks {run().ranks}" in lines
     assert "horovod_hosts_ready 2" in lines
 

@@ -1,0 +1,138 @@
+"""The life of a run on a real cluster: upgrades, roll-backs, retries, deadlines, time to live."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import CHART, Namespace, wait_until
+from tests.e2e.test_training import assert_trained, values
+
+SLEEP = "import time; time.sleep(600)"
+
+
+def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
+    """What the master told, oldest first: all of it, or one stage."""
+    listed: list[dict[str, Any]] = namespace.get("events", "--sort-by=.eventTime")["items"]
+    own = [event for event in listed if event["source"].get("component") == "horovod-master"]
+    return [event for event in own if reason in ("", event["reason"])]
+
+
+def await_training(namespace: Namespace, attempt: int) -> None:
+    """Await that the launcher of the given attempt, counted from 1, starts."""
+    wait_until(lambda: len(events(namespace, "Training")) >= attempt, 90, f"attempt {attempt}")
+
+
+@pytest.mark.parametrize("version", ["helm3", "helm4"])
+def test_upgrades_and_a_rollback(namespace: Namespace, version: str) -> None:
+    run = values(cleanup="Always")
+    namespace.install("hvd", run, version=version)
+    assert_trained(namespace, "hvd")
+    namespace.wait_for_no_workers("hvd")
+    keys = namespace.get("secret", "hvd-ssh")["data"]
+    first = namespace.job("hvd")
+
+    namespace.upgrade("hvd", run, version=version)
+    assert namespace.job("hvd") == first, "the same values started a new run"
+    assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
+
+    # A time to live is no other run either, and takes the Job and all pods.
+    mortal = values(cleanup="Always", master={"ttlSecondsAfterFinished": 0})
+    namespace.upgrade("hvd", mortal, version=version)
+    namespace.kubectl("wait", f"job/{first}", "--for=delete", "--timeout=60s")
+    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+    namespace.upgrade("hvd", mortal, version=version)
+    assert namespace.jobs("hvd") == [], "a run that was over began again"
+    assert namespace.replicas("hvd-worker") == 0
+
+    more = values(worker={"podLabels": {"changed": "yes"}})
+    namespace.upgrade("hvd", more, version=version)
+    assert namespace.get("secret", "hvd-ssh")["data"] == keys
+    assert first not in namespace.jobs("hvd"), "a changed run kept its old Job"
+    assert_trained(namespace, "hvd")
+
+    assert namespace.helm("rollback", "hvd", "1", version=version).returncode == 0
+    assert namespace.job("hvd") == first
+    assert_trained(namespace, "hvd")
+    namespace.wait_for_no_workers("hvd")
+
+
+def test_who_renders_without_the_cluster_does_not_train_again(namespace: Namespace) -> None:
+    """A GitOps tool sends the same manifests again and again, and a Job may have had its time."""
+    namespace.install("hvd", values())
+    assert_trained(namespace, "hvd")
+    told = [event["reason"] for event in events(namespace)]
+    assert told == ["Started", "HostsReady", "Training", "Finished"]
+    job = namespace.job("hvd")
+    namespace.kubectl("delete", "job", job)
+    rendered = namespace.helm("template", "hvd", str(CHART), "--no-hooks", values=values())
+    namespace.kubectl("apply", "--filename", "-", input=rendered.stdout)
+    assert namespace.job("hvd") == job
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    log = namespace.log("hvd")
+    assert "this very run finished at" in log
+    assert "$ mpirun" not in log
+    assert namespace.replicas("hvd-worker") == 0
+
+
+def test_an_eviction_does_not_count_and_a_deadline_ends_it_all(namespace: Namespace) -> None:
+    sleeping: dict[str, Any] = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}
+    namespace.install("hvd", values(cleanup="Always", master=sleeping))
+    await_training(namespace, 1)
+    (first,) = namespace.attempts("hvd")
+    name = first["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
+    namespace.kubectl("create", "--raw", path, "--filename", "-", input=json.dumps(eviction))
+    # No failure is allowed, yet there is a second attempt, and it has workers.
+    await_training(namespace, 2)
+    job = namespace.job("hvd")
+    assert not namespace.get("job", job)["status"].get("failed")
+
+    # Past at once: the very Job that runs is given it.
+    limited = values(cleanup="Always", master={**sleeping, "activeDeadlineSeconds": 1})
+    namespace.upgrade("hvd", limited)
+    assert namespace.wait_for_end("hvd") == "Failed"
+    assert namespace.job("hvd") == job
+    assert namespace.replicas("hvd-worker") == 0
+    assert "activeDeadlineSeconds=1 is over" in events(namespace, "Failed")[-1]["message"]
+
+
+def test_a_failed_run_is_tried_again_and_always_lets_the_workers_go(namespace: Namespace) -> None:
+    failing = {"args": ["python3", "-c", "raise SystemExit(3)"], "backoffLimit": 1}
+    namespace.install("hvd", values(cleanup="Always", master=failing))
+    assert namespace.wait_for_end("hvd") == "Failed"
+    attempts = namespace.attempts("hvd")
+    ends = [pod["status"]["containerStatuses"][0]["state"]["terminated"] for pod in attempts]
+    assert [end["exitCode"] for end in ends] == [3, 3]
+    assert {end["message"] for end in ends} == {
+        "mpirun ended with exit code 3: its last lines above say why\n"
+    }
+    assert len(events(namespace, "Training")) == 2, "the workers of a run that goes on were taken"
+    assert namespace.replicas("hvd-worker") == 0
+
+
+def test_a_refused_upgrade_changes_nothing(namespace: Namespace) -> None:
+    running = values(master={"args": ["python3", "-c", SLEEP]})
+    namespace.install("hvd", running)
+    await_training(namespace, 1)
+    what = ["jobs,statefulsets,configmaps,secrets", "--selector", "app.kubernetes.io/instance=hvd"]
+    before = [item["metadata"] for item in namespace.get(*what)["items"]]
+    refusals = {"wroker": {"number": 3}, "cleanup": "Always", "useHostNetwork": True}
+    for key, value in refusals.items():
+        changed = values(**{**running, "serviceAccount": {"create": False}, key: value})
+        refused = namespace.helm("upgrade", "hvd", str(CHART), values=changed)
+        assert refused.returncode != 0
+        assert key in refused.stderr
+    assert [item["metadata"] for item in namespace.get(*what)["items"]] == before
+    assert len(events(namespace)) == 3, "the run that goes on was disturbed"
+    assert "STATUS: deployed" in namespace.helm("status", "hvd").stdout
+
+
+def test_a_suspended_run_starts_when_it_is_let_go(namespace: Namespace) -> None:
+    namespace.install("hvd", values(master={"suspend": True}))
+    assert namespace.get("pods")["items"] == []
+    namespace.upgrade("hvd", values())
+    assert_trained(namespace, "hvd")
