@@ -148,14 +148,15 @@ def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[s
     """What keeps pods from running, alike ones told once."""
     problems: dict[str, list[str]] = {}
     advices: dict[str, str] = {}
+    # First: pods that are there may be an earlier run's, which nobody replaces without a master.
+    for owner, reason in _refusals(release, job, pods):
+        problems.setdefault(reason, []).append(owner)
+        advices.setdefault(reason, advice_for_refusal(reason))
     for pod in pods:
         found = problem_of(pod, release.events)
         if found and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             problems.setdefault(found.reason, []).append(pod["metadata"]["name"])
             advices[found.reason] = found.advice
-    for owner, reason in _refusals(release, job, pods):
-        problems.setdefault(reason, []).append(owner)
-        advices.setdefault(reason, advice_for_refusal(reason))
     told = [f"{_names(names)}: {reason}" for reason, names in problems.items()]
     return "; ".join(told), next(iter(advices.values()), "")
 

@@ -66,7 +66,7 @@ def last_attempt(namespace: Namespace) -> str:
     return str(newest["metadata"]["name"])
 
 
-def test_a_lost_worker_and_a_lost_master_cost_no_more_than_an_epoch(
+def test_a_lost_worker_a_lost_master_and_another_size_cost_no_more_than_an_epoch(
     namespace: Namespace, output: Path
 ) -> None:
     values: Values = {
@@ -88,11 +88,13 @@ def test_a_lost_worker_and_a_lost_master_cost_no_more_than_an_epoch(
     namespace.kubectl("delete", "pod", second, "--grace-period=1")
 
     wait_until(lambda: last_attempt(namespace) != second, 60, "a third attempt")
+    wait_until(lambda: epochs_saved(output) >= at_loss + 6, 120, "three more epochs")
+    namespace.upgrade("hvd", {**values, "worker": {**values["worker"], "number": 1}})
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.kubectl("logs", last_attempt(namespace))
     result = json.loads(log[log.index("RESULT ") :].splitlines()[0].partition(" ")[2])
-    assert result["epochs"] == EPOCHS
-    assert result["resumed_after_epoch"] >= at_loss + 3
+    assert (result["epochs"], result["ranks"]) == (EPOCHS, 1)
+    assert result["resumed_after_epoch"] >= at_loss + 6
     assert result["disagreeing_ranks"] == []
 
 
