@@ -22,14 +22,14 @@ class Record:
 
     def __init__(self, api: Api | None, name: str) -> None:
         self._api = api
-        self._path = f"core/configmaps/{name}"
+        self._name = name
 
     def earlier_end(self) -> Entry | None:
         """How this very run ended under an earlier Job of the same name, if it did."""
         if self._api is None:
             return None
         try:
-            data = self._api.get(self._path).get("data") or {}
+            data = self._api.get(f"core/configmaps/{self._name}").get("data") or {}
         except (ApiError, OSError) as problem:
             say(f"no record of earlier runs can be read: {problem}")
             return None
@@ -47,7 +47,7 @@ class Record:
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         try:
-            self._api.merge_patch(self._path, {"data": entry})
+            self._api.merge_patch(f"core/configmaps/{self._name}", {"data": entry})
         except (ApiError, OSError) as problem:
             say(f"no record of the run was kept: {problem}")
 
