@@ -35,7 +35,7 @@ e2e: venv ## training on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
 generate: venv ## write what is generated: values.yaml, schemas, tables in docs
-	@$(PY) -m tools.chart_docs && $(PY) -m hvdchart.publish
+	@$(PY) -m tools.chart_docs && $(PY) -m hvdchart.publish && $(PY) -m tools.image_docs
 
 schemas: venv ## fetch the API of each Kubernetes that the chart is checked against
 	@$(PY) -m tools.kube_schemas

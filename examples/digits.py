@@ -179,7 +179,13 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     model = make_model(learning_rate)
     throughput = Throughput(len(mine.labels) * hvd.size())
     # Horovod: all ranks start from rank 0's weights and optimizer state, restored ones included.
-    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), throughput]
+    # Horovod: what is reported of an epoch is the mean over all ranks.
+    callbacks = [
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+        hvd.callbacks.MetricAverageCallback(),
+        throughput,
+    ]
+    losses: list[float] = []
     done = 0
     if options.output and hvd.rank() == 0:
         checkpoints = Checkpoints(model, options.output)
@@ -191,15 +197,17 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     say(f"resumed after epoch {done}" if done else "training from the start")
 
     if done < options.epochs:
-        model.fit(
+        history = model.fit(
             mine.images,
             mine.labels,
             batch_size=options.batch_size,
+            shuffle=options.shuffle,
             initial_epoch=done,
             epochs=options.epochs,
             callbacks=callbacks,
             verbose=2 if hvd.rank() == 0 else 0,
         )
+        losses = [float(loss) for loss in history.history["loss"]]
     else:
         # Nothing is left to train, so no callback brought what rank 0 restored to the others.
         model.set_weights([np.asarray(hvd.broadcast(w, root_rank=0)) for w in model.get_weights()])
@@ -211,6 +219,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     strays = disagreeing_ranks(np.asarray(hvd.allgather(tf.constant(digest))))
     return {
         "accuracy": round(float(accuracy), 4),
+        "losses": losses,
         "images_per_second": throughput.images_per_second(),
         "ranks": hvd.size(),
         "epochs": options.epochs,
@@ -240,6 +249,12 @@ def arguments() -> argparse.Namespace:
         "--learning-rate", type=float, default=0.001, help="of one rank; scaled by their number"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--no-shuffle",
+        dest="shuffle",
+        action="store_false",
+        help="the same images in each step, however many ranks share them: to compare runs",
+    )
     parser.add_argument(
         "--target-accuracy", type=float, default=0.95, help="on held-out digits; below it: status 1"
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart import cli_discover, cli_migrate, cli_run, cli_tune
+from hvdchart import cli_discover, cli_image, cli_migrate, cli_run, cli_tune
 from hvdchart.cli_specs import Files, Settings, Specs, planned
 from hvdchart.errors import DifferenceError, HvdchartError
 
@@ -119,7 +119,7 @@ def schema() -> None:
     sys.stdout.write(json_schema())
 
 
-for _more in (cli_discover, cli_migrate, cli_run, cli_tune):
+for _more in (cli_discover, cli_image, cli_migrate, cli_run, cli_tune):
     _more.register(app)
 
 

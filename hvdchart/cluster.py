@@ -18,12 +18,15 @@ from urllib3.exceptions import HTTPError
 
 from hvdchart.errors import ClusterError
 from hvdchart.release import Object, Release, event_order, is_about, record_name, selector
+from hvdchart.status_pods import problem_of
 
 # Parts of the client have no types.
 _config: Any = config
 _watch: Any = watch
 # Long enough for a busy API server, short enough for a person who waits.
 TIMEOUT_SECONDS = 30
+# For a pod that is made to answer a question: its image may have to be pulled.
+POD_SECONDS = 600
 
 
 class Cluster:
@@ -142,6 +145,39 @@ class Cluster:
                 yield from (line.decode("utf-8", "replace") for line in lines)
             if left:
                 yield left.decode("utf-8", "replace")
+
+    def output_of(self, pod: Object) -> str:
+        """What a pod of one container prints; it is made for that, awaited and removed again.
+
+        Raises ClusterError when it is refused, and with what is wrong with it when it does not
+        start.
+        """
+        where = f"in namespace {self.namespace}"
+        with _explained(f"make a pod {where}"):
+            made = self._core.create_namespaced_pod(self.namespace, pod).metadata.name
+        try:
+            self._await_end(made)
+            (container,) = pod["spec"]["containers"]
+            return "\n".join(self.log(made, container["name"], follow=False))
+        finally:
+            with _explained(f"remove pod {made} {where}"):
+                self._core.delete_namespaced_pod(made, self.namespace, grace_period_seconds=0)
+
+    def _await_end(self, name: str) -> None:
+        """Return when a pod has ended; ClusterError when something keeps it from starting."""
+        watching = _watch.Watch()
+        with _explained(f"watch pod {name} in namespace {self.namespace}"):
+            for event in watching.stream(
+                self._core.list_namespaced_pod, self.namespace,
+                field_selector=f"metadata.name={name}", timeout_seconds=POD_SECONDS,
+            ):  # fmt: skip
+                pod = event["raw_object"]
+                if pod["status"].get("phase") in ("Succeeded", "Failed"):
+                    return
+                problem = problem_of(pod, [])
+                if problem:
+                    raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
+        raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
 
     def _watch(
         self, what: str, call: Callable[..., Any], release: str, seconds: int

@@ -2,8 +2,9 @@
 
 Exit codes: 0 done; 1 `render --check` found a difference; 2 wrong use of the command line
 (Typer's own); 3 the spec is wrong; 4 the chart refuses the values; 5 a file could not be read or
-written; 6 Helm failed; 7 the cluster cannot be used as asked; 8 the run failed. Anything else that
-is raised is a defect and shows a traceback.
+written; 6 Helm failed; 7 the cluster cannot be used as asked; 8 the run failed; 9 an image cannot
+be run, or lacks what the chart needs. Anything else that is raised is a defect and shows a
+traceback.
 """
 
 from __future__ import annotations
@@ -67,3 +68,9 @@ class RunFailedError(HvdchartError):
     """A run in the cluster failed; the text is the reason."""
 
     exit_code = 8
+
+
+class ImageError(HvdchartError):
+    """An image that cannot be run here, or that lacks what the chart needs of it."""
+
+    exit_code = 9

@@ -4,6 +4,8 @@ Debian's packages.
 
 from __future__ import annotations
 
+import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -61,8 +63,19 @@ def debian_sources(suite: str) -> list[str]:
     """The machine's own package sources that hold `suite`, its updates and its security fixes.
 
     Each is the text of a file below /etc/apt in either form; sources of other distributions are
-    left out.
+    left out. Where none holds `suite`, those of the machine's own Debian release, with the one name
+    put for the other: a mirror has all the releases that live.
     """
+    own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    return _sources_of(suite) or [rename_suite(entry, own, suite) for entry in _sources_of(own)]
+
+
+def rename_suite(entry: str, old: str, new: str) -> str:
+    """An entry for another release of Debian."""
+    return re.sub(rf"\b{re.escape(old)}\b", new, entry)
+
+
+def _sources_of(suite: str) -> list[str]:
     files = [
         _SOURCES[0],
         *sorted(_SOURCES[1].glob("*.list")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,17 +13,18 @@ from pathlib import Path
 
 from images.base import base_of
 from images.catalogue import Image, find, load_catalogue
-from images.common import build_horovod
+from images.content import build_arguments, image_files, image_key, wheel_key
 from images.engine import Build, Engine
 from images.engines import choose_engine
 from images.errors import ImageError
-from images.lock import stale_locks
+from images.kept import kept_name, newest_last
+from images.lock import stale_locks, write_missing_locks
 from images.machine import write_secrets
-from localkube.cache import cache_dir, content_key
+from localkube.cache import cache_dir
 from localkube.ui import note, step
 
-# Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
-_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "series")
+# Where the images can be built, as Python calls it.
+MACHINES = ("x86_64",)
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,13 @@ def build(
     chain = [image]
     while chain[0].parent is not None:
         chain.insert(0, images[chain[0].parent])
+    refuse_machine(image)
     for member in chain:
         refuse_stale_locks(member)
+        write_missing_locks(member)
     logs = cache_dir() / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    engine = choose_engine(logs / "images.log")
+    engine = choose_engine(logs / f"image-{name}.log")
     with _only_builder():
         base, base_key = base_of(chain[0], engine)
         for member in chain:
@@ -97,6 +101,17 @@ def _only_builder() -> Iterator[None]:
         yield
 
 
+def refuse_machine(image: Image, machine: str | None = None) -> None:
+    """Raises ImageError where the locked packages and the compiler's choices do not fit."""
+    machine = machine or platform.machine()
+    if machine not in MACHINES:
+        raise ImageError(
+            f"{image.name} is built for {', '.join(MACHINES)}, and this machine is {machine}",
+            "build it on such a machine: the locks hold wheels for it alone, and Horovod is "
+            "compiled for its instructions",
+        )
+
+
 def refuse_stale_locks(image: Image) -> None:
     stale = stale_locks(image)
     if stale:
@@ -106,75 +121,66 @@ def refuse_stale_locks(image: Image) -> None:
         )
 
 
-def image_files(image: Image) -> list[Path]:
-    """The files of the context that an image is built from, in a stable order."""
-    found = {
-        file
-        for place in image.contents
-        for pattern in _TAKEN
-        for file in place.glob(pattern)
-        if file.is_file()
-    }
-    if image.framework:
-        found |= set(build_horovod.patches(image.folder))
-    return sorted(found)
-
-
-def image_key(image: Image, base_key: str) -> str:
-    """Changes with every file that is built from, its path, an argument or the base."""
-    files = image_files(image)
-    names = [file.relative_to(image.context).as_posix() for file in files]
-    arguments = [f"{name}={value}" for name, value in build_arguments(image).items()]
-    return content_key(files, *names, *arguments, base_key)
-
-
 def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
-    files = image_files(image)
     key = image_key(image, base_key)
     references = [image.reference, *tags]
     if all(engine.key(reference) == key for reference in references):
         note(f"{image.reference} is built already ({key})")
         return key
-    wheels = _wheel_folder(image) if image.framework else None
-    arguments = {"BASE_IMAGE": base} | build_arguments(image)
-    replaced = engine.identity(image.reference)
-    engine.log.write_text("")
-    note(f"building {image.reference}; the output goes to {engine.log}")
-    with _context(image, files, wheels) as (context, secrets), step(f"build {image.reference}"):
-        engine.build(
-            Build(context, context / image.dockerfile.relative_to(image.context), references,
-                  arguments, secrets, key, wheels)
-        )  # fmt: skip
-    if replaced and replaced != engine.identity(image.reference):
-        engine.remove(replaced)
+    kept = kept_name(image.reference, key)
+    if engine.key(kept) == key:
+        engine.tag(kept, references)
+        note(f"{image.reference} was built before from the same ({key})")
+    else:
+        wheels = _wheel_folder(image) if image.framework else None
+        _run_build(image, base, [*references, kept], key, wheels, engine)
+    for old in newest_last(kept):
+        engine.remove(old)
     return key
 
 
-def build_arguments(image: Image) -> dict[str, str]:
-    """The ARGs of an image's Dockerfile, beside BASE_IMAGE."""
-    versions = image.versions.items()
-    arguments = {f"{name.replace('-', '_').upper()}_VERSION": value for name, value in versions}
-    if image.framework:
-        arguments |= {
-            "IMAGE": image.name,
-            "FRAMEWORK": image.framework,
-            "FEATURES": ",".join(image.features),
-            "VERSIONS": " ".join(f"{name}={value}" for name, value in versions),
-        }
-    return arguments
+def _run_build(
+    image: Image,
+    base: str,
+    references: Sequence[str],
+    key: str,
+    wheels: Path | None,
+    engine: Engine,
+    *,
+    anew: bool = False,
+) -> None:
+    arguments = {"BASE_IMAGE": base} | build_arguments(image)
+    engine.log.write_text("")
+    note(f"building {references[0]}; the output goes to {engine.log}")
+    with (
+        _context(image, image_files(image), wheels) as (context, secrets),
+        step(f"build {references[0]}"),
+    ):
+        engine.build(
+            Build(context, context / image.dockerfile.relative_to(image.context), references,
+                  arguments, secrets, key, wheels, anew)
+        )  # fmt: skip
 
 
-def wheel_key(image: Image) -> str:
-    """Changes with what the compiled Horovod depends on, and with nothing else of the image."""
-    own = [image.folder / name for name in ("series", "toolchain.py")]
-    files = [
-        image.context / "common" / "build_horovod.py",
-        image.context / "common" / "horovod.txt",
-        *(file for file in own if file.exists()),
-        *build_horovod.patches(image.folder),
-    ]
-    versions = [f"{name}={version}" for name, version in image.versions.items()]
-    return content_key(files, *versions, image.framework or "", *image.features, image.suite or "")
+def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) -> Path:
+    """A docker-archive in `folder` of the image built once more from the same, to compare it with.
+
+    Horovod's wheel is compiled once more when asked for.
+    """
+    built = build(name)
+    image = find(load_catalogue(), name)
+    again = f"hvd-again-{name}:{built.key}"
+    with _only_builder():
+        parent = load_catalogue()[image.parent].reference if image.parent else None
+        base = parent or base_of(image, built.engine)[0]
+        fresh = folder / "wheels"
+        fresh.mkdir()
+        wheels = (fresh if compile_again else _wheel_folder(image)) if image.framework else None
+        _run_build(image, base, [again], built.key, wheels, built.engine, anew=True)
+        target = folder / "again.tar"
+        built.engine.save(again, target, again)
+        built.engine.remove(again)
+    return target
 
 
 def _wheel_folder(image: Image) -> Path:
@@ -186,7 +192,7 @@ def _wheel_folder(image: Image) -> Path:
 
 @contextmanager
 def _context(
-    image: Image, files: Sequence[Path], wheels: Path | None
+    image: Image, files: Mapping[str, Path], wheels: Path | None
 ) -> Iterator[tuple[Path, dict[str, Path]]]:
     """A folder with what goes into the build and nothing else, and this machine's secrets beside
     it.
@@ -194,8 +200,8 @@ def _context(
     with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
         context, hidden = Path(name) / "context", Path(name) / "secrets"
         hidden.mkdir(mode=0o700)
-        for file in files:
-            target = context / file.relative_to(image.context)
+        for place, file in files.items():
+            target = context / place
             target.parent.mkdir(parents=True, exist_ok=True)
             # Times are kept: without them the engine would see a change in every file.
             shutil.copy2(file, target)

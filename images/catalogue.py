@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from string import Template
@@ -14,11 +14,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from images.errors import ImageError
+from images.parameters import Row, choose, read_options, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).with_name("versions.yaml")
 _REQUIRED = {"reference", "context", "contents", "dockerfile", "versions"}
-_KEYS = _REQUIRED | {"from", "base", "suite", "locks", "framework", "features"}
+_OF_A_BASE = {"base", "suite", "framework", "features", "packages", "options", "combinations"}
+_KEYS = _REQUIRED | _OF_A_BASE | {"from", "locks"}
 _VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)*")
 
 
@@ -41,11 +43,22 @@ class Image:
     dockerfile: Path
     locks: Mapping[Path, Lock]  # by the .in file that each is made from
     versions: Mapping[str, str]  # its own and those of the image it is built from
+    defaults: Mapping[str, str]  # of all parameters, as the file has them
+    options: Mapping[str, str] = field(default_factory=dict)  # chosen words, by name
     parent: str | None = None  # the image of ours that it is built from
     base: str | None = None  # else the public image
     suite: str | None = None  # and the Debian release to make one of where that cannot be had
     framework: str | None = None  # the module that Horovod is compiled for, if it is
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what it is compiled with
+    packages: tuple[str, ...] = ()  # of Debian, that every rank needs
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each option
+    combinations: tuple[Row, ...] = ()  # what is known to work; empty when nobody said
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """All that `--set` may change, as chosen."""
+        suite = {"suite": self.suite} if self.suite else {}
+        return {**suite, **self.versions, **self.options}
 
     @property
     def folder(self) -> Path:
@@ -74,11 +87,13 @@ def load_catalogue(
         if not isinstance(written, dict):
             raise ImageError(f"{where} is {written!r}, expected a mapping", "see images/README.md")
         entry = _usual(name, written, shared) if "framework" in written else written
-        images[name] = _image(name, entry, images, dict(overrides or {}), where, root)
-    known = {key for image in images.values() for key in image.versions}
+        _check_keys(where, entry, images)
+        parent = images.get(entry.get("from", ""))
+        images[name] = _image(name, entry, parent, dict(overrides or {}), where, root)
+    known = {key for image in images.values() for key in image.parameters}
     for key in sorted(set(overrides or {}) - known):
         raise ImageError(
-            f"--set {key}: no image has such a version", f"use one of {', '.join(sorted(known))}"
+            f"--set {key}: no image has such a parameter", f"use one of {', '.join(sorted(known))}"
         )
     return images
 
@@ -90,45 +105,104 @@ def find(images: Mapping[str, Image], name: str) -> Image:
     return images[name]
 
 
-def _image(
-    name: str,
-    entry: Mapping[str, Any],
-    earlier: Mapping[str, Image],
-    overrides: Mapping[str, str],
-    where: str,
-    root: Path,
-) -> Image:
+def _check_keys(where: str, entry: Mapping[str, Any], earlier: Mapping[str, Image]) -> None:
     keys = {str(key) for key in entry}
     wrong = sorted(keys - _KEYS) or sorted(_REQUIRED - keys)
     if wrong:
         problem = "has unknown keys" if keys - _KEYS else "lacks keys"
         raise ImageError(f"{where} {problem}: {', '.join(wrong)}", f"known: {sorted(_KEYS)}")
-    parent = entry.get("from")
-    if (parent is None) == (entry.get("base") is None):
+    if ("from" in entry) == ("base" in entry):
         raise ImageError(f"{where} needs either `from` or `base`", "name an image above, or a base")
-    if parent is not None and parent not in earlier:
-        raise ImageError(f"{where}.from: {parent} is no image above it", "order the images")
-    versions = dict(earlier[parent].versions) if parent is not None else {}
-    for key, value in entry.get("versions", {}).items():
-        versions[key] = _version(f"{where}.versions.{key}", overrides.get(key, value))
-    context = root / entry["context"]
+    if "from" in entry and entry["from"] not in earlier:
+        raise ImageError(f"{where}.from: {entry['from']} is no image above it", "order the images")
+    if "from" in entry and keys & _OF_A_BASE:
+        raise ImageError(
+            f"{where} has `from` and {', '.join(sorted(keys & _OF_A_BASE))}",
+            "say that of the image it is built from",
+        )
+
+
+def _image(
+    name: str,
+    entry: Mapping[str, Any],
+    parent: Image | None,
+    overrides: Mapping[str, str],
+    where: str,
+    root: Path,
+) -> Image:
+    versions = {
+        key: _version(f"{where}.versions.{key}", value) for key, value in entry["versions"].items()
+    }
+    options = read_options(f"{where}.options", entry.get("options", {}))
+    own = {**versions, **{key: choices[0] for key, choices in options.items()}}
+    if "suite" in entry:
+        own = {"suite": entry["suite"], **own}
+    wanted = {key: value for key, value in overrides.items() if key in own}
+    for key, value in wanted.items():
+        _check_wanted(key, value, options.get(key))
+    rows = read_rows(f"{where}.combinations", entry.get("combinations", []), own, options)
+    chosen = choose(name, own, rows, wanted)
+    inherited = parent.parameters if parent else {}
+    defaults = {**(parent.defaults if parent else {}), **own}
+    parameters = {**inherited, **chosen}
+    all_options = {*options, *(parent.options if parent else ())}
     return Image(
         name=name,
-        reference=Template(entry["reference"]).substitute(versions),
-        context=context,
+        reference=_reference(entry["reference"], parameters, defaults, overrides),
+        context=root / entry["context"],
         contents=tuple(root / path for path in entry["contents"]),
         dockerfile=root / entry["dockerfile"],
         locks={
             root / source: _lock(f"{where}.locks.{source}", kind)
             for source, kind in entry.get("locks", {}).items()
         },
-        versions=versions,
-        parent=parent,
-        base=entry.get("base"),
-        suite=entry.get("suite"),
+        versions={
+            key: value
+            for key, value in parameters.items()
+            if key not in all_options and key != "suite"
+        },
+        defaults=defaults,
+        options={key: parameters[key] for key in parameters if key in all_options},
+        parent=parent.name if parent else None,
+        base=Template(entry["base"]).substitute(parameters) if parent is None else None,
+        suite=parameters.get("suite"),
         framework=entry.get("framework"),
         features=tuple(entry.get("features", ())),
+        packages=_packages(f"{where}.packages", entry.get("packages", {}), parameters),
+        choices=options,
+        combinations=tuple(rows),
     )
+
+
+def _reference(
+    template: str,
+    parameters: Mapping[str, str],
+    defaults: Mapping[str, str],
+    overrides: Mapping[str, str],
+) -> str:
+    """repository:tag; what was set to another value than the default and is not in it is added."""
+    told = [
+        f"-{key}-{parameters[key]}"
+        for key in overrides
+        if key in defaults and defaults[key] != parameters[key] and f"${{{key}}}" not in template
+    ]
+    return Template(template).substitute(parameters) + "".join(sorted(told))
+
+
+def _packages(
+    where: str, written: Mapping[str, list[str]], parameters: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Debian's packages: those of `always` and those under a `KEY=VALUE` that was chosen."""
+    found: list[str] = []
+    for condition, packages in written.items():
+        key, _, value = condition.partition("=")
+        if condition != "always" and key not in parameters:
+            raise ImageError(
+                f"{where}.{condition}: {key} is no parameter", f"use {', '.join(parameters)}"
+            )
+        if condition == "always" or parameters[key] == value:
+            found += packages
+    return tuple(sorted(found))
 
 
 def _usual(name: str, entry: Mapping[str, Any], versions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -153,6 +227,14 @@ def _version(where: str, value: object) -> str:
     if not isinstance(value, str) or not _VERSION.fullmatch(value):
         raise ImageError(f"{where} is {value!r}, expected a version", 'write it in quotes: "3.11"')
     return value
+
+
+def _check_wanted(key: str, value: str, choices: tuple[str, ...] | None) -> None:
+    if choices is None:
+        if key != "suite":
+            _version(f"--set {key}", value)
+    elif value not in choices:
+        raise ImageError(f"--set {key}={value}: no such choice", f"use one of {', '.join(choices)}")
 
 
 def _lock(where: str, kind: object) -> Lock:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from hvdchart.errors import HvdchartError
 from images import build as builder
 from images.catalogue import find, load_catalogue
 from images.errors import ImageError
@@ -38,9 +41,9 @@ def list_images() -> None:
 
 
 @app.command()
-def ref(name: Name) -> None:
+def ref(name: Name, set_: Set = None) -> None:
     """Print an image's reference."""
-    typer.echo(find(load_catalogue(), name).reference)
+    typer.echo(find(load_catalogue(_settings(set_)), name).reference)
 
 
 @app.command()
@@ -59,6 +62,74 @@ def build(
 def archive(name: Name) -> None:
     """Print the path of a docker-archive of an image; builds and writes it when it is not there."""
     typer.echo(builder.archive(name))
+
+
+@app.command()
+def size(name: Name) -> None:
+    """Show the unpacked size of an image and of each of its layers."""
+    from images.inside import layers
+
+    table = Table("MB", "layer", box=None)
+    found = layers(builder.archive(name))
+    for layer in found:
+        table.add_row(f"{layer.size / 1e6:.1f}", " ".join(layer.made_by.split())[:100])
+    table.add_row(f"{sum(layer.size for layer in found) / 1e6:.1f}", "all of it")
+    console.__class__().print(table)
+
+
+@app.command()
+def sbom(name: Name, set_: Set = None) -> None:
+    """Print what an image is made of, as a CycloneDX document."""
+    from images.inside import sbom as document
+
+    typer.echo(document(builder.build(name, overrides=_settings(set_))), nl=False)
+
+
+@app.command()
+def audit(
+    name: Name,
+    advisories: Annotated[
+        Path | None,
+        typer.Option(help="a checkout of github.com/pypa/advisory-database, instead of pypi.org"),
+    ] = None,
+    set_: Set = None,
+) -> None:
+    """Show known vulnerabilities of an image's Python packages; status 1 when there are some."""
+    from images.audit import ask_pypi, in_checkout
+    from images.inside import python_packages
+    from images.inside import sbom as document
+
+    packages = python_packages(document(builder.build(name, overrides=_settings(set_))))
+    if advisories is None:
+        status, text = ask_pypi(packages)
+        typer.echo(text)
+        raise typer.Exit(status)
+    found = in_checkout(advisories, packages)
+    for item in found:
+        fixed = ", ".join(item.fixed_in) or "no release yet"
+        typer.echo(f"{item.package} {item.version}: {item.id}, mended in {fixed}: {item.summary}")
+    typer.echo(f"{len(found)} known vulnerabilities in {len(packages)} Python packages")
+    raise typer.Exit(1 if found else 0)
+
+
+@app.command()
+def reproduce(
+    name: Name,
+    compile_: Annotated[
+        bool, typer.Option("--compile", help="compile Horovod again too: minutes")
+    ] = False,
+) -> None:
+    """Build an image once more and compare all its files; status 1 when one differs."""
+    from images.inside import differences, files
+
+    first = files(builder.archive(name))
+    with tempfile.TemporaryDirectory(prefix="hvd-again-") as folder:
+        again = builder.archive_of_another_build(name, Path(folder), compile_again=compile_)
+        found = differences(first, files(again))
+    for line in found:
+        typer.echo(line)
+    typer.echo(f"{len(found)} of {len(first)} files differ")
+    raise typer.Exit(1 if found else 0)
 
 
 @app.command()
@@ -83,6 +154,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         app()
-    except (ImageError, LocalkubeError) as error:
+    except (HvdchartError, ImageError, LocalkubeError) as error:
         console.print(f"[red]images:[/] {error}", soft_wrap=True)
         raise SystemExit(1) from error

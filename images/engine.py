@@ -28,6 +28,7 @@ class Build:
     secrets: Mapping[str, Path]
     key: str
     wheels: Path | None = None
+    anew: bool = False  # take nothing from layers that an earlier build left
 
     def options(self) -> list[str]:
         """What all three engines understand alike."""
@@ -36,7 +37,7 @@ class Build:
             options += ["--build-arg", f"{name}={value}"]
         for name, path in self.secrets.items():
             options += ["--secret", f"id={name},src={path}"]
-        return options
+        return options + (["--no-cache"] if self.anew else [])
 
 
 class Engine(ABC):
@@ -56,10 +57,6 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def identity(self, reference: str) -> str | None:
-        """The id of an image that is here, which another image of the same name does not have."""
-
-    @abstractmethod
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         """Makes an image of one layer from a tar archive of a root file system."""
 
@@ -74,9 +71,15 @@ class Engine(ABC):
         """Whether a registry gave the image."""
         return self._answer("pull", reference) is not None
 
-    def remove(self, identity: str) -> None:
-        """Frees the space of an image that has lost its name. One in use stays; the log says so."""
-        self._answer("rmi", identity)
+    def tag(self, reference: str, names: Sequence[str]) -> None:
+        """Gives an image that is here further names."""
+        self._run("tag", reference, *names)
+
+    def remove(self, reference: str) -> None:
+        """Takes a name away, and frees the image's space when it was the last one. One in use
+        stays; the log says so.
+        """
+        self._answer("rmi", reference)
 
     def _answer(self, *arguments: str) -> str | None:
         """What the engine says, or None when it refuses; the reason goes to the log."""

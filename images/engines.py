@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from images.engine import KEY_LABEL, Build, Engine
@@ -21,9 +22,6 @@ class Buildah(Engine):
     def key(self, reference: str) -> str | None:
         label = f'{{{{index .OCIv1.Config.Labels "{KEY_LABEL}"}}}}'
         return self._answer("inspect", "--type=image", f"--format={label}", reference)
-
-    def identity(self, reference: str) -> str | None:
-        return self._answer("inspect", "--type=image", "--format={{.FromImageID}}", reference)
 
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         container = self._answer("from", "scratch")
@@ -52,9 +50,6 @@ class Podman(Engine):
         label = f'{{{{index .Labels "{KEY_LABEL}"}}}}'
         return self._answer("image", "inspect", f"--format={label}", reference)
 
-    def identity(self, reference: str) -> str | None:
-        return self._answer("image", "inspect", "--format={{.Id}}", reference)
-
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         changes = ["--change", "CMD=/bin/bash", "--change", f"LABEL={KEY_LABEL}={key}"]
         self._run("import", "--quiet", *changes, str(tarball), reference)
@@ -73,12 +68,13 @@ class Docker(Engine):
         label = f'{{{{index .Config.Labels "{KEY_LABEL}"}}}}'
         return self._answer("image", "inspect", f"--format={label}", reference)
 
-    def identity(self, reference: str) -> str | None:
-        return self._answer("image", "inspect", "--format={{.Id}}", reference)
-
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         changes = ["--change", "CMD /bin/bash", "--change", f"LABEL {KEY_LABEL}={key}"]
         self._run("import", *changes, str(tarball), reference)
+
+    def tag(self, reference: str, names: Sequence[str]) -> None:
+        for name in names:
+            self._run("tag", reference, name)
 
     def build(self, build: Build) -> None:
         # The build stage's layers stay in Docker's own cache, so taking the wheel out first costs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,10 @@ from typing import Any
 
 from images.catalogue import Image, Lock
 from images.errors import ImageError
+from images.machine import index_options
+from images.parameters import selected
+from localkube.cache import cache_dir, content_key
+from localkube.ui import step
 
 
 class _Pinned(Template):
@@ -21,68 +24,104 @@ class _Pinned(Template):
     idpattern = "[a-z][a-z-]*"
 
 
-def filled_in(source: Path, versions: Mapping[str, str]) -> str:
-    """The text of a .in file with ${name} replaced by versions. Raises ImageError for an unknown
+def filled_in(source: Path, parameters: Mapping[str, str]) -> str:
+    """The text of a .in file with ${name} replaced by parameters, and without the lines that are
+    for another choice: those that end in `# only: KEY=VALUE`. Raises ImageError for an unknown
     name.
     """
     try:
-        return _Pinned(source.read_text()).substitute(versions)
+        lines = [selected(line, parameters) for line in source.read_text().splitlines()]
+        text = "\n".join(line for line in lines if line is not None) + "\n"
+        return _Pinned(text).substitute(parameters)
     except (KeyError, ValueError) as error:
         raise ImageError(
-            f"{source}: {error} is no version of this image", f"known: {', '.join(versions)}"
+            f"{source}: {error} is no parameter of this image", f"known: {', '.join(parameters)}"
         ) from error
 
 
-def lock_file(source: Path) -> Path:
+def tree_lock(source: Path) -> Path:
+    """The lock of an .in file in the tree, which is for the default parameters."""
     return source.with_suffix(".txt")
 
 
+def lock_file(image: Image, source: Path) -> Path:
+    """Where the lock of an .in file is for the image's parameters: in the tree for the defaults,
+    else in the cache, by all that it is made from.
+    """
+    text = filled_in(source, image.parameters)
+    defaults = image.defaults
+    python = image.parameters["python"]
+    if (text, python) == (filled_in(source, defaults), defaults["python"]):
+        return tree_lock(source)
+    key = content_key([], text, python, image.locks[source].value)
+    return cache_dir() / "locks" / f"{image.name}-{source.stem}-{key}.txt"
+
+
 def stale_locks(image: Image) -> list[str]:
-    """What the image's locks do not hold of what its .in files and versions pin; one sentence each.
+    """What the image's locks in the tree do not hold of what its .in files and parameters pin; one
+    sentence each.
 
     A lock that pins another version would be built and called by the wrong name.
     """
     found = []
     for source in image.locks:
-        pinned = set(_pins(lock_file(source).read_text())) if lock_file(source).exists() else set()
-        for pin in _pins(filled_in(source, image.versions)):
+        lock = lock_file(image, source)
+        if lock != tree_lock(source):
+            continue
+        pinned = set(_pins(lock.read_text())) if lock.exists() else set()
+        for pin in _pins(filled_in(source, image.parameters)):
             if pin not in pinned:
-                found.append(f"{lock_file(source)} does not hold {pin}")
+                found.append(f"{lock} does not hold {pin}")
     return found
 
 
 def write_locks(image: Image) -> list[Path]:
     """Makes the image's locks anew. Raises ImageError when the versions cannot be had together."""
-    wanted = image.versions["python"]
-    if not f"{platform.python_version()}.".startswith(f"{wanted}."):
-        raise ImageError(
-            f"{image.name} is for Python {wanted}, and this is {platform.python_version()}",
-            f"lock with Python {wanted}: what a package needs depends on it",
-        )
-    for source, kind in image.locks.items():
-        text = filled_in(source, image.versions)
-        if kind is Lock.COMPLETE:
-            _compile(text, lock_file(source))
-        else:
-            lock_file(source).write_text(_alone(text, source, from_source=kind is Lock.SOURCE))
-    return [lock_file(source) for source in image.locks]
+    return [_write(image, source) for source in image.locks]
+
+
+def write_missing_locks(image: Image) -> None:
+    """Makes the locks of parameters that are not the defaults, unless an earlier build did."""
+    for source in image.locks:
+        lock = lock_file(image, source)
+        if lock != tree_lock(source) and not lock.exists():
+            with step(f"lock {source.name} of {image.name} for {image.reference}"):
+                _write(image, source)
+
+
+def _write(image: Image, source: Path) -> Path:
+    target = lock_file(image, source)
+    kind = image.locks[source]
+    python = image.parameters["python"]
+    text = filled_in(source, image.parameters)
+    if kind is Lock.COMPLETE:
+        locked = _compile(text, python)
+    else:
+        locked = _alone(text, source, python, from_source=kind is Lock.SOURCE)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all: a build takes what is there.
+    partial = target.with_suffix(".partial")
+    partial.write_text(locked)
+    partial.rename(target)
+    return target
 
 
 def _pins(text: str) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if "==" in line and line[:1].isalnum()]
 
 
-def _compile(text: str, target: Path) -> None:
-    options = "--quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate"
-    quiet_about_machine = "--no-emit-index-url --no-emit-find-links --no-emit-trusted-host"
-    command = [
-        sys.executable, "-m", "piptools", "compile", *options.split(), *quiet_about_machine.split(),
-        "--output-file", str(target), "-",
-    ]  # fmt: skip
-    _run(command, text)
+def _compile(text: str, python: str) -> str:
+    """What `text` needs, all of it, for that Python on this platform: uv resolves for Pythons that
+    are not here.
+    """
+    options = "--quiet --no-config --generate-hashes --no-strip-markers --no-header --no-annotate"
+    command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]
+    # Of Debian 11: the oldest C library among the images' bases.
+    command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_31"]
+    return _run([*command, *index_options(), "-"], text)
 
 
-def _alone(text: str, source: Path, *, from_source: bool) -> str:
+def _alone(text: str, source: Path, python: str, *, from_source: bool) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(text)
         requirements.flush()
@@ -92,6 +131,9 @@ def _alone(text: str, source: Path, *, from_source: bool) -> str:
         ]  # fmt: skip
         if from_source:
             command += ["--no-binary=:all:", "--no-build-isolation"]
+        else:
+            # --target: pip takes another Python's wheels for a folder only. It stays empty.
+            command += ["--only-binary=:all:", "--python-version", python, "--target", "none"]
         report: dict[str, Any] = json.loads(_run(command))
     lines = [f"# From {source.name}, by `python -m images lock`."]
     for item in report["install"]:

@@ -49,6 +49,26 @@ def write_secrets(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in texts}
 
 
+def index_options() -> list[str]:
+    """What uv is told to find packages where pip on this machine does; it reads none of pip's
+    settings.
+    """
+    settings = _command(sys.executable, "-m", "pip", "config", "list")
+    bundle = ca_bundle(settings)
+    return [
+        *(f"--{name}={value}" for name, value in _indexes(settings)),
+        *([] if bundle is None else ["--native-tls"]),
+    ]
+
+
+def _indexes(settings: str) -> list[tuple[str, str]]:
+    found = []
+    for name in ("index-url", "extra-index-url"):
+        value = _pip_value(settings, name)
+        found += [(name, url) for url in (value or "").split()]
+    return found
+
+
 def ca_bundle(pip_settings: str) -> Path | None:
     """The certificates that pip on this machine trusts, else those of the system, else None."""
     chosen = _pip_value(pip_settings, "cert") or os.environ.get("SSL_CERT_FILE")

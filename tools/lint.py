@@ -26,6 +26,7 @@ def checks() -> dict[str, list[str]]:
         ],
         "generated from values.source.yaml": [python, "-m", "tools.chart_docs", "--check"],
         "generated from the spec's tables": [python, "-m", "hvdchart.publish", "--check"],
+        "generated from versions.yaml": [python, "-m", "tools.image_docs", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
         "helm lint": [str(tool("helm3")), "lint", "--quiet", "--strict", "charts/horovod"],
     }

@@ -20,13 +20,14 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 COMMON = Path(__file__).resolve().parent
 PATCHES = COMMON.parent / "patches"
-COMPILERS = ("g++", "make", "cmake", "patch", "python3-dev", "libopenmpi-dev")
+# Always the same: messages of the compiled library name the files that they come from.
+WORK = Path("/tmp/horovod")  # noqa: S108  (of a build step, which is alone there)
+COMPILERS = ("g++", "make", "cmake", "patch", "python3-dev")
 # Horovod's names of the frameworks that it can be compiled for, by module.
 FRAMEWORKS = {"tensorflow": "TENSORFLOW", "torch": "PYTORCH", "mxnet": "MXNET"}
 # What Horovod's setup.py is given as CMake. It would compile Gloo three times, for three kinds of
@@ -50,24 +51,26 @@ def main(folder: Path, framework: str, features: str, wheelhouse: Path, out: Pat
         shutil.copy2(kept[0], out)
         print(f"{kept[0].name} was compiled before from the same inputs", flush=True)
         return
-    subprocess.run(["sh", COMMON / "apt-install.sh", *COMPILERS], check=True)
+    # PyPI's Open MPI brings its headers along, Debian's has them in a package of their own.
+    brought = Path(sys.prefix, "include", "mpi.h").exists()
+    headers = [] if brought else ["libopenmpi-dev"]
+    subprocess.run(["sh", COMMON / "apt-install.sh", *COMPILERS, *headers], check=True)
     toolchain = folder / "toolchain.py"
     found = runpy.run_path(str(toolchain))["prepare"]() if toolchain.exists() else {}
     environment = {**os.environ, **switches(framework, features.split(",")), **found}
     march = os.environ.get("HOROVOD_MARCH")
     flags = "-O2 -DNDEBUG" + (f" -march={march}" if march else "")
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        cmake = work / "cmake"
-        target = FRAMEWORKS[framework].lower()
-        cmake.write_text(CMAKE.format(target=target, flags=flags))
-        cmake.chmod(0o755)
-        # Horovod's own choice is eight at once, and each may take a gigabyte.
-        parallel = f"-j{len(os.sched_getaffinity(0))}"
-        environment |= {"HOROVOD_CMAKE": str(cmake), "MAKEFLAGS": parallel}
-        source = patched_source(work, patches(folder))
-        wheel = [*pip("wheel", "--verbose"), "--wheel-dir", str(out), str(source)]
-        subprocess.run(wheel, check=True, env=environment)
+    WORK.mkdir()
+    cmake = WORK / "cmake"
+    cmake.write_text(CMAKE.format(target=FRAMEWORKS[framework].lower(), flags=flags))
+    cmake.chmod(0o755)
+    # Horovod's own choice is eight at once, and each may take a gigabyte.
+    parallel = f"-j{len(os.sched_getaffinity(0))}"
+    environment |= {"HOROVOD_CMAKE": str(cmake), "MAKEFLAGS": parallel}
+    source = patched_source(WORK, patches(folder))
+    wheel = [*pip("wheel", "--verbose"), "--wheel-dir", str(out), str(source)]
+    subprocess.run(wheel, check=True, env=environment)
+    shutil.rmtree(WORK)
 
 
 def switches(framework: str, features: Sequence[str]) -> dict[str, str]:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 # A .pth line is run at every start of this interpreter.
 QUICK_START = "quick_start"
+# Seconds since 1970 that all files of the environment are of: the day of Horovod 0.28.1.
+TIME = 1_686_528_000
 
 
 def matches(packages: Path, pattern: str) -> list[Path]:
@@ -28,14 +30,13 @@ def matches(packages: Path, pattern: str) -> list[Path]:
     return found
 
 
-def whole_seconds(folder: Path) -> None:
-    """Cuts the times of modules to whole seconds. An image's layers hold no finer ones, and Buildah
-    rounds up half of them: Python would then take what was compiled for out of date, and compile
-    it again at every start.
+def settle_times(folder: Path) -> None:
+    """Gives everything below `folder` one time, in whole seconds: an image built again has the same
+    files. An image's layers hold no finer ones, and Buildah rounds up half of them: Python would
+    then take what was compiled for out of date, and compile it again at every start.
     """
-    for source in folder.rglob("*.py"):
-        time = int(source.stat().st_mtime)
-        os.utime(source, (time, time))
+    for path in [folder, *folder.rglob("*")]:
+        os.utime(path, (TIME, TIME), follow_symlinks=False)
 
 
 def slimming(file: Path) -> list[tuple[str, str]]:
@@ -77,9 +78,10 @@ def main(prefix: Path, slim: Path) -> None:
     shutil.copyfile(Path(__file__).with_name("quick_start.py"), packages / f"{QUICK_START}.py")
     (packages / f"{QUICK_START}.pth").write_text(f"import {QUICK_START}\n")
     # A rank may run as any user on a read-only root, where Python cannot keep what it compiles.
-    whole_seconds(packages)
+    settle_times(packages)
     if not compileall.compile_dir(packages, quiet=1, workers=0):
         raise SystemExit("a module does not compile; see above")
+    settle_times(prefix)
     subprocess.run(["chmod", "--recursive", "a+rX,go-w", prefix], check=True)
 
 

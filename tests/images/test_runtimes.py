@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from images.catalogue import Image
+from images.inside import SBOM
 from tests.images.sandbox import OWN_UID, STRANGE_UID, TWO_RANKS, Sandbox
 
 # Bytes, unpacked, by image.
@@ -154,6 +160,26 @@ def test_sshd_serves_a_user_other_than_root(inside: Sandbox) -> None:
     # A session gets none of the image's environment, and finds the same programs.
     local = ["/usr/local/bin/python", "/usr/local/bin/python3"]
     assert found == [*local, "/usr/bin/mpirun", "/usr/bin/orted"]
+
+
+def test_the_list_of_what_is_in_it_is_whole_and_follows_the_standard(
+    image: Image, inside: Sandbox
+) -> None:
+    text = inside.succeed("cat", SBOM)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    listed = {item["purl"].partition("?")[0] for item in json.loads(text)["components"]}
+    pip = json.loads(inside.succeed("python3", "-m", "pip", "list", "--format=json"))
+    # quick_start is ours and no package; Python's own names differ in case and hyphens.
+    installed = {(re.sub(r"[-_.]+", "-", item["name"]).lower(), item["version"]) for item in pip}
+    assert {purl for purl in listed if purl.startswith("pkg:pypi/")} == {
+        f"pkg:pypi/{name}@{quote(version)}" for name, version in installed
+    }
+    shown = inside.succeed("dpkg-query", "--show", "--showformat=${Package} ${Version}\n")
+    assert {purl for purl in listed if purl.startswith("pkg:deb/")} == {
+        f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}"
+        for name, version in (line.split() for line in shown.splitlines())
+    }
+    assert ("horovod", image.versions["horovod"]) in installed
 
 
 def test_size_unpacked(image: Image, inside: Sandbox) -> None:

@@ -1,0 +1,117 @@
+"""What `--set` may change of an image: pure rules over the entries of versions.yaml.
+
+An image's parameters are its versions, its options (words to choose from, the default first) and
+its Debian suite. `combinations` are rows of what is known to work together. A version that a row
+leaves out is the default one there; an option that it leaves out may be any of its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from images.errors import ImageError
+
+Row = Mapping[str, tuple[str, ...]]
+_WORD = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
+
+
+def choose(
+    name: str, defaults: Mapping[str, str], rows: Sequence[Row], wanted: Mapping[str, str]
+) -> dict[str, str]:
+    """All parameters of image `name`: `wanted` where set, else the default, else the first value
+    that goes with what is wanted.
+
+    The first row that has all of `wanted` decides. Raises ImageError, with the rows there are, when
+    none has.
+    """
+    if not rows:
+        return {**defaults, **wanted}
+    for row in rows:
+        if all(_accepts(row, key, value) for key, value in wanted.items()):
+            kept = {
+                key: value if _accepts(row, key, value) else row[key][0]
+                for key, value in defaults.items()
+            }
+            return {**kept, **wanted}
+    asked = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    raise ImageError(
+        f"{name} with {asked} is not among the combinations that work",
+        "choose from one of these rows (images/versions.yaml):\n" + describe(rows),
+    )
+
+
+def describe(rows: Sequence[Row]) -> str:
+    """The rows for a person, one a line."""
+    return "\n".join(
+        "    " + "; ".join(f"{key} {' or '.join(values)}" for key, values in row.items())
+        for row in rows
+    )
+
+
+def _accepts(row: Row, key: str, value: str) -> bool:
+    return key not in row or value in row[key]
+
+
+def read_rows(
+    where: str, written: object, known: Mapping[str, str], options: Collection[str]
+) -> list[Row]:
+    """`combinations` of versions.yaml. Raises ImageError for what is no row of known parameters,
+    and when the defaults themselves are not in the first.
+    """
+    if not isinstance(written, list):
+        raise ImageError(f"{where} is {written!r}, expected a list of rows", "see images/README.md")
+    rows: list[Row] = []
+    for number, item in enumerate(written):
+        place = f"{where}[{number}]"
+        if not isinstance(item, dict) or not item:
+            raise ImageError(f"{place} is {item!r}, expected a mapping", "see images/README.md")
+        strange = sorted(set(item) - set(known))
+        if strange:
+            raise ImageError(
+                f"{place} has {', '.join(strange)}, no parameter of this image",
+                f"use {', '.join(known)}",
+            )
+        row = {key: _words(f"{place}.{key}", value) for key, value in item.items()}
+        fixed = {key: (value,) for key, value in known.items() if key not in {*row, *options}}
+        rows.append({**row, **fixed})
+    if rows and choose(where, known, rows, {}) != dict(known):
+        raise ImageError(
+            f"{where}: the defaults are not in the first row", "mend the row or the defaults"
+        )
+    return rows
+
+
+def read_options(where: str, written: object) -> dict[str, tuple[str, ...]]:
+    """`options` of versions.yaml: what may be chosen for each. Raises ImageError for another
+    form.
+    """
+    if not isinstance(written, dict):
+        raise ImageError(f"{where} is {written!r}, expected a mapping", "see images/README.md")
+    return {key: _words(f"{where}.{key}", value) for key, value in written.items()}
+
+
+def _words(where: str, value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [value]
+    for item in values:
+        if not isinstance(item, str) or not _WORD.fullmatch(item):
+            raise ImageError(f"{where} has {item!r}, expected a word", "put versions in quotes")
+    if not values:
+        raise ImageError(f"{where} is empty", "give it a value at least")
+    return tuple(values)
+
+
+def selected(line: str, parameters: Mapping[str, str]) -> str | None:
+    """A line that may end in `# only: KEY=VALUE`, without that; None when a parameter is another.
+
+    Raises ImageError for a key that is no parameter.
+    """
+    text, mark, condition = line.partition("# only:")
+    if not mark:
+        return line
+    key, _, value = condition.strip().partition("=")
+    if key not in parameters:
+        raise ImageError(
+            f"{line.strip()!r}: {key} is no parameter", f"use one of {', '.join(parameters)}"
+        )
+    return text.rstrip() if parameters[key] == value else None

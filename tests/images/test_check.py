@@ -1,0 +1,53 @@
+"""`hvdchart image check` on a good image, a bad one and none, with the engine at hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images.engine import Build
+from tests.images.sandbox import Sandbox
+
+BAD = "hvd-test-bad-image:1"
+
+
+def check(image: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hvdchart", "image", "check", image, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def bad(cpu: Sandbox, tmp_path: Path) -> Iterator[str]:
+    """The CPU image without an SSH server and mpirun."""
+    file = tmp_path / "Dockerfile"
+    gone = "/usr/sbin/sshd /usr/bin/mpirun"
+    file.write_text(f"FROM {cpu.image.reference}\nUSER 0\nRUN rm {gone}\nUSER 1000\n")
+    cpu.image.engine.build(Build(tmp_path, file, [BAD], {}, {}, "bad"))
+    yield BAD
+    cpu.image.engine.remove(BAD)
+
+
+def test_our_own_image_has_all_that_the_chart_needs(cpu: Sandbox) -> None:
+    engine = cpu.image.engine.program
+    done = check(cpu.image.reference, "--engine", engine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "with mpi, gloo" in done.stdout
+    assert "--" not in done.stdout
+
+
+def test_what_another_image_lacks_is_said(bad: str) -> None:
+    done = check(bad)
+    assert done.returncode == 9, done.stdout + done.stderr
+    assert "install openssh-server" in done.stdout
+    assert "cannot be used with launch.mode mpirun: sshd, mpirun" in done.stderr
+
+
+def test_an_image_that_cannot_be_had_is_an_error_of_its_own() -> None:
+    done = check("registry.invalid/no-such-image:1")
+    assert done.returncode == 9
+    assert "registry.invalid/no-such-image:1 is not here and cannot be pulled" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,127 @@
+"""What is read out of built images and advisories. These need no image and no engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from images.audit import ask_pypi, in_checkout
+from images.common.sbom import debian_components, document
+from images.errors import ImageError
+from images.inside import Layer, differences, files, layers, python_packages
+
+ADVISORY = """
+id: PYSEC-2022-1
+details: 'A short line.
+
+  More of it.'
+affected:
+- package: {name: pillow, ecosystem: PyPI}
+  ranges:
+  - {type: GIT, repo: x, events: [{introduced: "0"}, {fixed: abc}]}
+  - {type: ECOSYSTEM, events: [{introduced: "0"}, {fixed: 9.0.1}]}
+  versions: ["8.4", "9.0.0"]
+"""
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes, mtime: int = 0) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    member.mtime = mtime
+    tar.addfile(member, io.BytesIO(content))
+
+
+def docker_archive(file: Path, *contents: dict[str, bytes], mtime: int = 0) -> Path:
+    """A docker-archive with a layer for each of `contents`, and one that changes no file."""
+    history: list[dict[str, object]] = [{"created_by": "ENV", "empty_layer": True}]
+    with tarfile.open(file, "w") as outer:
+        for number, content in enumerate(contents):
+            layer = io.BytesIO()
+            with tarfile.open(fileobj=layer, mode="w") as inner:
+                for name, text in content.items():
+                    add(inner, name, text, mtime)
+            add(outer, f"{number}.tar", layer.getvalue())
+            history.append({"created_by": f"step {number}"})
+        add(outer, "config.json", json.dumps({"history": history}).encode())
+        names = [f"{number}.tar" for number in range(len(contents))]
+        manifest = [{"Config": "config.json", "Layers": names}]
+        add(outer, "manifest.json", json.dumps(manifest).encode())
+    return file
+
+
+def test_the_size_of_each_layer_is_that_of_its_files(tmp_path: Path) -> None:
+    archive = docker_archive(tmp_path / "a.tar", {"a": b"123", "b": b"4"}, {"c": b"56"})
+    assert layers(archive) == [Layer("step 0", 4), Layer("step 1", 2)]
+
+
+def test_two_builds_are_compared_by_what_their_files_are_and_not_by_their_times(
+    tmp_path: Path,
+) -> None:
+    layered = ({"a": b"1", "d/b": b"2"}, {"d/.wh.b": b"", "a": b"3"})
+    first = files(docker_archive(tmp_path / "1.tar", *layered))
+    assert list(first) == ["a"]
+    again = files(docker_archive(tmp_path / "2.tar", *layered, mtime=99))
+    assert differences(first, again) == []
+    other = files(docker_archive(tmp_path / "3.tar", {"a": b"4", "e": b"5"}))
+    assert differences(first, other) == ["differs: a", "only in the second: e"]
+    assert differences(other, {}) == ["only in the first: a", "only in the first: e"]
+
+
+def test_debian_packages_are_named_as_the_standard_has_it() -> None:
+    listing = "libc6:amd64\t2.36-9+deb12u1\tamd64\tglibc\t2.36-9+deb12u1\n"
+    (component,) = debian_components(listing, "debian-12")
+    assert component["name"] == "libc6"
+    assert component["purl"] == (
+        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12"
+        "&upstream=glibc%402.36-9%2Bdeb12u1"
+    )
+    python: dict[str, object] = {
+        "name": "pillow",
+        "version": "9.0.0",
+        "purl": "pkg:pypi/pillow@9.0.0",
+    }
+    text = json.dumps(document("image", "1", [component, python]))
+    assert python_packages(text) == {"pillow": "9.0.0"}
+
+
+def test_advisories_of_a_checkout_are_found_by_version(tmp_path: Path) -> None:
+    folder = tmp_path / "vulns" / "pillow"
+    folder.mkdir(parents=True)
+    (folder / "PYSEC-2022-1.yaml").write_text(ADVISORY)
+    (folder / "PYSEC-2022-2.yaml").write_text(f"{ADVISORY}withdrawn: 2022-01-01\n")
+    (found,) = in_checkout(tmp_path, {"pillow": "9.0.0", "numpy": "1.26.4"})
+    assert (found.id, found.fixed_in, found.summary) == (
+        *("PYSEC-2022-1", ("9.0.1",), "A short line."),
+    )
+    assert in_checkout(tmp_path, {"pillow": "9.0.1"}) == []
+    with pytest.raises(ImageError, match="has no folder vulns"):
+        in_checkout(tmp_path / "vulns", {"pillow": "9.0.1"})
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "message"),
+    [
+        ("", 0, None),
+        ("Found 1 known vulnerability in 1 package", 1, None),
+        ("ERROR: could not connect to pypi.org", 1, "cannot be asked: ERROR: could not connect"),
+    ],
+)
+def test_what_was_found_is_told_from_what_went_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: int, message: str | None
+) -> None:
+    """pip-audit ends with 1 for both."""
+    package = tmp_path / "pip_audit"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    program = f"import sys\nprint({said!r}, file=sys.stderr)\nsys.exit({status})\n"
+    (package / "__main__.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if message is None:
+        assert ask_pypi({"pillow": "9.0.0"})[0] == status
+    else:
+        with pytest.raises(ImageError, match=message):
+            ask_pypi({"pillow": "9.0.0"})

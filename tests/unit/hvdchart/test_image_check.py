@@ -1,0 +1,127 @@
+"""What an image must have, judged from what a probe found in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from hvdchart.errors import ImageError
+from hvdchart.image_check import (
+    STRANGE_USER,
+    judge,
+    missing,
+    probe_command,
+    probe_pod,
+    read_probe,
+    report,
+)
+from hvdchart.image_probe import MARK
+
+GOOD: dict[str, Any] = {
+    "python": "3.8.10",
+    "user": STRANGE_USER,
+    "programs": {
+        "python3": "/usr/bin/python3",
+        "ssh": "/usr/bin/ssh",
+        "sshd": "/usr/sbin/sshd",
+        "ssh-keygen": "/usr/bin/ssh-keygen",
+        "mpirun": "/usr/bin/mpirun",
+        "horovodrun": "/usr/bin/horovodrun",
+    },
+    "mpi": "mpirun (Open MPI) 4.1.4",
+    "horovod": True,
+    "frameworks": {"tensorflow": {"version": "2.15.1", "built": ["mpi", "gloo"]}},
+}
+
+
+def changed(**changes: object) -> dict[str, Any]:
+    """A good probe but for the changes; those of programs are merged."""
+    programs = {**GOOD["programs"], **dict(changes.pop("programs", {}))}  # type: ignore[call-overload]
+    return {**GOOD, "programs": programs, **changes}
+
+
+@pytest.mark.parametrize("mode", ["mpirun", "horovodrun", "elastic"])
+def test_an_image_with_all_of_it_is_good(mode: str) -> None:
+    assert missing(judge(GOOD, mode)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "lacking", "way_out"),
+    [
+        ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
+        ({"python": "3.10.1"}, "mpirun", None, ""),
+        ({"programs": {"sshd": None}}, "mpirun", "sshd", "openssh-server"),
+        ({"programs": {"ssh": None}}, "mpirun", "ssh", "openssh-client"),
+        ({"programs": {"mpirun": None}}, "mpirun", "mpirun", "before Horovod is compiled"),
+        ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
+        ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
+        ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
+        ({"frameworks": {}}, "mpirun", "a framework", "tensorflow or torch"),
+        (
+            {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}},
+            "mpirun", "Horovod on torch", "HOROVOD_WITH_MPI=1",
+        ),
+        (
+            {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}},
+            "elastic", None, "",
+        ),
+        (
+            {"frameworks": {"torch": {"error": "ImportError: no mpi_lib_v2"}}},
+            "mpirun", "Horovod on torch", "HOROVOD_WITH_PYTORCH=1",
+        ),
+        # NumPy's friend came along with PyTorch in an image for TensorFlow.
+        (
+            {"frameworks": {**GOOD["frameworks"], "torch": {"error": "ImportError"}}},
+            "mpirun", None, "",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_with_the_way_out(
+    changes: dict[str, object], mode: str, lacking: str | None, way_out: str
+) -> None:
+    findings = judge(changed(**changes), mode)
+    assert [finding.what for finding in missing(findings)] == ([lacking] if lacking else [])
+    text = report("team/train:1", findings)
+    assert text.startswith("team/train:1\n")
+    assert way_out in text
+    assert ("\n  --  " in text) == (lacking is not None)
+
+
+def test_the_probe_runs_alone_and_its_answer_is_found_among_other_output() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", *probe_command()[1:]], capture_output=True, text=True, check=True
+    )
+    probe = read_probe("this", f"a banner\n{done.stdout}bye\n", "")
+    assert probe["python"] == "{}.{}.{}".format(*sys.version_info[:3])
+    assert set(probe) == set(GOOD)
+    assert set(probe["programs"]) == set(GOOD["programs"])
+    judge(probe, "mpirun")
+
+
+@pytest.mark.parametrize(
+    ("output", "errors", "message"),
+    [
+        ("", "exec: python3: executable file not found", "executable file not found"),
+        ("a banner\n", "", "a banner"),
+        ("", "", "it printed nothing"),
+    ],
+)
+def test_an_image_without_a_usable_python_says_so(output: str, errors: str, message: str) -> None:
+    assert MARK not in output
+    with pytest.raises(ImageError, match="team/train:1: its python3 could not be run") as raised:
+        read_probe("team/train:1", output, errors)
+    assert message in str(raised.value)
+    assert "Python 3.8 or newer" in str(raised.value)
+
+
+def test_the_pod_asks_for_nothing_that_restricted_refuses() -> None:
+    pod = probe_pod("team/train:1")
+    spec = pod["spec"]
+    assert spec["securityContext"]["runAsUser"] == STRANGE_USER
+    assert spec["automountServiceAccountToken"] is False
+    (container,) = spec["containers"]
+    assert container["image"] == "team/train:1"
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
