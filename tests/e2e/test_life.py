@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import CHART, Namespace, wait_until
+from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values
 
 SLEEP = "import time; time.sleep(600)"
@@ -74,6 +75,8 @@ def test_who_renders_without_the_cluster_does_not_train_again(namespace: Namespa
     assert told == ["Started", "HostsReady", "Training", "Finished"]
     job = namespace.job("hvd")
     namespace.kubectl("delete", "job", job)
+    where = ["--namespace", namespace.name, "--output", "json"]
+    assert json.loads(hvdchart(namespace, "status", "hvd", *where).stdout)["state"] == "finished"
     rendered = namespace.helm("template", "hvd", str(CHART), "--no-hooks", values=values())
     namespace.kubectl("apply", "--filename", "-", input=rendered.stdout)
     assert namespace.job("hvd") == job
@@ -134,7 +137,15 @@ def test_a_refused_upgrade_changes_nothing(namespace: Namespace) -> None:
         assert key in refused.stderr
     assert generations(namespace) == before
     assert len(events(namespace)) == 3, "the run that goes on was disturbed"
-    assert "STATUS: deployed" in namespace.helm("status", "hvd").stdout
+    status = namespace.helm("status", "hvd").stdout
+    assert "STATUS: deployed" in status
+    here = f"--namespace {namespace.name}"
+    for following in (
+        f"kubectl {here} logs --follow job/{namespace.job('hvd')}",
+        f"kubectl {here} describe jobs,statefulsets,pods",
+        f"helm {here} uninstall hvd",
+    ):
+        assert following in status
 
 
 def test_a_suspended_run_starts_when_it_is_let_go(namespace: Namespace) -> None:
