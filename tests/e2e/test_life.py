@@ -23,7 +23,7 @@ def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
 
 def await_training(namespace: Namespace, attempt: int) -> None:
     """Await that the launcher of the given attempt, counted from 1, starts."""
-    wait_until(lambda: len(events(namespace, "Training")) >= attempt, 90, f"attempt {attempt}")
+    wait_until(lambda: len(events(namespace, "Training")) >= attempt, 180, f"attempt {attempt}")
 
 
 def generations(namespace: Namespace) -> dict[str, Any]:

@@ -102,14 +102,14 @@ def test_an_image_and_a_runtime_class_that_do_not_exist(namespace: Namespace) ->
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
     ]
-    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 8}))
+    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 12}))
     assert namespace.wait_for_end("hvd") == "Failed"
     # A retry could not help: one attempt, and the reason where `kubectl describe` shows it.
     (attempt,) = namespace.attempts("hvd")
     ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 78
     for told in (namespace.log("hvd"), ended["message"]):
-        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=8" in told
+        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=12" in told
         lines = {line.partition(":")[0].strip(): line for line in told.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]
