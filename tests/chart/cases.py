@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+import pytest
 from ruamel.yaml import YAML
 
-from tests.chart.render import CHART, Values
+from tests.chart.render import CHART, Manifest, Values, render
 
 VALUES = CHART.parents[1] / "values"
+# What is rendered once is judged by several: their tests stay in one process.
+IN_ONE_PROCESS = pytest.mark.xdist_group("whole-chart")
 
 
+@cache
 def ready_cases() -> dict[str, Values]:
     """Name -> values: values/*.yaml and the chart's ci/*-values.yaml."""
     files = [
@@ -17,3 +23,9 @@ def ready_cases() -> dict[str, Values]:
     ]
     cases = {file.name: YAML(typ="safe").load(file.read_text()) for file in files}
     return {"default": {}, **cases}
+
+
+@cache
+def ready_manifests(case: str) -> list[Manifest]:
+    """What a ready case renders; not to be changed."""
+    return render(ready_cases()[case])

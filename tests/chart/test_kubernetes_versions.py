@@ -11,10 +11,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from localkube.tools import module_version, tool
-from tests.chart.cases import ready_cases
-from tests.chart.render import CHART, Manifest, Values, helm_template, render
+from tests.chart.cases import IN_ONE_PROCESS, ready_cases, ready_manifests
+from tests.chart.render import CHART, Manifest, helm_template, render
 from tests.chart.test_real_api import CASES
 from tools.kube_schemas import RELEASES, write_for_kubeconform
+
+pytestmark = IN_ONE_PROCESS
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,11 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def manifests() -> list[Manifest]:
     """Everything that the chart renders in all of the cases."""
-    cases: dict[str, Values] = {**ready_cases(), **CASES}
-    found = [manifest for values in cases.values() for manifest in render(values)]
+    others = {name: values for name, values in CASES.items() if name not in ready_cases()}
+    found = [
+        *(manifest for case in ready_cases() for manifest in ready_manifests(case)),
+        *(manifest for values in others.values() for manifest in render(values)),
+    ]
     # Many are the same in many cases.
     return [json.loads(text) for text in {json.dumps(manifest): None for manifest in found}]
 
