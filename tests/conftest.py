@@ -6,13 +6,22 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from localkube import cluster
 from tests.e2e.cluster import Namespace
 
 _STARTED = "hvd/started"
+# Files of tests -> what they share, and what one process must therefore have alone.
+TOGETHER = {
+    "tests/localkube/test_lifecycle.py": "a second cluster",
+    "tests/localkube/test_workloads.py": "a second cluster",
+    "tests/chart/test_kubernetes_versions.py": "renders of all cases",
+    "tests/chart/test_scanner.py": "renders of all cases",
+}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -37,11 +46,19 @@ def _remember(session: pytest.Session, started: bool) -> None:
     session.config.cache.set(_STARTED, started)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest-xdist: what stops and starts one cluster is done by one process."""
-    for item in items:
-        if item.get_closest_marker("cluster_lifecycle"):
-            item.add_marker(pytest.mark.xdist_group("lifecycle"))
+class Together(LoadScopeScheduling):  # type: ignore[misc]
+    """Hands each test to a process that is free, and the files of one group to the same.
+
+    pytest-xdist's own groups do nothing with pytest 9.2: they write to an attribute that it lost.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-import pytest
 from ruamel.yaml import YAML
 
 from tests.chart.render import CHART, Manifest, Values, render
 
 VALUES = CHART.parents[1] / "values"
-# What is rendered once is judged by several: their tests stay in one process.
-IN_ONE_PROCESS = pytest.mark.xdist_group("whole-chart")
 
 
 @cache

@@ -11,12 +11,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from localkube.tools import module_version, tool
-from tests.chart.cases import IN_ONE_PROCESS, ready_cases, ready_manifests
+from tests.chart.cases import ready_cases, ready_manifests
 from tests.chart.render import CHART, Manifest, helm_template, render
 from tests.chart.test_real_api import CASES
 from tools.kube_schemas import RELEASES, write_for_kubeconform
-
-pytestmark = IN_ONE_PROCESS
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests.chart.cases import IN_ONE_PROCESS, VALUES, ready_cases, ready_manifests
+from tests.chart.cases import VALUES, ready_cases, ready_manifests
 from tests.chart.render import CHART, of_kind, pod_spec, render
 from tests.chart.scan import Finding, findings
 from tests.chart.test_real_api import CASES
@@ -17,8 +17,6 @@ EXPLAINED = CHART.parent / "kube-score.yaml"
 # Beside the ready cases, those with objects or settings that these have not.
 SCANNED = [*ready_cases(), "network", "staging", "watching"]
 PLANNED = {file.name for file in VALUES.glob("*.yaml")}
-
-pytestmark = IN_ONE_PROCESS
 
 
 @cache
