@@ -1,4 +1,4 @@
-"""How the ranks are mapped to cores and started: the launcher's options, interfaces. Pure."""
+"""How the ranks are bound to cores and what they talk over, whatever launches them. Pure."""
 
 from __future__ import annotations
 
@@ -9,47 +9,62 @@ from hvdchart import rules
 from hvdchart.rules import Reason
 from hvdchart.spec_types import NodeGroup, Spec
 
-# One interface, four readers: Open MPI's data and control connections, NCCL, Horovod's Gloo.
+# One interface, its readers: Open MPI's data and control connections, libfabric's TCP (Intel MPI,
+# MPICH), NCCL, Horovod's Gloo.
 INTERFACE_VARIABLES = (
     "OMPI_MCA_btl_tcp_if_include",
     "OMPI_MCA_oob_tcp_if_include",
+    "FI_TCP_IFACE",
     "NCCL_SOCKET_IFNAME",
     "HOROVOD_GLOO_IFACE",
 )
 
 
-_UNBOUND = "slot"
 _OURS = "hvdchart"
+_SPEC = "the spec"
+# Options of Open MPI, MPICH and horovodrun that bind ranks: then nothing else must.
+_BINDING_OPTIONS = {"bind-to", "map-by", "rankfile", "cpu-set", "cpu-list", "binding-args"}
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The chart's launch.binding: `to` is socket, core or none; None for a number not given."""
+
+    to: str
+    cores_per_rank: int | None = None
+    ranks_per_socket: int | None = None
 
 
 @dataclass(frozen=True)
 class Launching:
-    """The launcher's part of the plan; `binding` is socket, core or none.
+    """The launcher's part of the plan.
 
     `interface` is the one that all groups name; when they differ it is None and each group's
-    variables stand in `group_env`, by group name.
+    variables stand in `group_env`, by group name. `transport` is the chart's, empty for its own.
     """
 
-    binding: str
+    binding: Binding
     options: tuple[str, ...]
     reason: Reason
     interface: str | None
     group_env: Mapping[str, Mapping[str, str]]
+    transport: str
 
 
 def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
-    """The launcher's options; `slots` are the groups' ranks a node."""
-    binding, why = _wanted_binding(spec, slots)
-    mapping = _common_mapping(spec.nodes, slots, binding)
-    if mapping is None and binding == "core":
-        # Groups with unlike sockets may still have one mapping in common: by socket.
-        binding, why = "socket", Reason("groups differ in cores: each rank to its socket", _OURS)
-        mapping = _common_mapping(spec.nodes, slots, binding)
-    if mapping is None:
-        binding, why = "none", Reason("groups differ in ranks a socket: no one mapping", _OURS)
-    options = _options(spec, mapping or _UNBOUND, binding)
+    """How ranks are bound and started; `slots` are the groups' ranks a node."""
+    to, why = _wanted_binding(spec, slots)
+    binding = _common_binding(spec.nodes, slots, to)
+    if binding is None and to == "core":
+        # Groups with unlike sockets may still have one binding in common: by socket.
+        why = Reason("groups differ in cores: each rank to its socket", _OURS)
+        binding = _common_binding(spec.nodes, slots, "socket")
+    if binding is None:
+        why = Reason("groups differ in ranks a socket: no one mapping", _OURS)
     interface, group_env = _interfaces(spec.nodes)
-    return Launching(binding, (*options, *spec.launch.options), why, interface, group_env)
+    transport = "RDMA" if _moves_data_by_rdma(spec) else ""
+    options = spec.launch.options
+    return Launching(binding or Binding("none"), options, why, interface, group_env, transport)
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
@@ -58,52 +73,42 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
             return group.tuning.binding, rules.said(f"nodes[{index}].tuning.binding")
     if spec.tuning.binding:
         return spec.tuning.binding, rules.said("tuning.binding")
+    named = {option.lstrip("-").partition("=")[0] for option in spec.launch.options}
+    if named & _BINDING_OPTIONS:
+        return "none", Reason("launch.options says it", _SPEC)
     if spec.launch.mode == "elastic":
-        return "none", Reason("elastic runs are started without MPI", "Horovod")
+        return "none", Reason("elastic runs change their ranks a host", "Horovod")
+    if spec.launch.mode == "custom":
+        return "none", Reason("the whole command line is the user's", _SPEC)
     for group, ranks in zip(spec.nodes, slots, strict=True):
         if not group.gpus and ranks > rules.cores(group) - rules.reserved_cores(group):
             return "none", Reason("more ranks than cores", _OURS)
     return rules.binding(list(spec.nodes))
 
 
-def _common_mapping(nodes: Sequence[NodeGroup], slots: Sequence[int], binding: str) -> str | None:
-    """The --map-by that serves all groups; None when there is none."""
-    found = {_mapping(group, ranks, binding) for group, ranks in zip(nodes, slots, strict=True)}
+def _common_binding(nodes: Sequence[NodeGroup], slots: Sequence[int], to: str) -> Binding | None:
+    """The binding that serves all groups; None when there is none."""
+    found = {_binding(group, ranks, to) for group, ranks in zip(nodes, slots, strict=True)}
     return found.pop() if len(found) == 1 else None
 
 
-def _mapping(group: NodeGroup, ranks: int, binding: str) -> str | None:
-    """Open MPI's --map-by for a group's nodes; None when its sockets cannot share the ranks.
+def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
+    """The binding for a group's nodes; None when its sockets cannot share the ranks.
 
-    Ranks in slot order, each on the next so many cores (PE), fill one socket after the other, and
-    do so as well on a virtual machine that shows each of its CPUs as a socket. Where the ranks of
-    a socket leave cores over, the next rank would straddle sockets: there each socket is named.
+    Ranks in order, each on the next so many cores, fill one socket after the other, and do so as
+    well on a virtual machine that shows each of its CPUs as a socket. Where the ranks of a socket
+    leave cores over, the next rank would straddle sockets: there each socket is named.
     """
-    if binding == "none":
-        return _UNBOUND
+    if to == "none":
+        return Binding("none")
     sockets = group.sockets or 1
     is_even = ranks % sockets == 0
     per_socket = ranks // sockets
-    if binding == "socket":
-        return f"ppr:{per_socket}:socket" if is_even else None
+    if to == "socket":
+        return Binding("socket", None, per_socket) if is_even else None
     cores = rules.cores_per_rank(group, ranks)
     straddles = is_even and (group.cores_per_socket or 0) % per_socket > 0
-    return f"ppr:{per_socket}:socket:PE={cores}" if straddles else f"slot:PE={cores}"
-
-
-def _options(spec: Spec, mapping: str, binding: str) -> list[str]:
-    if spec.launch.mode in ("custom", "elastic"):
-        # An elastic run is started by Gloo, which binds nothing.
-        return []
-    if spec.launch.mode == "horovodrun":
-        # It starts ranks unbound by itself.
-        if binding == "none":
-            return []
-        bound = f"--binding-args=--map-by {mapping} --bind-to {binding}"
-        return [bound, "--mpi-args=--report-bindings"]
-    report = [] if binding == "none" else ["--report-bindings"]
-    options = ["--map-by", mapping, "--bind-to", binding, *report]
-    return [*options, "--mca", "pml", "ucx"] if _moves_data_by_rdma(spec) else options
+    return Binding("core", cores, per_socket if straddles else None)
 
 
 def _moves_data_by_rdma(spec: Spec) -> bool:

@@ -22,7 +22,11 @@ def document(plan: Plan) -> dict[str, Plain]:
         "ranks": plan.ranks,
         "globalBatch": plan.global_batch,
         "learningRateScale": plan.ranks,
-        "binding": plan.launching.binding,
+        "binding": {
+            "to": plan.launching.binding.to,
+            "coresPerRank": plan.launching.binding.cores_per_rank,
+            "ranksPerSocket": plan.launching.binding.ranks_per_socket,
+        },
         "launchOptions": list(plan.launching.options),
         "shm": memory_text(plan.shm),
         "groups": [_group_document(group) for group in plan.groups],
@@ -103,11 +107,22 @@ def tables(plan: Plan) -> list[Any]:
             where = ", ".join(volume.groups) or "all"
             volumes.add_row(name, _source(volume), mount_path(name, volume), mode, where)
         found.append(volumes)
-    found.append(Text(f"launch: {plan.spec.launch.mode} {' '.join(plan.launching.options)}"))
+    found.append(Text(f"launch: {_launch_line(plan)}"))
     batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
     found.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
     found += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return found
+
+
+def _launch_line(plan: Plan) -> str:
+    """Launcher, binding and the options added to its command line."""
+    binding = plan.launching.binding
+    words = [plan.spec.launch.mode, f"bound to {binding.to}"]
+    if binding.cores_per_rank:
+        words.append(f"{counted(binding.cores_per_rank, 'core')} a rank")
+    if binding.ranks_per_socket:
+        words.append(f"{counted(binding.ranks_per_socket, 'rank')} a socket")
+    return ", ".join([*words, *plan.launching.options])
 
 
 def _group_row(group: GroupPlan) -> list[str]:

@@ -24,10 +24,10 @@ def warnings(plan: Plan) -> Iterator[str]:
             "one rank and on a CPU in another; reduce on CPUs (device_dense='/cpu:0')"
         )
     shared = any(group.group.shared for group in plan.groups)
-    is_elastic = plan.spec.launch.mode == "elastic"
-    if plan.launching.binding == "none" and gpus == {False} and not shared and not is_elastic:
+    binds_itself = plan.spec.launch.mode in ("elastic", "custom") or plan.spec.launch.options
+    if plan.launching.binding.to == "none" and gpus == {False} and not shared and not binds_itself:
         yield "ranks are not bound to cores: give all groups the same number of ranks a socket"
-    if plan.launching.binding == "socket":
+    if plan.launching.binding.to == "socket":
         yield (
             "ranks are bound by socket: nodes must show the sockets that the spec says (lscpu); "
             "a virtual machine may show each CPU as one, and a rank would have one core"

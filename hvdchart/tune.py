@@ -91,9 +91,10 @@ def runs_of(settings: Sequence[Setting], repeats: int) -> list[Setting]:
 def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], workers: int) -> Plan:
     """The plan of the run that tries the settings: the spec's own, on so many workers."""
     spec = plan.spec
-    job = {"options": plan.launching.options, "command": list(command), "runs": list(runs)}
+    job = {"command": list(command), "runs": list(runs)}
     line = ["python3", "-c", (_HERE / "tune_driver.py").read_text("utf-8")]
-    line += ["$(NP)", "$(HOSTFILE)", json.dumps(job)]
+    # The chart puts the launcher's line there, in the words of the image's own MPI.
+    line += [json.dumps(job), "$(LAUNCH)"]
     tuned: Spec = dataclasses.replace(
         spec,
         name=f"{spec.name[: RELEASE_NAME.longest - 5].rstrip('-')}-tune",
@@ -101,7 +102,10 @@ def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], wor
         train=dataclasses.replace(spec.train, command=tuple(line), retries=0),
         launch=Launch(mode="custom", hosts_timeout_seconds=spec.launch.hosts_timeout_seconds),
     )
-    return make_plan(tuned)
+    # Measured under the plan's own bindings; horovodrun's options are not mpirun's.
+    options = plan.launching.options if spec.launch.mode == "mpirun" else ()
+    launching = dataclasses.replace(plan.launching, options=options)
+    return dataclasses.replace(make_plan(tuned), launching=launching)
 
 
 def benchmark_command(model: str, batch_size: int, steps: int) -> list[str]:

@@ -1,8 +1,8 @@
 """Runs one benchmark after another on the master, with other thread settings each time.
 
 Sent to the pods as text and run by the image's own Python 3.8 or newer: standard library only.
-Arguments: the number of ranks, the host file, and a JSON object: `options` of mpirun, `command`,
-`runs` (a list of environments). For each run it prints one line, TUNE and a JSON object: `run`,
+Arguments: a JSON object of `command` and `runs` (a list of environments), and the launcher's line
+that the command comes after. For each run it prints one line, TUNE and a JSON object: `run`,
 `speed` in images/s (null without one) and `error` (the end of the output when there is no speed).
 """
 
@@ -34,10 +34,9 @@ def measured(line: list[str]) -> tuple[float | None, str]:
     return speed, "" if speed is not None else f"exit code {done.returncode}: {done.stdout[-800:]}"
 
 
-def main(ranks: str, hostfile: str, text: str) -> int:
+def main(text: str, start: list[str]) -> int:
     """Run all; 1 when no run gave a speed."""
     job = json.loads(text)
-    start = ["mpirun", "-np", ranks, "--hostfile", hostfile, *job["options"]]
     found = False
     for number, env in enumerate(job["runs"]):
         # By `env` on the ranks' side: what mpirun passes on gives way to the workers' own settings.
@@ -49,4 +48,4 @@ def main(ranks: str, hostfile: str, text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -37,7 +37,9 @@ def make_values(plan: Plan) -> dict[str, Plain]:
     values["master"] = _master(plan)
     values["launch"] = _launch(plan)
     values["horovod"] = _switches(spec.horovod)
-    values["network"] = _said({"interface": plan.launching.interface})
+    values["network"] = _said(
+        {"interface": plan.launching.interface, "transport": plan.launching.transport or None}
+    )
     everywhere = {n: v for n, v in spec.volumes.items() if _is_everywhere(plan, v)}
     values["volumes"] = [_volume(name, volume) for name, volume in everywhere.items()]
     values["volumeMounts"] = [_mount(name, volume) for name, volume in everywhere.items()]
@@ -48,8 +50,8 @@ def make_values(plan: Plan) -> dict[str, Plain]:
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
     """The reason for each planned number, by the path of its value."""
     found: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
-    if plan.launching.options:
-        found["launch", "options"] = plan.launching.reason
+    if plan.spec.launch.mode != "custom":
+        found["launch", "binding", "to"] = plan.launching.reason
     for index, group in enumerate(plan.groups):
         root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
         for key, reason in group.reasons.items():
@@ -91,9 +93,15 @@ def _launch(plan: Plan) -> dict[str, Plain]:
     launch = plan.spec.launch
     mode = None if launch.mode == "mpirun" else launch.mode
     options = list(plan.launching.options)
+    binding = plan.launching.binding
+    bound = {
+        "to": None if mode == "custom" and binding.to == "none" else binding.to,
+        "coresPerRank": binding.cores_per_rank,
+        "ranksPerSocket": binding.ranks_per_socket,
+    }
     timeout = launch.hosts_timeout_seconds
     limits = {"minRanks": launch.elastic.min_ranks, "maxRanks": launch.elastic.max_ranks}
-    said = {"mode": mode, "options": options, "elastic": _said(limits)}
+    said = {"mode": mode, "binding": _said(bound), "options": options, "elastic": _said(limits)}
     return _said({**said, "hostsTimeoutSeconds": timeout})
 
 

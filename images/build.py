@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from images.base import base_of
-from images.catalogue import Image, find, load_catalogue
+from images.catalogue import FILE, Image, find, load_catalogue
 from images.content import build_arguments, image_files, image_key, wheel_key
 from images.engine import Build, Engine
 from images.engines import choose_engine
@@ -35,7 +35,10 @@ class BuiltImage:
 
 
 def build(
-    name: str, tags: Sequence[str] = (), overrides: Mapping[str, str] | None = None
+    name: str,
+    tags: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+    versions: Path = FILE,
 ) -> BuiltImage:
     """Builds an image and what it is built from, unless that is there already; `tags` are further
     names for it.
@@ -43,7 +46,7 @@ def build(
     Raises ImageError, before anything is built, when the name, a version or a lock is not what it
     should be.
     """
-    images = load_catalogue(overrides)
+    images = load_catalogue(overrides, versions)
     image = find(images, name)
     chain = [image]
     while chain[0].parent is not None:

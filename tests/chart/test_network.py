@@ -24,8 +24,31 @@ def test_a_nodes_interface_is_named_to_the_ranks_not_to_the_master() -> None:
         manifests = render({"hostNetwork": host_network, "network": {"interface": "ib0"}})
         environment = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
         named = {entry["name"] for entry in environment if entry.get("value") == "ib0"}
-        assert named == {"NCCL_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl_tcp_if_include"}
+        assert named == {
+            "NCCL_SOCKET_IFNAME",
+            "HOROVOD_GLOO_IFACE",
+            "OMPI_MCA_btl_tcp_if_include",
+            "FI_TCP_IFACE",
+            "UCX_NET_DEVICES",
+        }
         assert run_settings(manifests)["interface"] == of_master
+
+
+def test_one_transport_for_every_library() -> None:
+    def named(**network: str) -> tuple[dict[str, str], str]:
+        manifests = render({"network": network})
+        environment = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
+        values = {entry["name"]: entry.get("value", "") for entry in environment}
+        return values, run_settings(manifests)["transport"]
+
+    tcp, of_master = named(transport="TCP", interface="eth1")
+    assert of_master == "TCP"
+    assert (tcp["FI_PROVIDER"], tcp["UCX_TLS"]) == ("tcp", "self,sm,tcp")
+    assert (tcp["NCCL_IB_DISABLE"], tcp["UCX_NET_DEVICES"]) == ("1", "eth1")
+    rdma, of_master = named(transport="RDMA", interface="eth1")
+    assert of_master == "RDMA"
+    assert "UCX_NET_DEVICES" not in rdma, "UCX would not see the RDMA devices"
+    assert not {*rdma, *named()[0]} & {"FI_PROVIDER", "UCX_TLS", "NCCL_IB_DISABLE"}
 
 
 @pytest.mark.parametrize("port", [6443, 10250, 32000])
@@ -97,9 +120,13 @@ def test_capabilities_are_the_groups_and_reach_root_only() -> None:
     }
     plain, rdma = of_kind(render({**groups, "podSecurityContext": ROOT}), "StatefulSet")
     context = pod_spec(rdma)["containers"][0]["securityContext"]
-    assert context["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert context["capabilities"] == {
+        "drop": ["ALL"],
+        "add": ["IPC_LOCK", "SETGID", "SETUID", "SYS_CHROOT"],
+    }
     assert context["allowPrivilegeEscalation"] is False
-    assert "add" not in pod_spec(plain)["containers"][0]["securityContext"]["capabilities"]
+    of_plain = pod_spec(plain)["containers"][0]["securityContext"]["capabilities"]["add"]
+    assert "IPC_LOCK" not in of_plain
     message = refusal(groups)
     for word in ('group "rdma"', "capabilities", "IPC_LOCK", "podSecurityContext.runAsUser"):
         assert word in message

@@ -211,15 +211,37 @@ def test_workers_have_no_token() -> None:
     assert run_settings(without)["api"] is False
 
 
-@pytest.mark.parametrize(("uid", "made"), [(1000, False), (0, False), (4321, True), (None, True)])
-def test_a_foreign_uid_gets_a_passwd_entry(uid: int | None, made: bool) -> None:
+@pytest.mark.parametrize(
+    ("uid", "volume"), [(1000, "files"), (4321, "files"), (0, None), (None, "generated")]
+)
+def test_every_uid_but_roots_gets_a_passwd_entry(uid: int | None, volume: str | None) -> None:
+    """Of the chart's making; in the pod only where the platform chooses the UID."""
     context = {"runAsUser": uid, "runAsNonRoot": uid != 0}
+    manifests = render({"podSecurityContext": context})
     for kind in ("StatefulSet", "Job"):
-        spec = pod_spec(one(render({"podSecurityContext": context}), kind))
-        assert ("initContainers" in spec) is made
-        mounts = [mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]]
-        assert ("/etc/passwd" in mounts) is made
+        spec = pod_spec(one(manifests, kind))
+        assert ("initContainers" in spec) is (volume == "generated")
+        mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
+        assert mounts.get("/etc/passwd") == volume
         assert spec["securityContext"].get("runAsUser") == uid
+    (files,) = [m for m in of_kind(manifests, "ConfigMap") if "launch.py" in m.get("data", {})]
+    entries = files["data"].get("passwd", "").splitlines()
+    if volume == "files":
+        assert entries[0].split(":")[2:4] == [str(uid), "1000"]
+    else:
+        assert entries == []
+
+
+def test_what_sshd_of_root_needs() -> None:
+    """Enough under Pod Security `baseline` and a read-only root file system."""
+    of_root = {"runAsUser": 0, "runAsNonRoot": False}
+    for context, needs in (({}, False), (of_root, True)):
+        spec = pod_spec(one(render({"podSecurityContext": context}), "StatefulSet"))
+        container = spec["containers"][0]
+        assert ("/run/sshd" in [m["mountPath"] for m in container["volumeMounts"]]) is needs
+        added = container["securityContext"]["capabilities"].get("add", [])
+        assert added == (["SETGID", "SETUID", "SYS_CHROOT"] if needs else [])
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def test_user_volumes_reach_master_and_workers() -> None:

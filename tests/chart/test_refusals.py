@@ -68,6 +68,80 @@ def test_the_schema_names_the_key(helm: str, values: Values, key: str) -> None:
             ["launch.mode", "serviceAccount"],
         ),
         (
+            {"launch": {"mode": "elastic"}, "hostNetwork": True},
+            "hvd",
+            ["launch.mode is elastic", "hostNetwork", "network.interface"],
+        ),
+        ({"launch": {"options": ["-np", "4"]}}, "hvd", ['"np"', "worker.number", "worker.slots"]),
+        (
+            {"launch": {"mode": "horovodrun", "options": ["--ssh-port=22"]}},
+            "hvd",
+            ["launch.options", '"ssh-port"', "ssh.port"],
+        ),
+        (
+            {"launch": {"mode": "horovodrun", "options": ["--mca", "pml", "ucx"]}},
+            "hvd",
+            ["launch.options", '"mca"', "launch.mode is horovodrun"],
+        ),
+        (
+            {
+                "launch": {"mode": "horovodrun", "options": ["--network-interfaces", "eth0"]},
+                "network": {"interface": "eth1"},
+            },
+            "hvd",
+            ["launch.options", '"network-interfaces"', 'network.interface is "eth1"'],
+        ),
+        (
+            {"launch": {"options": ["--gloo"]}},
+            "hvd",
+            ["launch.options", '"gloo"', "launch.mode is mpirun"],
+        ),
+        (
+            {"launch": {"mode": "elastic", "options": ["--mpi"]}},
+            "hvd",
+            ["launch.options", '"mpi"', "launch.mode is elastic"],
+        ),
+        (
+            {"launch": {"mode": "custom", "options": ["-v"]}, "master": {"args": ["mpirun"]}},
+            "hvd",
+            ["launch.mode is custom", "launch.options", "$(LAUNCH)"],
+        ),
+        (
+            {"master": {"args": ["time", "$(LAUNCH)"]}},
+            "hvd",
+            ["master.args", "$(LAUNCH)", "launch.mode is mpirun"],
+        ),
+        (
+            {"launch": {"binding": {"to": "core"}}},
+            "hvd",
+            ["launch.binding.to is core", "launch.binding.coresPerRank"],
+        ),
+        (
+            {"launch": {"binding": {"to": "socket"}}},
+            "hvd",
+            ["launch.binding.to is socket", "launch.binding.ranksPerSocket"],
+        ),
+        (
+            {"launch": {"binding": {"to": "socket", "ranksPerSocket": 1, "coresPerRank": 2}}},
+            "hvd",
+            ["launch.binding.coresPerRank is 2", "launch.binding.to is socket"],
+        ),
+        (
+            {"launch": {"binding": {"ranksPerSocket": 1}}},
+            "hvd",
+            ["launch.binding.ranksPerSocket is 1", "launch.binding.to is none"],
+        ),
+        (
+            {
+                "launch": {
+                    "binding": {"to": "core", "coresPerRank": 2},
+                    "options": ["--bind-to=socket"],
+                }
+            },
+            "hvd",
+            ["launch.binding.to is core", "launch.options", '"bind-to"'],
+        ),
+        (
             {"master": {"ttlSecondsAfterFinished": 60}},
             "hvd",
             ["master.ttlSecondsAfterFinished", "cleanup is OnSuccess"],

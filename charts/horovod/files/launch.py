@@ -1,4 +1,4 @@
-"""The launcher's command line, host file and environment."""
+"""The launcher's command line and environment, and the launcher as it runs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Mapping, Sequence
 
+import mpi
+from mpi import HOSTFILE, Flavour, default_interface
 from settings import FILES, GENERATED, ConfigurationError, Host, Run, say
 
-HOSTFILE = GENERATED / "hostfile"
+# An argument of a custom command that stands for the whole line with which mpirun is started.
+LAUNCH = "$(LAUNCH)"
 # What horovodrun calls each second in an elastic run, and the list that it prints.
 DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
-
-
-def hostfile(hosts: Sequence[Host]) -> str:
-    """Open MPI's host file, which horovodrun reads too."""
-    return "".join(f"{host.address} slots={host.slots}\n" for host in hosts)
 
 
 def write_live_hosts(hosts: Sequence[Host]) -> None:
@@ -33,26 +31,66 @@ def write_live_hosts(hosts: Sequence[Host]) -> None:
         DISCOVERY.chmod(0o755)
 
 
-def command(run: Run) -> list[str]:
+def needs_mpirun(run: Run) -> bool:
+    """Does the run start by a line of mpirun that is made here?"""
+    return run.mode == "mpirun" or (run.mode == "custom" and LAUNCH in run.args)
+
+
+def flavour_for(run: Run, variables: Mapping[str, str]) -> Flavour:
+    """The MPI whose forms hold: that of the image's mpirun. Raises ConfigurationError.
+
+    horovodrun reads the host file in Open MPI's form, as do scripts that start no mpirun.
+    """
+    has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
+    if not needs_mpirun(run) and not (run.mode == "custom" and has_mpirun):
+        return mpi.OPEN_MPI_4
+    flavour = mpi.find_flavour(variables)
+    say(f"mpirun is {flavour.name}'s")
+    return flavour
+
+
+def command(run: Run, flavour: Flavour) -> list[str]:
     """The whole command line of the launcher, one argument an item."""
     if run.mode == "custom":
-        return [_filled_in(argument, run) for argument in run.args]
+        return _custom(run, flavour)
     script = run.args or ["python3", str(FILES / "check.py")]
-    ranks = 0 if run.elastic else run.ranks
-    rank = ["python3", "-I", str(FILES / "rank.py"), str(ranks), *script]
+    return [*_start(run, flavour), *script]
+
+
+def _start(run: Run, flavour: Flavour) -> list[str]:
+    """The launcher's command line up to the ranks' own command."""
     if run.mode in ("horovodrun", "elastic"):
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
         start = ["horovodrun", "-np", str(run.ranks), *hosts, "--ssh-port", str(run.ssh_port)]
-        return [*start, *run.options, *rank]
-    start = ["mpirun", "-np", str(run.ranks), "--hostfile", str(HOSTFILE)]
-    return [*start, *_binding(run.options), *run.options, *rank]
+        return [*start, *run.options, *_rank(run, binds_itself=True)]
+    return [*mpi.mpirun(run, flavour), *_rank(run, binds_itself=flavour.hydra)]
 
 
-def _filled_in(argument: str, run: Run) -> str:
-    """A custom command's placeholders, in the form in which Kubernetes writes them."""
-    return argument.replace("$(NP)", str(run.ranks)).replace("$(HOSTFILE)", str(HOSTFILE))
+def _rank(run: Run, *, binds_itself: bool) -> list[str]:
+    """What is started for each rank, which then checks its place and becomes the script."""
+    line = ["python3", "-I", str(FILES / "rank.py")]
+    if binds_itself and run.binding.to != "none":
+        line += ["--bind-to", run.binding.to]
+        for option, number in (
+            ("--cores-per-rank", run.binding.cores_per_rank),
+            ("--ranks-per-socket", run.binding.ranks_per_socket),
+        ):
+            line += [option, str(number)] if number else []
+    return [*line, "0" if run.elastic else str(run.ranks)]
+
+
+def _custom(run: Run, flavour: Flavour) -> list[str]:
+    """The user's command with its placeholders filled in, written as Kubernetes writes them."""
+    line: list[str] = []
+    for argument in run.args:
+        if argument == LAUNCH:
+            line += _start(run, flavour)
+        else:
+            filled = argument.replace("$(NP)", str(run.ranks))
+            line.append(filled.replace("$(HOSTFILE)", str(HOSTFILE)))
+    return line
 
 
 def _elastic(run: Run) -> list[str]:
@@ -69,50 +107,9 @@ def _nics(interface: str) -> list[str]:
     return ["--network-interfaces", interface] if interface else []
 
 
-def default_interface(table: str = "") -> str:
-    """The interface of this pod's default route, empty when there is none."""
-    rows = (table or Path("/proc/net/route").read_text()).splitlines()[1:]
-    return next((row.split()[0] for row in rows if row.split()[1] == "00000000"), "")
-
-
-def _binding(options: Sequence[str]) -> list[str]:
-    """Left to itself Open MPI binds each rank to a core, in a container often all to the same."""
-    names = {option.split("=")[0].lstrip("-") for option in options}
-    return [] if names & {"bind-to", "rankfile", "cpu-set", "cpu-list"} else ["--bind-to", "none"]
-
-
 def environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment: what Open MPI 4 (OMPI) and 5 (PRTE) must know to use the hosts.
-
-    Each setting yields to one of the same name in master.env.
-    """
-    settings = {
-        # Hosts are POD.SERVICE: cut at the dot, two names of one host would be two hosts.
-        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
-        "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
-        # The master starts every daemon itself: workers need no key to one another.
-        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
-        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-        "OMPI_MCA_plm_rsh_num_concurrent": str(max(128, len(run.hosts))),
-        "PRTE_MCA_plm_ssh_num_concurrent": str(max(128, len(run.hosts))),
-        # Shared memory and TCP; other transports are asked for in launch.options.
-        "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": "^openib",
-        # A container is the jail here; root images are run as root on purpose.
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_ALLOW_RUN_AS_ROOT": "1",
-        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    }
-    if run.interface:
-        settings.update(
-            {
-                "OMPI_MCA_btl_tcp_if_include": run.interface,
-                "OMPI_MCA_oob_tcp_if_include": run.interface,
-                "PRTE_MCA_oob_tcp_if_include": run.interface,
-            }
-        )
-    merged = {**settings, **inherited}
+    """The launcher's environment; each setting yields to one of the same name in master.env."""
+    merged = {**mpi.environment(run, run.interface or default_interface()), **inherited}
     merged["PATH"] = f"{GENERATED / 'bin'}:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged
 

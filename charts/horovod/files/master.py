@@ -15,7 +15,8 @@ from ending import conclude, find_job, interruption, release_workers
 from events import Events
 from hosts import Gathering
 from kube import Api
-from launch import HOSTFILE, Launcher, command, environment, hostfile, write_live_hosts
+from launch import Launcher, command, environment, flavour_for, write_live_hosts
+from mpi import HOSTFILE, hostfile
 from record import FINISHED, RUNNING, Entry, Record
 from settings import ConfigurationError, LaunchError, Run, RunError, fail, parse_run, say
 
@@ -23,6 +24,10 @@ from settings import ConfigurationError, LaunchError, Run, RunError, fail, parse
 def train(run: Run, api: Api | None, events: Events, launcher: Launcher) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
     ssh.prepare_master()
+    variables = environment(run, os.environ)
+    # Before any host is waited for: what is wrong with the launcher is said at once.
+    flavour = flavour_for(run, variables)
+    line = command(run, flavour)
     events.tell("Started", f"waiting for workers of {run.ranks} ranks")
     say(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     gathering = Gathering(run, api, launcher.was_stopped)
@@ -32,12 +37,12 @@ def train(run: Run, api: Api | None, events: Events, launcher: Launcher) -> None
         say(f"host {host.name} at {address}, {host.slots} slots")
     events.tell("HostsReady", f"{len(addresses)} hosts answer")
     ssh.write_client_config(run.ssh_port, addresses)
-    HOSTFILE.write_text(hostfile(list(addresses)))
+    HOSTFILE.write_text(hostfile(list(addresses), flavour))
     if run.elastic:
         write_live_hosts(list(addresses))
         threading.Thread(target=follow, args=(run, gathering), daemon=True).start()
     events.tell("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
-    code = launcher.run(command(run), environment(run, os.environ))
+    code = launcher.run(line, variables)
     if code != 0:
         problem = f"{run.mode} ended with exit code {code}: its last lines above say why"
         raise LaunchError(problem, code)

@@ -25,8 +25,8 @@ def require_entry() -> None:
         pwd.getpwuid(os.getuid())
     except KeyError:
         raise LookupError(
-            f"UID {os.getuid()} has no entry in this image's /etc/passwd, and ssh needs one: "
-            "set podSecurityContext.runAsUser to any UID but 1000 or 0 and the chart adds the entry"
+            f"UID {os.getuid()} has no entry in this image's /etc/passwd, and ssh needs one: set "
+            "podSecurityContext.runAsUser to a UID other than 0, and the chart adds the entry"
         ) from None
 
 

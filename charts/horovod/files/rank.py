@@ -7,16 +7,19 @@ worker has slots; together that puts the right number on every host.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping
+from typing import Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from settings import BAD_CONFIGURATION
+import hydra
+from binding import BindingError, bind
+from settings import BAD_CONFIGURATION, Binding
 
 # How launchers tell a rank its rank, the world's size, its local rank and the local size.
 LAUNCHERS = {
@@ -78,20 +81,47 @@ def cpu_list(cpus: set[int]) -> str:
     return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends))
 
 
-def main() -> int:
-    """`rank.py RANKS COMMAND [ARGUMENT ...]`; RANKS is 0 when their number may change."""
-    ranks, command = int(sys.argv[1]), sys.argv[2:]
-    host = socket.gethostname()
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments: how to bind, how many ranks the run has, and the script."""
+    parser = argparse.ArgumentParser(prog="rank.py", description=__doc__)
+    parser.add_argument("--bind-to", default="none")
+    parser.add_argument("--cores-per-rank", type=int, default=0)
+    parser.add_argument("--ranks-per-socket", type=int, default=0)
+    parser.add_argument("ranks", type=int, help="0 when their number may change")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    return parser.parse_args(words)
+
+
+def prepare(arguments: argparse.Namespace) -> tuple[Place | None, str | None]:
+    """Check this rank's place and bind it there; what is wrong, or None."""
     place = find_place(os.environ)
-    wrong = problem(place, ranks, os.environ.get("HVD_SLOTS"))
-    if wrong is None and shutil.which(command[0]) is None:
-        wrong = f"command {command[0]!r} is not on PATH ({os.environ.get('PATH')}) in this image"
+    wrong = problem(place, arguments.ranks, os.environ.get("HVD_SLOTS"))
+    program = arguments.command[0]
+    if wrong is None and shutil.which(program) is None:
+        wrong = f"command {program!r} is not on PATH ({os.environ.get('PATH')}) in this image"
+    if wrong is None and place is not None:
+        binding = Binding(arguments.bind_to, arguments.cores_per_rank, arguments.ranks_per_socket)
+        try:
+            bind(binding, place.local_rank)
+        except BindingError as error:
+            wrong = str(error)
+    return place, wrong
+
+
+def main() -> int:
+    """Become the script, or say what is wrong and return the exit code for it."""
+    arguments = parse(sys.argv[1:])
+    host = socket.gethostname()
+    place, wrong = prepare(arguments)
     if wrong is not None or place is None:
         print(f"[hvd] error: {host}: {wrong}", file=sys.stderr, flush=True)
+        hydra.abort(BAD_CONFIGURATION)
         return BAD_CONFIGURATION
     cpus = cpu_list(os.sched_getaffinity(0))
     print(f"[hvd] rank {place.rank} of {place.size} on {host}, CPUs {cpus}", flush=True)
-    os.execvp(command[0], command)
+    if "PMI_FD" in os.environ:
+        return hydra.supervise(arguments.command)
+    os.execvp(arguments.command[0], arguments.command)
 
 
 if __name__ == "__main__":

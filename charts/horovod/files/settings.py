@@ -83,6 +83,19 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Binding:
+    """What a rank is bound to: `to` is none, core or socket; 0 where a number is not given.
+
+    Bound to cores, ranks take so many each, one rank after the other. With `ranks_per_socket`, so
+    many ranks share each socket, and the next one begins the next socket.
+    """
+
+    to: str = "none"
+    cores_per_rank: int = 0
+    ranks_per_socket: int = 0
+
+
+@dataclass(frozen=True)
 class Run:
     """The run, as the chart's template `horovod.run` writes it."""
 
@@ -100,6 +113,8 @@ class Run:
     api: bool
     min_ranks: int = 0
     max_ranks: int = 0
+    binding: Binding = Binding()
+    transport: str = ""
 
     @property
     def ranks(self) -> int:
@@ -148,4 +163,10 @@ def parse_run(text: str) -> Run:
         max_ranks=document["maxRanks"],
         record=document["record"],
         api=document["api"],
+        binding=Binding(
+            document["binding"]["to"],
+            document["binding"]["coresPerRank"],
+            document["binding"]["ranksPerSocket"],
+        ),
+        transport=document["transport"],
     )

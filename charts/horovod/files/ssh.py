@@ -15,6 +15,10 @@ from settings import FILES, GENERATED, SECRETS, ConfigurationError, Host
 HOST_KEY_ALIAS = "horovod-worker"
 ENVIRONMENT = GENERATED / "environment"
 BANNER_MARK = "hvd-"
+# Where sshd of root jails its unprivileged half.
+PRIVILEGE_SEPARATION = Path("/run/sshd")
+# What sshd of root logs a user in with; numbers of linux/capability.h.
+OF_SSHD = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 
 
 def install_key(name: str) -> Path:
@@ -63,6 +67,18 @@ def check_account() -> None:
         require_entry()
     except LookupError as problem:
         raise ConfigurationError(str(problem)) from problem
+
+
+def check_capabilities(status: str) -> None:
+    """Say which of the capabilities that sshd needs the root of this container lacks."""
+    line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    held = int(line.split()[1], 16)
+    missing = [name for name, bit in OF_SSHD.items() if not held >> bit & 1]
+    if missing:
+        raise ConfigurationError(
+            f"sshd runs as root here without the capabilities {', '.join(missing)}: set "
+            "podSecurityContext.runAsUser to 0 and the chart adds them, or to another UID"
+        )
 
 
 def sshd_config(port: int, revision: str, python: str) -> str:
@@ -125,8 +141,10 @@ def prepare_worker(port: int, revision: str, python: str) -> list[str]:
     config = GENERATED / "sshd_config"
     config.write_text(sshd_config(port, revision, python))
     if os.getuid() == 0:
-        # Where sshd of root jails its unprivileged half.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        check_capabilities(Path("/proc/self/status").read_text())
+        # The chart's volume: sshd of root refuses it while others may write there.
+        PRIVILEGE_SEPARATION.mkdir(exist_ok=True)
+        PRIVILEGE_SEPARATION.chmod(0o755)
     return [sshd, "-D", "-e", "-f", str(config)]
 
 

@@ -12,6 +12,8 @@
   "args" .Values.master.args
   "mode" .Values.launch.mode
   "options" .Values.launch.options
+  "binding" (dict "to" .Values.launch.binding.to "coresPerRank" (int (.Values.launch.binding.coresPerRank | default 0)) "ranksPerSocket" (int (.Values.launch.binding.ranksPerSocket | default 0)))
+  "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
   "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
@@ -61,6 +63,8 @@ spec:
         # Kubernetes expands $(NAME) in a value: a dollar sign of ours is doubled to stay one.
         - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$(" "$$(" | quote }}}
         - {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
+        # By which MPICH's ranks reach the master, whose name they may not resolve.
+        - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
         {{- with .Values.serviceMesh }}
         - {name: HVD_MESH, value: {{ . }}}

@@ -20,6 +20,9 @@
 
 {{- define "horovod.files" -}}
 {{ (.Files.Glob "files/*").AsConfig }}
+{{- if eq (include "horovod.passwdFrom" .) "files" }}
+passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
+{{- end }}
 {{- end }}
 
 {{/* Empty when the master has no access to the API. */}}

@@ -7,10 +7,23 @@ image: {{ printf "%s:%s" (.image.repository | default $image.repository) (.image
 imagePullPolicy: {{ .image.pullPolicy | default $image.pullPolicy }}
 {{- end }}
 
-{{/* Does the pod's UID need an entry in /etc/passwd made for it? ssh and sshd refuse to run without one. Root has one, and 1000 is the user of this project's images. */}}
-{{- define "horovod.needsPasswdEntry" -}}
+{{/* Where /etc/passwd comes from, since ssh and sshd refuse to run as a UID without an entry there: "files" (made here, for a UID that the values give), "generated" (made in the pod, for one that only the platform knows), or empty for root's, the image's own. */}}
+{{- define "horovod.passwdFrom" -}}
 {{- $uid := .Values.podSecurityContext.runAsUser -}}
-{{- if or (kindIs "invalid" $uid) (not (has (int $uid) (list 0 1000))) -}}yes{{- end -}}
+{{- if kindIs "invalid" $uid -}}generated{{- else if int $uid -}}files{{- end -}}
+{{- end }}
+
+{{/* An /etc/passwd for the pod's UID, whatever the image has; its line is the first, so that it counts for any UID. */}}
+{{- define "horovod.passwd" -}}
+horovod:x:{{ int64 .Values.podSecurityContext.runAsUser }}:{{ int64 (.Values.podSecurityContext.runAsGroup | default 0) }}::/tmp:/bin/sh
+root:x:0:0:root:/root:/bin/sh
+sshd:x:100:65534::/run/sshd:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+{{- end }}
+
+{{/* May the pods run as root? */}}
+{{- define "horovod.mayBeRoot" -}}
+{{- if not (int (.Values.podSecurityContext.runAsUser | default 0)) -}}yes{{- end -}}
 {{- end }}
 
 {{/* Pod-level settings. */}}
@@ -52,7 +65,7 @@ tolerations:
 
 {{/* An init container that writes a passwd file with the pod's UID in it; call with (dict "root" $ "image" $imageOverrides "resources" $ofTheMainContainer). */}}
 {{- define "horovod.passwdContainer" -}}
-{{- if include "horovod.needsPasswdEntry" .root }}
+{{- if eq (include "horovod.passwdFrom" .root) "generated" }}
 - name: passwd
   {{- include "horovod.image" . | nindent 2 }}
   command: [python3, -I, /horovod/bin/passwd.py]
@@ -72,8 +85,8 @@ tolerations:
 - {name: generated, mountPath: /horovod/generated}
 - {name: ssh, mountPath: /horovod/ssh, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- if include "horovod.needsPasswdEntry" . }}
-- {name: generated, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
+{{- with include "horovod.passwdFrom" . }}
+- {name: {{ . }}, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 {{- end }}
 {{- end }}
 

@@ -42,10 +42,13 @@ containers:
       - {name: HVD_SLOTS, value: {{ $group.slots | quote }}}
       - {name: HVD_SSH_PORT, value: {{ $root.Values.ssh.port | quote }}}
       - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
-      {{- with $root.Values.network.interface }}
-      - {name: NCCL_SOCKET_IFNAME, value: {{ . | quote }}}
-      - {name: HOROVOD_GLOO_IFACE, value: {{ . | quote }}}
-      - {name: OMPI_MCA_btl_tcp_if_include, value: {{ . | quote }}}
+      # Intel MPI would bind ranks by rules of its own.
+      - {name: I_MPI_PIN, value: "0"}
+      # A pod's processes may not read one another's memory, which MPICH and UCX try.
+      - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
+      - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
+      {{- with include "horovod.networkEnv" $root }}
+      {{- . | nindent 6 }}
       {{- end }}
       {{- with $group.env }}
       {{- toYaml . | nindent 6 }}
@@ -63,6 +66,10 @@ containers:
     volumeMounts:
       {{- include "horovod.commonMounts" $root | nindent 6 }}
       - {name: shm, mountPath: /dev/shm}
+      {{- if include "horovod.mayBeRoot" $root }}
+      # Where sshd of root jails its unprivileged half.
+      - {name: generated, mountPath: /run/sshd, subPath: sshd}
+      {{- end }}
       {{- with $group.volumeMounts }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
@@ -75,12 +82,36 @@ volumes:
   {{- end }}
 {{- end }}
 
-{{/* The container's security context with the group's own capabilities. */}}
+{{/* The network's settings in the words of each library that ranks use; worker.env wins over them. */}}
+{{- define "horovod.networkEnv" -}}
+{{- $network := .Values.network -}}
+{{- with $network.interface }}
+- {name: NCCL_SOCKET_IFNAME, value: {{ . | quote }}}
+- {name: HOROVOD_GLOO_IFACE, value: {{ . | quote }}}
+- {name: OMPI_MCA_btl_tcp_if_include, value: {{ . | quote }}}
+- {name: FI_TCP_IFACE, value: {{ . | quote }}}
+{{- /* UCX takes its RDMA devices from the same variable. */}}
+{{- if ne $network.transport "RDMA" }}
+- {name: UCX_NET_DEVICES, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- if eq $network.transport "TCP" }}
+- {name: FI_PROVIDER, value: tcp}
+- {name: UCX_TLS, value: "self,sm,tcp"}
+- {name: NCCL_IB_DISABLE, value: "1"}
+{{- end }}
+{{- end }}
+
+{{/* The container's security context with the group's own capabilities, and for root those that sshd needs to log a user in. */}}
 {{- define "horovod.workerSecurityContext" -}}
 {{- $context := deepCopy .root.Values.securityContext -}}
-{{- with .group.capabilities -}}
+{{- $added := .group.capabilities -}}
+{{- if eq (toString .root.Values.podSecurityContext.runAsUser) "0" -}}
+{{- $added = concat $added (list "SETGID" "SETUID" "SYS_CHROOT") -}}
+{{- end -}}
+{{- with $added -}}
 {{- $of := $context.capabilities | default dict -}}
-{{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) .)) $of) -}}
+{{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) -}}
 {{- end -}}
 {{ toYaml $context }}
 {{- end }}

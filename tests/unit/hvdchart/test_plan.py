@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from hvdchart.errors import SpecError
+from hvdchart.launching import Binding
 from hvdchart.plan import Plan, make_plan
 from hvdchart.spec import parse_spec
 from tests.unit.hvdchart.strategies import specs
@@ -31,9 +31,8 @@ def test_the_published_node() -> None:
         "TF_NUM_INTRAOP_THREADS": "26",
         "TF_NUM_INTEROP_THREADS": "2",
     }
-    assert plan.launching.options == (
-        "--map-by", "slot:PE=28", "--bind-to", "core", "--report-bindings",
-    )  # fmt: skip
+    assert plan.launching.binding == Binding("core", 28)
+    assert plan.launching.options == ()
     # 112 CPUs as Kubernetes counts; GKE's table keeps 345m, daemons and master 600m.
     assert group.requests["cpu"] == "111"
     assert group.requests["memory"] == group.limits["memory"] == "368Gi"
@@ -58,7 +57,7 @@ def test_small_nodes_have_threads() -> None:
 
 def test_shared_machines_are_not_bound() -> None:
     plan = planned("{name: x, count: 2, shared: true, coresPerSocket: 2, memory: 4Gi}")
-    assert plan.launching.options == ("--map-by", "slot", "--bind-to", "none")
+    assert plan.launching.binding == Binding("none")
     assert plan.groups[0].requests == {"cpu": "1", "memory": "4Gi"}
 
 
@@ -80,29 +79,29 @@ def test_tuning_wins_nearest_first() -> None:
 
 # Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.
 @pytest.mark.parametrize(
-    ("nodes", "mapping", "binding"),
+    ("nodes", "binding"),
     [
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 28, tuning: {slots: 4}}",
-         "slot:PE=14", "core"),
+         Binding("core", 14)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}",
-         "ppr:2:socket:PE=3", "core"),
+         Binding("core", 3, 2)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}}",
-         "slot:PE=5", "core"),
+         Binding("core", 5)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {binding: socket}}",
-         "ppr:1:socket", "socket"),
+         Binding("socket", None, 1)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
-         "{name: y, count: 1, sockets: 1, coresPerSocket: 16}", "ppr:1:socket", "socket"),
+         "{name: y, count: 1, sockets: 1, coresPerSocket: 16}", Binding("socket", None, 1)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
-         "{name: y, count: 1, sockets: 1, coresPerSocket: 16, tuning: {slots: 3}}", "slot", "none"),
-        ("{name: x, count: 1, gpus: 2}, {name: y, count: 1, coresPerSocket: 16}", "slot", "none"),
-        ("{name: x, count: 1, coresPerSocket: 2, tuning: {slots: 3}}", "slot", "none"),
+         "{name: y, count: 1, sockets: 1, coresPerSocket: 16, tuning: {slots: 3}}",
+         Binding("none")),
+        ("{name: x, count: 1, gpus: 2}, {name: y, count: 1, coresPerSocket: 16}", Binding("none")),
+        ("{name: x, count: 1, coresPerSocket: 2, tuning: {slots: 3}}", Binding("none")),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}},"
-         "{name: y, count: 1, coresPerSocket: 8}", "slot", "none"),
+         "{name: y, count: 1, coresPerSocket: 8}", Binding("none")),
     ],
 )  # fmt: skip
-def test_mappings(nodes: str, mapping: str, binding: str) -> None:
-    options = planned(nodes).launching.options
-    assert options[:4] == ("--map-by", mapping, "--bind-to", binding)
+def test_bindings(nodes: str, binding: Binding) -> None:
+    assert planned(nodes).launching.binding == binding
 
 
 def test_static_cpu_manager() -> None:
@@ -113,29 +112,28 @@ def test_static_cpu_manager() -> None:
     )
     plan = planned(node)
     group = plan.groups[0]
-    assert (group.env["OMP_NUM_THREADS"], plan.launching.options[1]) == ("27", "slot:PE=27")
+    assert (group.env["OMP_NUM_THREADS"], plan.launching.binding) == ("27", Binding("core", 27))
     assert group.requests == group.limits
     assert group.requests["cpu"] == "110"
 
 
 def test_other_launchers() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
-    assert planned(node, "launch: {mode: horovodrun}").launching.options == (
-        "--binding-args=--map-by slot:PE=8 --bind-to core", "--mpi-args=--report-bindings",
-    )  # fmt: skip
-    assert planned(node, "launch: {mode: custom}").launching.options == ()
-    assert planned(node, "launch: {mode: elastic}").launching.options == ()
-    more = planned(node, "launch: {options: [--tag-output]}").launching.options
-    assert more[-1] == "--tag-output"
+    for mode, to in (("horovodrun", "core"), ("custom", "none"), ("elastic", "none")):
+        assert planned(node, f"launch: {{mode: {mode}}}").launching.binding.to == to
+    more = planned(node, "launch: {options: [--tag-output]}").launching
+    assert (more.options, more.binding.to) == (("--tag-output",), "core")
+    own = planned(node, "launch: {options: [--bind-to, socket]}").launching
+    assert own.binding == Binding("none"), "the options' own binding is the only one"
 
 
 def test_rdma() -> None:
     rdma = "rdma: {resource: rdma/hca}"
     cpu = planned(f"{{name: x, count: 2, coresPerSocket: 8, {rdma}}}")
-    assert cpu.launching.options[-3:] == ("--mca", "pml", "ucx")
+    assert cpu.launching.transport == "RDMA"
     assert cpu.groups[0].limits["rdma/hca"] == "1"
     gpu = planned(f"{{name: x, count: 2, gpus: 8, {rdma}}}")
-    assert "ucx" not in gpu.launching.options
+    assert gpu.launching.transport == "", "NCCL finds the devices itself"
     assert any("LimitMEMLOCK" in warning for warning in gpu.warnings)
 
 
@@ -192,11 +190,11 @@ def test_bound_ranks_find_their_cores(spec: dict[str, Any]) -> None:
         plan = make_plan(parse_spec(json.dumps(spec).encode()))
     except SpecError:
         return
-    mapping = " ".join(plan.launching.options)
+    binding = plan.launching.binding
     for group in plan.groups:
         sockets, cores = group.group.sockets or 1, group.group.cores_per_socket or 0
-        if each := re.search(r"PE=(\d+)", mapping):
-            assert 1 <= int(each[1]) * group.slots <= sockets * cores
-        if by_socket := re.search(r"ppr:(\d+):socket", mapping):
-            assert int(by_socket[1]) * sockets == group.slots
-            assert int(by_socket[1]) * int(each[1] if each else "1") <= cores
+        if binding.cores_per_rank:
+            assert 1 <= binding.cores_per_rank * group.slots <= sockets * cores
+        if binding.ranks_per_socket:
+            assert binding.ranks_per_socket * sockets == group.slots
+            assert binding.ranks_per_socket * (binding.cores_per_rank or 1) <= cores

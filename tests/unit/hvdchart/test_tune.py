@@ -84,10 +84,11 @@ def test_the_run_that_tries_them() -> None:
     values = checked_values(tuning_plan(plan, runs, benchmark_command("ResNet50", 16, 10), 1))
     assert values["launch"]["mode"] == "custom"
     assert (values["worker"]["number"], values["worker"]["slots"]) == (1, 2)
-    *_, ranks, hosts, text = values["master"]["args"]
-    assert (ranks, hosts) == ("$(NP)", "$(HOSTFILE)")
+    *_, text, line = values["master"]["args"]
+    assert line == "$(LAUNCH)"
     job = json.loads(text)
-    assert job["options"] == list(plan.launching.options), "measured under the plan's own bindings"
+    bound = checked_values(plan)["launch"]["binding"]
+    assert values["launch"]["binding"] == bound, "measured under the plan's own bindings"
     assert len(job["runs"]) == 24
     assert job["runs"][0] == job["runs"][8] == OWN
     assert values["master"]["backoffLimit"] == 0
@@ -155,20 +156,19 @@ def test_the_speed_in_an_output(output: str, speed: float | None) -> None:
 def test_the_driver_sets_the_ranks_environment(tmp_path: Path) -> None:
     """With a launcher that starts one rank here, after four words of its own."""
     launcher = tmp_path / "mpirun"
-    launcher.write_text('#!/bin/sh\nshift 6\nexec "$@"\n')
+    launcher.write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
     launcher.chmod(0o755)
     rank = (
         "import os, json; n = int(os.environ['N']); assert n; "
         "print('RESULT', json.dumps({'imagesPerSecond': n * 2}))"
     )
     job = {
-        "options": ["--bind-to", "none"],
         "command": [sys.executable, "-c", rank],
         "runs": [{"N": "4"}, {"N": "0"}],
     }
     done = subprocess.run(
-        [sys.executable, tune_driver.__file__, "1", "/hosts", json.dumps(job)],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "N": "9"},
+        [sys.executable, tune_driver.__file__, json.dumps(job), launcher, *"abcd"],
+        env={**os.environ, "N": "9"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     first, second = (result_in(line) for line in done.stdout.splitlines())

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import launch
 import passwd
 import pytest
 import rank
@@ -39,6 +38,8 @@ def run(**changes: Any) -> settings.Run:
         "cleanup": "OnSuccess",
         "record": "hvd-run",
         "api": True,
+        "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
+        "transport": "",
     }
     return settings.parse_run(json.dumps({**document, **changes}))
 
@@ -50,52 +51,6 @@ def test_the_runs_hosts_and_ranks() -> None:
         "hvd-gpu-0.hvd",
     ]
     assert run().ranks == 2 * 2 + 4
-    assert launch.hostfile(run().hosts).splitlines()[-1] == "hvd-gpu-0.hvd slots=4"
-
-
-def test_mpirun_command() -> None:
-    command = launch.command(run(options=["--report-bindings"]))
-    assert command[:3] == ["mpirun", "-np", "8"]
-    assert command[command.index("--bind-to") + 1] == "none"
-    assert "--report-bindings" in command
-    assert command[-3:] == ["8", "python", "train.py"]
-
-
-@pytest.mark.parametrize("option", ["--bind-to", "-bind-to", "--cpu-set", "--rankfile"])
-def test_a_binding_of_the_users_is_the_only_one(option: str) -> None:
-    command = launch.command(run(options=[option, "core"]))
-    assert [item for item in command if "bind-to" in item] == [
-        item for item in [option] if "bind-to" in item
-    ]
-
-
-def test_horovodrun_command() -> None:
-    command = launch.command(run(interface="eth1", mode="horovodrun"))
-    assert command[:3] == ["horovodrun", "-np", "8"]
-    assert command[command.index("--network-interfaces") + 1] == "eth1"
-
-
-def test_custom_command_is_the_users_own() -> None:
-    args = ["mpirun", "-np", "$(NP)", "--hostfile", "$(HOSTFILE)", "./a b", "$HOME"]
-    command = launch.command(run(args=args, mode="custom"))
-    assert command == ["mpirun", "-np", "8", "--hostfile", str(launch.HOSTFILE), "./a b", "$HOME"]
-
-
-def test_no_command_runs_the_check() -> None:
-    assert launch.command(run(args=[]))[-1].endswith("check.py")
-
-
-def test_master_env_wins_over_the_launchers_settings() -> None:
-    environment = launch.environment(run(), {"OMPI_MCA_pml": "ucx", "PATH": "/usr/bin"})
-    assert environment["OMPI_MCA_pml"] == "ucx"
-    assert environment["PATH"].endswith("generated/bin:/usr/bin")
-    for keep in ("OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"):
-        assert environment[keep] == "1"
-
-
-def test_one_interface_setting_for_all() -> None:
-    environment = launch.environment(run(interface="eth1"), {})
-    assert environment["OMPI_MCA_btl_tcp_if_include"] == "eth1"
 
 
 OPEN_MPI = {

@@ -1,0 +1,72 @@
+"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, horovodrun, Gloo."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import List, Set
+
+from settings import Binding
+
+CPUS = Path("/sys/devices/system/cpu")
+# Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
+Topology = List[List[Set[int]]]
+
+
+class BindingError(Exception):
+    """The ranks cannot be bound as asked; the message names the key and what the host has."""
+
+
+def read_topology(allowed: set[int], root: Path = CPUS) -> Topology:
+    """The CPUs that this container may use, as sockets and cores. Raises BindingError."""
+    cores: dict[tuple[int, int], set[int]] = {}
+    for cpu in allowed:
+        folder = root / f"cpu{cpu}" / "topology"
+        try:
+            socket = int((folder / "physical_package_id").read_text())
+            core = int((folder / "core_id").read_text())
+        except (OSError, ValueError) as problem:
+            raise BindingError(
+                f"launch.binding.to is not none, but this host does not say what CPU {cpu} is "
+                f"({problem}): set launch.binding.to to none"
+            ) from problem
+        cores.setdefault((socket, core), set()).add(cpu)
+    sockets: dict[int, list[set[int]]] = {}
+    for (socket, _), cpus in cores.items():
+        sockets.setdefault(socket, []).append(cpus)
+    return [sorted(sockets[socket], key=min) for socket in sorted(sockets)]
+
+
+def cpus_of(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
+    """The CPUs of one of a host's ranks. Raises BindingError when there are not enough."""
+    if binding.to == "core" and not binding.ranks_per_socket:
+        return _some([core for socket in topology for core in socket], binding, local_rank)
+    socket, place = divmod(local_rank, binding.ranks_per_socket)
+    if socket >= len(topology):
+        raise BindingError(
+            f"launch.binding.ranksPerSocket is {binding.ranks_per_socket}, so local rank "
+            f"{local_rank} needs {socket + 1} sockets, but the CPUs of this container are on "
+            f"{len(topology)}: raise it, or lower worker.slots"
+        )
+    if binding.to == "socket":
+        return set().union(*topology[socket])
+    return _some(topology[socket], binding, place)
+
+
+def _some(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
+    """The cores of the rank that is at this place among those that share `cores`."""
+    first, end = place * binding.cores_per_rank, (place + 1) * binding.cores_per_rank
+    if end > len(cores):
+        raise BindingError(
+            f"launch.binding.coresPerRank is {binding.cores_per_rank}, which takes {end} cores for "
+            f"{place + 1} ranks, but this container has {len(cores)} there: lower it, or "
+            "worker.slots"
+        )
+    return set().union(*cores[first:end])
+
+
+def bind(binding: Binding, local_rank: int) -> None:
+    """Bind this process, and what it becomes. Raises BindingError."""
+    if binding.to != "none":
+        topology = read_topology(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cpus_of(binding, topology, local_rank))

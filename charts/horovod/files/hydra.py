@@ -1,0 +1,55 @@
+"""Ends the whole run when one of its ranks fails, with the rank's exit code, under Hydra.
+
+Hydra (MPICH's launcher, and Intel MPI's) waits on for the other ranks when one ends with an exit
+code and no MPI_Finalize, and they for it: the run would hang. The rank is therefore a child, whose
+failure is told to Hydra as MPI_Abort tells it: by the abort command of PMI-1, the protocol of the
+descriptor that each rank is given in PMI_FD.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from types import FrameType
+from typing import Sequence
+
+# linux/prctl.h: the signal that a process gets when its parent dies.
+PR_SET_PDEATHSIG = 1
+
+
+def abort_command(code: int) -> bytes:
+    """PMI-1's words for: end all ranks, with this exit code."""
+    return f"cmd=abort exitcode={code}\n".encode()
+
+
+def abort(code: int) -> None:
+    """End all ranks where Hydra started this one; elsewhere do nothing."""
+    descriptor = os.environ.get("PMI_FD")
+    if code != 0 and descriptor is not None:
+        try:
+            os.write(int(descriptor), abort_command(code))
+        except BrokenPipeError:
+            # The run is being ended already.
+            return
+
+
+def supervise(command: Sequence[str]) -> int:
+    """Run a rank's script to its end; its exit code, 128 + signal number when a signal ended it."""
+    libc = ctypes.CDLL(None)
+    process = subprocess.Popen(
+        command,
+        pass_fds=[int(os.environ["PMI_FD"])],
+        # Hydra kills this process only. It has one thread, so that this is safe.
+        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+    )
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    code = process.wait()
+    code = 128 - code if code < 0 else code
+    abort(code)
+    return code

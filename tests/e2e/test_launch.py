@@ -1,0 +1,136 @@
+"""The MPIs that an image may have, on real pods: each in its own words, with the ranks in place."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Namespace, Values
+from tests.e2e.mpis import installed
+from tests.e2e.volumes import claimed
+
+MPI = "/opt/mpi"
+# Each rank adds its number, so that the sum tells whether it reached the others.
+ADD = """
+import os, socket, sys
+from mpi4py import MPI
+total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)
+name = MPI.Get_library_version().splitlines()[0]
+sys.stdout.write(f"SUM {total} MARK {os.environ['MARK']} ON {socket.gethostname()} BY {name}\\n")
+"""
+# The last rank fails before it joins the others, which wait for it.
+FAIL = """
+import os
+if os.environ["PMI_RANK"] == "2":
+    raise SystemExit(5)
+from mpi4py import MPI
+"""
+
+
+def values(library: str, script: str, **changes: Any) -> Values:
+    """A host of one slot and a host of two, all with the MPI at /opt/mpi first."""
+    path = {"name": "PATH", "value": f"{MPI}/bin:/usr/local/bin:/usr/bin:/bin"}
+    libraries = {"name": "LD_LIBRARY_PATH", "value": f"{MPI}/lib"}
+    modules = f"{MPI}/lib/python3.11/site-packages"
+    of_ranks = {"PYTHONPATH": modules, "MPI4PY_LIBMPI": f"{MPI}/lib/{library}", "MARK": "worker"}
+    env = [{"name": name, "value": value} for name, value in of_ranks.items()]
+    return {
+        "worker": {"env": [path, libraries, *env]},
+        "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
+        "master": {
+            "args": ["python3", "-c", script],
+            "env": [path, libraries, {"name": "MARK", "value": "master"}],
+            "backoffLimit": 0,
+        },
+        "volumes": [{"name": "mpi", "persistentVolumeClaim": {"claimName": "mpi"}}],
+        "volumeMounts": [{"name": "mpi", "mountPath": MPI, "readOnly": True}],
+        **changes,
+    }
+
+
+BOUND = {"binding": {"to": "core", "coresPerRank": 1}, "hostsTimeoutSeconds": 60}
+OVER_TCP = {"interface": "eth0", "transport": "TCP"}
+
+
+@pytest.mark.parametrize(
+    ("mpi", "name", "release", "library"),
+    [
+        ("openmpi5", "Open MPI 5", "Open MPI v5", "libmpi.so.40"),
+        ("intel", "Intel MPI", "Intel(R) MPI Library 2021", "libmpi.so.12"),
+        ("mpich", "MPICH", "MPICH Version:      5", "libmpi.so.12"),
+    ],
+    ids=["openmpi5", "intel", "mpich"],
+)
+def test_ranks_of_other_mpis_are_in_their_places(
+    namespace: Namespace, mpi: str, name: str, release: str, library: str
+) -> None:
+    with claimed(namespace, "mpi", installed(mpi)):
+        namespace.install("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
+        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    log = namespace.log("hvd")
+    assert f"mpirun is {name}'s" in log
+    said = [line for line in log.splitlines() if line.startswith("SUM ")]
+    for line in said:
+        assert line.startswith("SUM 6 MARK worker ON "), "a rank missed the sum or its environment"
+        assert release in line, "another MPI's library was loaded"
+    hosts = sorted(re.findall(r" ON (\S+) ", "\n".join(said)))
+    assert hosts == ["hvd-a-0", "hvd-b-0", "hvd-b-0"]
+    placed = dict(re.findall(r"rank (\d) of 3 on (\S+), CPUs \S+", log))
+    assert placed == {"0": "hvd-a-0", "1": "hvd-b-0", "2": "hvd-b-0"}
+    one, two = re.findall(r"on hvd-b-0, CPUs (\S+)", log)
+    assert one != two, "the ranks of a host were not bound to cores of their own"
+
+
+def test_a_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> None:
+    """Hydra itself would wait for the others, and they for the rank."""
+    with claimed(namespace, "mpi", installed("mpich")):
+        namespace.install("hvd", values("libmpi.so.12", FAIL, launch=BOUND))
+        assert namespace.wait_for_end("hvd") == "Failed", namespace.describe("hvd")
+    (attempt,) = namespace.attempts("hvd")
+    assert attempt["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+
+
+SEEN = """
+import os, socket, sys
+from mpi4py import MPI
+total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)
+sys.stdout.write(f"SUM {total} UID {os.getuid()} ON {socket.gethostname()} IN {os.getcwd()}\\n")
+"""
+
+
+def foreign(image: str, **changes: Any) -> Values:
+    """Two workers of an image that knows nothing of the chart."""
+    repository, _, tag = image.partition(":")
+    master = {"args": ["python3", "-c", SEEN], "backoffLimit": 0}
+    return {"image": {"repository": repository, "tag": tag}, "master": master, **changes}
+
+
+def lines(namespace: Namespace) -> list[str]:
+    """What the ranks of a run that has to complete said."""
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    return sorted(line for line in namespace.log("hvd").splitlines() if line.startswith("SUM "))
+
+
+def test_a_plain_image_needs_no_settings(
+    namespace: Namespace, foreign_images: dict[str, str]
+) -> None:
+    """Without a user for the chart's UID, without Horovod, under `restricted`."""
+    namespace.install("hvd", foreign(foreign_images["plain"]))
+    assert lines(namespace) == [f"SUM 3 UID 1000 ON hvd-worker-{n} IN /" for n in (0, 1)]
+
+
+def test_the_public_images_layout(namespace: Namespace, foreign_images: dict[str, str]) -> None:
+    """Root, its own mpirun, /horovod and ~/.ssh, under `baseline` and on a read-only root."""
+    level = "pod-security.kubernetes.io/enforce=baseline"
+    namespace.kubectl("label", "namespace", namespace.name, "--overwrite", level)
+    context = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
+    values = foreign(foreign_images["public"], podSecurityContext=context, cleanup="Never")
+    namespace.install("hvd", values)
+    where = "IN /horovod/examples"
+    assert lines(namespace) == [f"SUM 3 UID 0 ON hvd-worker-{n} {where}" for n in (0, 1)]
+    example = namespace.kubectl("exec", "hvd-worker-0", "--", "python3", "example.py")
+    assert example.strip() == "an example of the image"
+    container = namespace.get("pod", "hvd-worker-0")["spec"]["containers"][0]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True

@@ -1,0 +1,50 @@
+"""Folders of this machine as claims, which Pod Security `restricted` admits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.cluster import Namespace
+
+
+@contextmanager
+def claimed(namespace: Namespace, name: str, folder: Path) -> Iterator[None]:
+    """A PersistentVolumeClaim of this name for a folder of the cluster's node, this machine."""
+    size = {"storage": "1Gi"}
+    volume = f"{namespace.name}-{name}"
+    manifests = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": size,
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "hostPath": {"path": str(folder)},
+                "claimRef": {"namespace": namespace.name, "name": name},
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "resources": {"requests": size},
+                "volumeName": volume,
+            },
+        },
+    ]
+    # One that a run which was killed left would wait for its own claim for ever.
+    namespace.kubectl("delete", "pv", volume, "--ignore-not-found")
+    for manifest in manifests:
+        namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
+    try:
+        yield
+    finally:
+        namespace.kubectl("delete", "pv", volume, "--wait=false")
