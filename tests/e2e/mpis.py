@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,14 @@ def installed(name: str) -> Path:
     """The folder of an MPI and of mpi4py, installed once for each content of its lock."""
     lock = LOCKS / f"{name}.txt"
     folder = cache_dir() / "mpi" / f"{name}-{content_key([lock], sys.version)}"
-    if folder.exists():
-        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Tests run in several processes: one installs, the others wait and find it done.
+    with (folder.parent / ".lock").open("w") as only_one:
+        fcntl.flock(only_one, fcntl.LOCK_EX)
+        return folder if folder.exists() else _install(lock, folder)
+
+
+def _install(lock: Path, folder: Path) -> Path:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     options = ["--quiet", "--require-hashes", "--only-binary=:all:", "--root-user-action=ignore"]
