@@ -33,6 +33,8 @@ def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
         file.writelines(f"{name}=={version}\n" for name, version in packages.items())
         file.flush()
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--no-deps"]
+        # Strict: where PyPI's advisories do not answer, it would say that it found nothing.
+        command += ["--strict"]
         command += ["--progress-spinner=off", "--requirement", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     # It ends with 1 for what it found and for what went wrong; a table is printed for the first.

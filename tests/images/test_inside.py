@@ -117,7 +117,8 @@ def test_what_was_found_is_told_from_what_went_wrong(
     package = tmp_path / "pip_audit"
     package.mkdir()
     (package / "__init__.py").touch()
-    program = f"import sys\nprint({said!r}, file=sys.stderr)\nsys.exit({status})\n"
+    asked = "assert '--strict' in sys.argv"
+    program = f"import sys\n{asked}\nprint({said!r}, file=sys.stderr)\nsys.exit({status})\n"
     (package / "__main__.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     if message is None:
