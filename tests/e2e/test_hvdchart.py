@@ -191,3 +191,14 @@ def test_what_is_not_allowed_is_said(namespace: Namespace, tmp_path: Path) -> No
         assert done.returncode == 7
         assert "you are not allowed to" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_an_image_is_checked_in_a_pod(namespace: Namespace) -> None:
+    where = ("--in-cluster", "--namespace", namespace.name)
+    good = hvdchart(namespace, "image", "check", namespace.image, *where)
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert "with mpi, gloo" in good.stdout
+    gone = hvdchart(namespace, "image", "check", "registry.invalid/no-such:1", *where)
+    assert gone.returncode == 7
+    assert "ImagePull" in gone.stderr
+    assert namespace.get("pods")["items"] == [], "a pod that asked is left"
