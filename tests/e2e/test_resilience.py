@@ -152,7 +152,7 @@ def await_line(namespace: Namespace, text: str) -> None:
     """Follow the master's log until a line holds `text`."""
     pod = namespace.client.master_started(namespace.job("hvd"), 60)
     with subprocess.Popen(
-        ["timeout", "120", *namespace.client.command("logs", "--follow", pod)],
+        ["timeout", "240", *namespace.client.command("logs", "--follow", pod)],
         env=namespace.environment(),
         stdout=subprocess.PIPE,
         text=True,
