@@ -11,6 +11,8 @@ from localkube.cache import content_key
 
 # Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
 _TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "series")
+# Options that the compiled Horovod does not depend on.
+_NOT_COMPILED = {"allocator"}
 # What is preloaded for a choice of `allocator`.
 _PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
@@ -71,4 +73,10 @@ def wheel_key(image: Image) -> str:
         *build_horovod.patches(image.folder),
     ]
     versions = [f"{name}={version}" for name, version in image.versions.items()]
-    return content_key(files, *versions, image.framework or "", *image.features, image.suite or "")
+    chosen = [
+        f"{name}={value}"
+        for name, value in image.options.items()
+        if value != image.defaults[name] and name not in _NOT_COMPILED
+    ]
+    said = (*versions, *chosen, image.framework or "", *image.features, image.suite or "")
+    return content_key(files, *said)

@@ -330,3 +330,11 @@ def test_a_few_builds_are_kept_and_the_oldest_are_forgotten(
     assert newest_last(kept_name("other:1.0", "0")) == []
     assert newest_last(names[KEPT]) == [names[1]]
     assert newest_last(names[1]) == [names[2]]
+
+
+def test_horovod_is_compiled_again_for_what_its_compiler_is_told_and_for_nothing_else() -> None:
+    def key(**chosen: str) -> str:
+        return wheel_key(load_catalogue(chosen)["cpu"])
+
+    assert key(march="haswell") != key()
+    assert key(allocator="jemalloc") == key()
