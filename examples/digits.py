@@ -178,8 +178,8 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     learning_rate = options.learning_rate * hvd.size()
     model = make_model(learning_rate)
     throughput = Throughput(len(mine.labels) * hvd.size())
-    # Horovod: all ranks start from rank 0's weights and optimizer state, restored ones included.
-    # Horovod: what is reported of an epoch is the mean over all ranks.
+    # Horovod: all ranks take over rank 0's optimizer state, a restored one included; and what is
+    # reported of an epoch is the mean over all ranks.
     callbacks = [
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.MetricAverageCallback(),
@@ -196,6 +196,9 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     done = int(hvd.broadcast(tf.constant(done), root_rank=0))
     say(f"resumed after epoch {done}" if done else "training from the start")
 
+    # Horovod: all ranks start from rank 0's weights, restored ones included. The callback is
+    # for the optimizer's state, which is there after the first step only: too late for the weights.
+    model.set_weights([np.asarray(hvd.broadcast(w, root_rank=0)) for w in model.get_weights()])
     if done < options.epochs:
         history = model.fit(
             mine.images,
@@ -208,10 +211,6 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
             verbose=2 if hvd.rank() == 0 else 0,
         )
         losses = [float(loss) for loss in history.history["loss"]]
-    else:
-        # Nothing is left to train, so no callback brought what rank 0 restored to the others.
-        model.set_weights([np.asarray(hvd.broadcast(w, root_rank=0)) for w in model.get_weights()])
-
     accuracy = model.evaluate(held_out.images, held_out.labels, verbose=0, return_dict=True)[
         "accuracy"
     ]

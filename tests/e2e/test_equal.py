@@ -1,0 +1,81 @@
+"""The same training comes to the same model, wherever its ranks are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Namespace, Values
+
+# In all of them a step is over the same 64 images, and so is the learning rate.
+GLOBAL_BATCH, LEARNING_RATE, EPOCHS = 64, 0.002, 2
+# One thread each: how many there are changes the order of sums, and with it the last bits.
+ENVIRONMENT = {
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+# Two halves of a batch are added up in another order than the whole: relatively 4e-7 was seen.
+TOLERANCE = 1e-4
+
+
+def command(ranks: int) -> list[str]:
+    options = {
+        "--batch-size": GLOBAL_BATCH // ranks,
+        "--learning-rate": LEARNING_RATE / ranks,
+        "--epochs": EPOCHS,
+        "--target-accuracy": 0.1,
+    }
+    words = [word for pair in options.items() for word in map(str, pair)]
+    return ["python", "/examples/digits.py", "--no-shuffle", *words]
+
+
+def result(log: str) -> dict[str, Any]:
+    (line,) = (line for line in log.splitlines() if "RESULT {" in line)
+    parsed: dict[str, Any] = json.loads(line.partition("RESULT ")[2])
+    return parsed
+
+
+def values(workers: int, slots: int) -> Values:
+    env = [{"name": name, "value": value} for name, value in ENVIRONMENT.items()]
+    return {
+        "worker": {"number": workers, "slots": slots, "env": env},
+        "master": {"args": command(workers * slots)},
+    }
+
+
+def on_the_bare_machine(folder: Path) -> dict[str, Any]:
+    """Two ranks in the image's root file system, without Kubernetes."""
+    # Here, so that collecting the tests needs nothing that builds an image.
+    from images.build import build
+    from tests.images.sandbox import TWO_RANKS, sandbox
+
+    assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+    with sandbox(build("examples"), folder) as inside:
+        return result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
+
+
+def test_the_model_does_not_depend_on_where_its_ranks_are(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    layouts = {"one": (1, 1), "pod": (1, 2), "pods": (2, 1)}
+    for release, (workers, slots) in layouts.items():
+        namespace.install(release, values(workers, slots))
+    found = {"bare": on_the_bare_machine(tmp_path / "output")}
+    for release in layouts:
+        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        found[release] = result(namespace.log(release))
+    assert {name: run["ranks"] for name, run in found.items()} == {
+        **{"bare": 2, "one": 1, "pod": 2, "pods": 2}
+    }
+    for name, run in found.items():
+        # Bit for bit: the script compares all ranks' weights with rank 0's.
+        assert run["disagreeing_ranks"] == [], name
+        assert len(run["losses"]) == EPOCHS
+        assert run["losses"] == pytest.approx(found["bare"]["losses"], rel=TOLERANCE), name
+        assert run["steps"] == found["bare"]["steps"]
+    # It did learn: equal losses of a model that stands still would prove nothing.
+    assert found["one"]["losses"][1] < 0.8 * found["one"]["losses"][0]
