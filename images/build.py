@@ -39,14 +39,16 @@ def build(
     tags: Sequence[str] = (),
     overrides: Mapping[str, str] | None = None,
     versions: Path = FILE,
+    *,
+    untested: bool = False,
 ) -> BuiltImage:
     """Builds an image and what it is built from, unless that is there already; `tags` are further
-    names for it.
+    names for it, `untested` builds what is not known to work.
 
     Raises ImageError, before anything is built, when the name, a version or a lock is not what it
     should be.
     """
-    images = load_catalogue(overrides, versions)
+    images = load_catalogue(overrides, versions, target=name, untested=untested)
     image = find(images, name)
     chain = [image]
     while chain[0].parent is not None:
@@ -81,7 +83,7 @@ def archive(name: str) -> Path:
         if target.exists():
             return target
         # One of an earlier content is a gigabyte that nobody asks for again.
-        for old in folder.glob(f"{repository}-*.tar"):
+        for old in folder.glob(f"{repository}-{'[0-9a-f]' * len(built.key)}.tar"):
             old.unlink()
         partial = target.with_suffix(".partial")
         partial.unlink(missing_ok=True)

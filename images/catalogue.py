@@ -67,9 +67,16 @@ class Image:
 
 
 def load_catalogue(
-    overrides: Mapping[str, str] | None = None, file: Path = FILE, root: Path = ROOT
+    overrides: Mapping[str, str] | None = None,
+    file: Path = FILE,
+    root: Path = ROOT,
+    target: str | None = None,
+    *,
+    untested: bool = False,
 ) -> dict[str, Image]:
-    """All images by name, parents first. `overrides` are versions that replace those of the file.
+    """All images by name, parents first. `overrides` are parameters that replace those of the file,
+    for image `target` and what it is built from, or for every image that has them. `untested` takes
+    what is not among the combinations that are known to work.
 
     Raises ImageError when the file or an override is not what it should be.
     """
@@ -81,6 +88,7 @@ def load_catalogue(
     if not isinstance(entries, dict):
         raise ImageError(f"{file} has no mapping `images`", "see images/README.md for its form")
     shared = document.get("versions", {})
+    chain = _chain(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():
         where = f"{file}: images.{name}"
@@ -89,13 +97,26 @@ def load_catalogue(
         entry = _usual(name, written, shared) if "framework" in written else written
         _check_keys(where, entry, images)
         parent = images.get(entry.get("from", ""))
-        images[name] = _image(name, entry, parent, dict(overrides or {}), where, root)
-    known = {key for image in images.values() for key in image.parameters}
+        wanted = dict(overrides or {}) if not chain or name in chain else {}
+        if untested:
+            entry = {key: value for key, value in entry.items() if key != "combinations"}
+        images[name] = _image(name, entry, parent, wanted, where, root)
+    known = {key for name in chain or images if name in images for key in images[name].parameters}
     for key in sorted(set(overrides or {}) - known):
+        whose = f"{target} has no" if chain else "no image has"
         raise ImageError(
-            f"--set {key}: no image has such a parameter", f"use one of {', '.join(sorted(known))}"
+            f"--set {key}: {whose} such parameter", f"use one of {', '.join(sorted(known))}"
         )
     return images
+
+
+def _chain(entries: Mapping[str, Any], target: str | None) -> list[str]:
+    """The image and what it is built from, in turn; nothing when there is no such image."""
+    chain: list[str] = []
+    while target is not None and isinstance(entries.get(target), dict) and target not in chain:
+        chain.append(target)
+        target = entries[target].get("from")
+    return chain
 
 
 def find(images: Mapping[str, Image], name: str) -> Image:

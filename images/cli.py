@@ -43,7 +43,7 @@ def list_images() -> None:
 @app.command()
 def ref(name: Name, set_: Set = None) -> None:
     """Print an image's reference."""
-    typer.echo(find(load_catalogue(_settings(set_)), name).reference)
+    typer.echo(find(load_catalogue(_settings(set_), target=name), name).reference)
 
 
 @app.command()
@@ -135,7 +135,7 @@ def reproduce(
 @app.command()
 def lock(name: Name, set_: Set = None) -> None:
     """Write an image's hash-locked requirements anew from its .in files and versions.yaml."""
-    for path in write_locks(find(load_catalogue(_settings(set_)), name)):
+    for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):
         typer.echo(path)
 
 

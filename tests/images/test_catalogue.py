@@ -83,16 +83,18 @@ def test_other_parameters_have_locks_of_their_own_outside_the_tree() -> None:
     assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
     places = {lock_file(cpu, requirements)}
     for key, value in {"tensorflow": "2.14.1", "openmpi": "5.0.11", "python": "3.9"}.items():
-        other = load_catalogue({key: value})["cpu"]
+        other = load_catalogue({key: value}, target="cpu")["cpu"]
         places.add(lock_file(other, requirements))
         assert ROOT not in lock_file(other, requirements).parents
         # Not made yet is not stale: the build makes it.
         assert stale_locks(other) == []
     assert len(places) == 4
-    assert lock_file(load_catalogue({"march": "native"})["cpu"], requirements) in places
-    assert lock_file(load_catalogue({"tensorflow": "2.14.1"})["cpu"], horovod).parent == (
-        ROOT / "images" / "common"
+    assert (
+        lock_file(load_catalogue({"march": "native"}, target="cpu")["cpu"], requirements) in places
     )
+    assert lock_file(
+        load_catalogue({"tensorflow": "2.14.1"}, target="cpu")["cpu"], horovod
+    ).parent == (ROOT / "images" / "common")
 
 
 def test_what_is_only_for_another_choice_is_left_out(tmp_path: Path) -> None:
@@ -120,6 +122,22 @@ def test_the_key_follows_what_is_built_from_and_nothing_else(tmp_path: Path) -> 
     assert len({image_key(image, "base"), before}) == 2
 
 
+def test_parameters_are_set_for_one_image_and_what_it_is_built_from(tmp_path: Path) -> None:
+    two = USUAL + USUAL.partition("images:\n")[2].replace("one:", "two:", 1) + SMALL
+    file = tmp_path / "versions.yaml"
+    file.write_text(two)
+    images = load_catalogue({"python": "3.9"}, file, tmp_path, target="small")
+    assert {name: image.versions["python"] for name, image in images.items()} == {
+        "one": "3.11", "two": "3.9", "small": "3.9",
+    }  # fmt: skip
+    with pytest.raises(ImageError, match="is not among the combinations"):
+        load_catalogue({"python": "3.12"}, file, tmp_path, target="two")
+    new = load_catalogue({"python": "3.12"}, file, tmp_path, target="two", untested=True)
+    assert new["two"].versions["python"] == "3.12"
+    with pytest.raises(ImageError, match="small has no such parameter"):
+        load_catalogue({"pithon": "3.9"}, file, tmp_path, target="small")
+
+
 def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() -> None:
     flags = build_horovod.switches("torch", ["mpi", "nccl"])
     assert flags == {
@@ -137,6 +155,15 @@ def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() 
         build_horovod.switches("torch", ["ddl"])
 
 
+SMALL = """
+  small:
+    reference: small:1
+    from: two
+    context: small
+    contents: [small]
+    dockerfile: small/Dockerfile
+    versions: {}
+"""
 USUAL = """
 versions: {horovod: "0.28.1"}
 images:

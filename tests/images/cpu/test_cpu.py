@@ -62,7 +62,7 @@ def test_bad_requests_are_refused_before_a_build() -> None:
     cases = {
         ("build", "cuba"): "cuba: no such image",
         ("build", "cpu", "--set", "tensorflow=2.9.1"): "tensorflow 2.15.1 or 2.14.1",
-        ("build", "cpu", "--set", "tensorflaw=2.14.1"): "no image has such a parameter",
+        ("build", "cpu", "--set", "tensorflaw=2.14.1"): "cpu has no such parameter",
         ("build", "cpu", "--set", "tensorflow"): "write it as KEY=VALUE",
         ("build", "cpu", "--set", "tensorflow=latest"): "expected a version",
     }
