@@ -24,7 +24,7 @@ def tables(image: Image) -> str:
         others.pop(default, None)
         lines.append(f"| `{key}` | {default} | {', '.join(others) or 'none'} |")
     keys = [key for key in image.defaults if len(values_of(image, key)) > 1]
-    if image.combinations:
+    if keys:
         lines += ["", "What works together, a row each:", ""]
         lines += [f"| {' | '.join(keys)} |", "| --- " * len(keys) + "|"]
         for row in image.combinations:

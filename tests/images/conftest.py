@@ -12,7 +12,7 @@ from images.catalogue import Image, load_catalogue
 from tests.images.sandbox import Sandbox, sandbox
 
 # The images with a framework that the tests of test_runtimes.py run in.
-RUNTIMES = ("cpu",)
+RUNTIMES = ("cpu", "cpu-next")
 Sandboxes = Callable[[str], Sandbox]
 
 

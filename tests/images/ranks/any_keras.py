@@ -1,0 +1,264 @@
+"""What Horovod does alike on Keras 2 and 3."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import horovod.keras as hvd_of_keras
+import horovod.tensorflow as hvd_of_tensorflow
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+
+from .helpers import (
+    BATCH,
+    IS_KERAS_3,
+    RATE,
+    assert_close,
+    assert_same_on_all_ranks,
+    data,
+    expected_after,
+    keras,
+    model,
+    variables_of,
+    whole,
+)
+
+
+def an_optimizer_trains_as_one_process_with_all_batches() -> None:
+    for make in (lambda: keras.optimizers.SGD(RATE), lambda: keras.optimizers.Adam(0.01)):
+        mine = model(optimizer=hvd.DistributedOptimizer(make()))
+        for _ in range(3):
+            mine.train_on_batch(*data(hvd.rank()))
+        assert_close(mine.get_weights(), expected_after(3, make))
+        assert_same_on_all_ranks(mine.get_weights())
+
+
+def horovod_keras_is_the_same() -> None:
+    mine = model(optimizer=hvd_of_keras.DistributedOptimizer(keras.optimizers.SGD(RATE)))
+    mine.train_on_batch(*data(hvd.rank()))
+    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+
+
+def a_tape_averages_gradients_of_keras_variables() -> None:
+    mine, one = model(), model()
+    grads = []
+    for net, (x, y), wrap in (
+        (mine, data(hvd.rank()), True),
+        (one, whole(), False),
+    ):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(net(x) - y))
+        if wrap:
+            tape = hvd_of_tensorflow.DistributedGradientTape(tape)
+        grads.append(tape.gradient(loss, net.trainable_variables))
+    assert_close(*grads)
+    hvd_of_tensorflow.broadcast_variables(mine.variables, root_rank=0)
+    hvd_of_tensorflow.broadcast_variables(mine.variables, root_rank=0, inplace=True)
+    assert_same_on_all_ranks(mine.get_weights())
+
+
+def gradients_of_several_passes_are_sent_at_once() -> None:
+    for average in (True, False):
+        mine = model(optimizer=hvd.DistributedOptimizer(
+            keras.optimizers.SGD(0.1), backward_passes_per_step=2,
+            average_aggregated_gradients=average))  # fmt: skip
+        before = mine.get_weights()
+        mine.train_on_batch(*data(hvd.rank()))
+        assert_close(mine.get_weights(), before, 0)
+        mine.train_on_batch(*data(hvd.rank()))
+        rate = 0.1 if average else 0.2
+        assert_close(mine.get_weights(), expected_after(1, lambda r=rate: keras.optimizers.SGD(r)))
+        for _ in range(2):
+            mine.train_on_batch(*data(hvd.rank()))
+        assert_close(mine.get_weights(), expected_after(2, lambda r=rate: keras.optimizers.SGD(r)))
+        assert int(mine.optimizer.iterations) == 4
+
+
+def sparse_gradients_are_averaged() -> None:
+    results = []
+    for as_dense in (False, True):
+        keras.utils.set_random_seed(1)
+        net = keras.Sequential(
+            [keras.layers.Embedding(50, 4), keras.layers.GlobalAveragePooling1D()]
+        )
+        net.compile(
+            hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), sparse_as_dense=as_dense), "mse"
+        )
+        words = np.array([[1, 2, 3 + hvd.rank()]] * 4)
+        net.train_on_batch(words, np.ones((4, 4), "float32"))
+        results.append(net.get_weights())
+        assert_same_on_all_ranks(results[-1])
+    assert_close(*results)
+    table = results[0][0]
+    keras.utils.set_random_seed(1)
+    start = keras.Sequential([keras.layers.Embedding(50, 4)])
+    start(np.array([[1]]))
+    moved = np.flatnonzero(np.abs(table - start.get_weights()[0]).sum(axis=1))
+    assert set(moved) == {1, 2, *range(3, 3 + hvd.size())}, moved
+
+
+def groups_of_variables_lose_no_gradient() -> None:
+    mine = model()
+    groups = [[mine.layers[0].kernel, mine.layers[1].kernel]]
+    mine.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), groups=groups), "mse")
+    mine.train_on_batch(*data(hvd.rank()))
+    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), groups=2))
+    mine.train_on_batch(*data(hvd.rank()))
+    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
+
+
+def the_callbacks_broadcast_and_average() -> None:
+    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    seen: list[dict[str, float]] = []
+    history = mine.fit(
+        *data(hvd.rank()), batch_size=BATCH // 2, epochs=2, verbose=0, shuffle=False,
+        callbacks=[
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            keras.callbacks.LambdaCallback(on_epoch_end=lambda _, logs: seen.append(dict(logs))),
+        ],
+    )  # fmt: skip
+    assert_same_on_all_ranks(mine.get_weights())
+    assert_same_on_all_ranks(variables_of(mine.optimizer))
+    assert_same_on_all_ranks([np.asarray(history.history["loss"])])
+    assert [logs["loss"] for logs in seen] == history.history["loss"]
+
+
+def a_local_variable_is_not_broadcast() -> None:
+    mine = model(seed=hvd.rank(), optimizer=keras.optimizers.SGD(0.0))
+    kernels = [layer.kernel for layer in mine.layers]
+    own = np.asarray(kernels[0])
+    callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=[kernels[0]])
+    mine.fit(*data(hvd.rank()), verbose=0, callbacks=[callback])
+    assert_close([kernels[0]], [own], 0)
+    assert_same_on_all_ranks([np.asarray(kernels[1])])
+
+
+def local_layers_keep_their_gradients() -> None:
+    mine = model()
+    optimizer = hvd_of_keras.PartialDistributedOptimizer(
+        keras.optimizers.SGD(RATE), local_layers=mine.layers[0], scale_local_gradients=False
+    )
+    mine.compile(optimizer, "mse")
+    alone = model(optimizer=keras.optimizers.SGD(RATE))
+    for net in (mine, alone):
+        net.train_on_batch(*data(hvd.rank()))
+    assert_close(mine.layers[0].get_weights(), alone.layers[0].get_weights())
+    wanted = expected_after(1, lambda: keras.optimizers.SGD(RATE))
+    assert_close(mine.layers[1].get_weights(), wanted[2:])
+
+
+def the_learning_rate_warms_up_and_follows_a_schedule() -> None:
+    rates: list[float] = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: rates.append(float(mine.optimizer.learning_rate))
+    )
+    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.1)))
+    history = mine.fit(
+        *data(hvd.rank()), batch_size=BATCH // 2, epochs=4, verbose=0,
+        callbacks=[
+            hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.1, warmup_epochs=2),
+            hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 0.5, start_epoch=3),
+            watch,
+        ],
+    )  # fmt: skip
+    size = hvd.size()
+    warm = [0.1 / size * (step / 2 * (size - 1) / 2 + 1) for step in (1, 2, 3, 4)]
+    assert_close([rates], [[*warm, 0.1, 0.1, 0.05, 0.05]])
+    assert_close([history.history["lr"]], [[warm[1], 0.1, 0.1, 0.05]])
+
+
+def a_model_saved_as_hdf5_goes_on_where_it_was() -> None:
+    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    mine.train_on_batch(*data(hvd.rank()))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.h5"
+        mine.save(file)
+        again = hvd.load_model(str(file))
+    again.train_on_batch(*data(hvd.rank()))
+    assert_same_on_all_ranks(again.get_weights())
+    assert int(again.optimizer.iterations) == 2
+    if not IS_KERAS_3:  # which does not read an optimizer's moments from HDF5
+        assert_close(again.get_weights(), expected_after(2, lambda: keras.optimizers.Adam(0.01)))
+
+
+def elastic_state_is_saved_restored_and_synchronized() -> None:
+    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
+    if not IS_KERAS_3:
+        mine.train_on_batch(*data(hvd.rank()))
+    elif hvd.rank() == 0:
+        # As a rank that trained before, beside one that joins.
+        mine.optimizer.build(mine.trainable_variables)
+    state = hvd.elastic.KerasState(mine, epoch=hvd.rank())
+    state.sync()
+    assert state.epoch == 0
+    assert_same_on_all_ranks(mine.get_weights())
+    assert_same_on_all_ranks(variables_of(mine.optimizer))
+    saved = [mine.get_weights(), variables_of(mine.optimizer)]
+    mine.train_on_batch(*data(hvd.rank()))
+    state.epoch = 5
+    state.restore()
+    assert_close(mine.get_weights(), saved[0], 0)
+    assert_close(variables_of(mine.optimizer), saved[1], 0)
+    assert state.epoch == 0
+    commits: list[int] = []
+    state.commit = lambda: commits.append(int(state.batch))
+    state.batch = 0
+    mine.fit(*data(hvd.rank()), batch_size=2, epochs=2, verbose=0, callbacks=[
+        hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state),
+        hvd.elastic.CommitStateCallback(state, batches_per_commit=2)])  # fmt: skip
+    assert (state.epoch, commits) == (2, [1, 3, 0, 1, 3, 0]), (state.epoch, commits)
+
+
+def batch_normalization_sees_the_batches_of_all_ranks() -> None:
+    synced = hvd_of_tensorflow.SyncBatchNormalization(momentum=0.5)
+    plain = keras.layers.BatchNormalization(momentum=0.5)
+    got = synced(data(hvd.rank())[0], training=True)
+    wanted = plain(whole()[0], training=True)
+    start = hvd.rank() * BATCH
+    assert_close([got], [wanted[start : start + BATCH]])
+    assert_close([synced.moving_mean], [plain.moving_mean])
+    assert_same_on_all_ranks([np.asarray(synced.moving_variance)])
+
+
+def bfloat16_layers_train() -> None:
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)))
+        mine.train_on_batch(*data(hvd.rank()))
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)), 0.03)
+    assert_same_on_all_ranks(mine.get_weights())
+
+
+def sessions_with_hooks_broadcast() -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        variable = v1.get_variable("v", initializer=float(hvd.rank() + 1))
+        v1.train.get_or_create_global_step()
+        hook = hvd_of_tensorflow.BroadcastGlobalVariablesHook(0)
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            assert session.run(variable) == 1.0
+
+
+CHECKS = (
+    an_optimizer_trains_as_one_process_with_all_batches,
+    horovod_keras_is_the_same,
+    a_tape_averages_gradients_of_keras_variables,
+    gradients_of_several_passes_are_sent_at_once,
+    sparse_gradients_are_averaged,
+    groups_of_variables_lose_no_gradient,
+    the_callbacks_broadcast_and_average,
+    a_local_variable_is_not_broadcast,
+    local_layers_keep_their_gradients,
+    the_learning_rate_warms_up_and_follows_a_schedule,
+    a_model_saved_as_hdf5_goes_on_where_it_was,
+    elastic_state_is_saved_restored_and_synchronized,
+    batch_normalization_sees_the_batches_of_all_ranks,
+    bfloat16_layers_train,
+    sessions_with_hooks_broadcast,
+)

@@ -1,0 +1,43 @@
+"""Horovod's Keras API on each TensorFlow that there is an image of. The checks are in `ranks`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.checks import checks_in, install, results, run, wrong
+from tests.images.conftest import Sandboxes
+from tests.images.sandbox import TWO_RANKS, Sandbox
+
+GLOO = ("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2", "--network-interface", "lo")
+# What most training scripts use; the image of the released Horovod is checked for that much.
+COMMON = (
+    "an_optimizer_trains_as_one_process_with_all_batches",
+    "the_callbacks_broadcast_and_average",
+    "elastic_state_is_saved_restored_and_synchronized",
+)
+
+
+@pytest.fixture(scope="session")
+def cpu_next(sandboxes: Sandboxes) -> Sandbox:
+    inside = sandboxes("cpu-next")
+    install(inside)
+    return inside
+
+
+def test_keras_3_on_two_ranks_over_mpi(cpu_next: Sandbox) -> None:
+    found = results(run(cpu_next, TWO_RANKS))
+    assert wrong(found) == ""
+    assert set(found) == checks_in("any_keras") | checks_in("keras_3")
+
+
+def test_keras_3_on_two_ranks_over_gloo(cpu_next: Sandbox) -> None:
+    found = results(run(cpu_next, GLOO, *COMMON))
+    assert wrong(found) == ""
+    assert set(found) == set(COMMON)
+
+
+def test_keras_2_on_two_ranks(cpu: Sandbox) -> None:
+    install(cpu)
+    found = results(run(cpu, TWO_RANKS, *COMMON))
+    assert wrong(found) == ""
+    assert set(found) == set(COMMON)
