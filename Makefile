@@ -2,10 +2,10 @@
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint unit chart images lifecycle e2e generate schemas goldens format lock bench
+.PHONY: help venv demo test lint unit chart images lifecycle e2e generate schemas goldens format lock bench try-tensorflow
 
 help: ## list these commands
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 venv:
 	@python3 tools/bootstrap.py
@@ -52,3 +52,6 @@ lock: venv ## lock the newest Python packages that requirements/*.in allow
 
 bench: venv ## figures, not verdicts: start-up, render
 	@for file in tests/bench/bench_*.py; do $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
+
+try-tensorflow: venv ## does Horovod work on a new TensorFlow? VERSION=2.22.0 [KERAS=3.16.0]
+	@$(PY) -m tools.try_tensorflow "$(VERSION)" $(KERAS)
