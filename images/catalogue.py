@@ -52,7 +52,7 @@ class Image:
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what it is compiled with
     packages: tuple[str, ...] = ()  # of Debian, that every rank needs
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each option
-    combinations: tuple[Row, ...] = ()  # what is known to work; empty when nobody said
+    combinations: tuple[Row, ...] = ()  # what goes together; empty when nobody said
 
     @property
     def parameters(self) -> dict[str, str]:

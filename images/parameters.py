@@ -1,7 +1,7 @@
 """What `--set` may change of an image: pure rules over the entries of versions.yaml.
 
 An image's parameters are its versions, its options (words to choose from, the default first) and
-its Debian suite. `combinations` are rows of what is known to work together. A version that a row
+its Debian suite. `combinations` are rows of what goes together. A version that a row
 leaves out is the default one there; an option that it leaves out may be any of its words.
 """
 

@@ -20,7 +20,8 @@ LINK = ROOT / ".venv"
 
 def environment_dir() -> Path:
     """Where the environment for this lock file and this interpreter is kept."""
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.prefix.encode())
+    # The base's prefix: an environment's own Python is the same interpreter.
+    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.base_prefix.encode())
     # Run as a script: only tools/ is on the path.
     sys.path.insert(0, str(ROOT))
     from localkube.cache import cache_dir

@@ -25,7 +25,7 @@ def tables(image: Image) -> str:
         lines.append(f"| `{key}` | {default} | {', '.join(others) or 'none'} |")
     keys = [key for key in image.defaults if len(values_of(image, key)) > 1]
     if keys:
-        lines += ["", "What works together, a row each:", ""]
+        lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
         lines += [f"| {' | '.join(keys)} |", "| --- " * len(keys) + "|"]
         for row in image.combinations:
             cells = [", ".join(row[key]) if key in row else "any" for key in keys]
