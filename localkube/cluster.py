@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import shutil
@@ -119,11 +120,17 @@ def _prepare_state(instance: Instance) -> None:
 def _remove_if_last(instance: Instance) -> None:
     """Removes the directories that all clusters share, once none is left.
 
-    Not before: removing a directory also removes what another cluster has mounted on it.
+    Not before: removing a directory also removes what another cluster has mounted on it. Another
+    cluster may come or go meanwhile, so it is the removal itself that tells.
     """
-    if any(instance.state.parent.iterdir()):
+    try:
+        instance.state.parent.rmdir()
+    except FileNotFoundError:
         return
-    instance.state.parent.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        return
     results = Path(CNI_RESULTS)
     if results.is_dir() and not any(results.iterdir()):
         results.rmdir()
