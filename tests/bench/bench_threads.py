@@ -1,9 +1,9 @@
-"""The plan's thread settings against a grid of others: python -m tests.bench.bench_threads [RUNS]
+"""The plan's thread settings against others: python -m tests.bench.bench_threads [RUNS [TURNS]]
 
 Trains a Keras network on random images in a pod of the local cluster, one worker that has all of
 this machine's cores, each setting RUNS times (3) in turns, then those ahead of the plan's own
-setting in turns with it. Prints every setting's median and how far the plan's own is from the best:
-the aim is 3 %. Only an otherwise idle machine tells that.
+setting TURNS times (9) in turns with it. Prints every setting's median and how far the plan's own
+is from the best: the aim is 3 %. Only an otherwise idle machine tells that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from localkube.tools import tool
 from tests.e2e.cluster import Namespace
 
 MODEL, BATCH, STEPS = "MobileNetV2", 8, 20
-CONFIRMATIONS = 9
 AIM = 0.03
 
 
@@ -45,6 +44,7 @@ def plan_here(image: str) -> Plan:
 def main() -> None:
     """Measure and print."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    turns = int(sys.argv[2]) if len(sys.argv) > 2 else 9
     kubeconfig = cluster.up()
     image = build("examples")
     load(image.reference)
@@ -53,7 +53,7 @@ def main() -> None:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
     namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
     plan = plan_here(image.reference)
-    bench = Bench(plan, benchmark_command(MODEL, BATCH, STEPS), 1, repeats, CONFIRMATIONS)
+    bench = Bench(plan, benchmark_command(MODEL, BATCH, STEPS), 1, repeats, turns)
     found = search(
         Cluster.connect(namespace=namespace.name),
         bench,
@@ -64,7 +64,7 @@ def main() -> None:
     print(f"\n{MODEL}, batch {BATCH}, {STEPS} steps, {os.cpu_count()} CPUs; images/s")
     for measured in found.measured:
         print(described(measured) + (" <- the plan" if measured is found.measured[0] else ""))
-    print(f"the plan and those ahead of it, {CONFIRMATIONS} times more in turns")
+    print(f"the plan and those ahead of it, {turns} times more in turns")
     own = found.again[0]
     for measured in found.again:
         print(f"{described(measured)}, {gain(own, measured):+.1%}")
