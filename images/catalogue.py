@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from images.errors import ImageError
-from images.parameters import Row, choose, read_options, read_rows
+from images.parameters import Option, Row, choose, read_options, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).with_name("versions.yaml")
 _REQUIRED = {"reference", "context", "contents", "dockerfile", "versions"}
 _OF_A_BASE = {"base", "suite", "framework", "features", "packages", "options", "combinations"}
-_KEYS = _REQUIRED | _OF_A_BASE | {"from", "locks"}
+_KEYS = _REQUIRED | _OF_A_BASE | {"from", "locks", "tested"}
 _VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)*")
+Kind = TypeVar("Kind", bound=StrEnum)
 
 
 class Lock(StrEnum):
@@ -30,6 +31,14 @@ class Lock(StrEnum):
     COMPLETE = "with what it needs"
     ALONE = "alone"
     SOURCE = "alone, as source"
+
+
+class When(StrEnum):
+    """When an image is built and tested."""
+
+    ALWAYS = "in every run"
+    # Too long for that: `python -m images prove` leaves a proof in the image's folder.
+    APART = "apart"
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,9 @@ class Image:
     framework: str | None = None  # the module that Horovod is compiled for, if it is
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what it is compiled with
     packages: tuple[str, ...] = ()  # of Debian, that every rank needs
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each option
+    choices: Mapping[str, Option] = field(default_factory=dict)
     combinations: tuple[Row, ...] = ()  # what goes together; empty when nobody said
+    tested: When = When.ALWAYS
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -155,12 +165,14 @@ def _image(
         key: _version(f"{where}.versions.{key}", value) for key, value in entry["versions"].items()
     }
     options = read_options(f"{where}.options", entry.get("options", {}))
-    own = {**versions, **{key: choices[0] for key, choices in options.items()}}
+    own = {**versions, **{key: option.default for key, option in options.items()}}
     if "suite" in entry:
         own = {"suite": entry["suite"], **own}
-    wanted = {key: value for key, value in overrides.items() if key in own}
-    for key, value in wanted.items():
-        _check_wanted(key, value, options.get(key))
+    wanted = {
+        key: _wanted(f"--set {key}", value, key, options)
+        for key, value in overrides.items()
+        if key in own
+    }
     rows = read_rows(f"{where}.combinations", entry.get("combinations", []), own, options)
     chosen = choose(name, own, rows, wanted)
     inherited = parent.parameters if parent else {}
@@ -174,7 +186,7 @@ def _image(
         contents=tuple(root / path for path in entry["contents"]),
         dockerfile=root / entry["dockerfile"],
         locks={
-            root / source: _lock(f"{where}.locks.{source}", kind)
+            root / source: _one_of(Lock, f"{where}.locks.{source}", kind)
             for source, kind in entry.get("locks", {}).items()
         },
         versions={
@@ -192,6 +204,7 @@ def _image(
         packages=_packages(f"{where}.packages", entry.get("packages", {}), parameters),
         choices=options,
         combinations=tuple(rows),
+        tested=_one_of(When, f"{where}.tested", entry.get("tested", When.ALWAYS)),
     )
 
 
@@ -203,7 +216,7 @@ def _reference(
 ) -> str:
     """repository:tag; what was set to another value than the default and is not in it is added."""
     told = [
-        f"-{key}-{parameters[key]}"
+        f"-{key}-{parameters[key]}".replace(",", "-")
         for key in overrides
         if key in defaults and defaults[key] != parameters[key] and f"${{{key}}}" not in template
     ]
@@ -250,17 +263,15 @@ def _version(where: str, value: object) -> str:
     return value
 
 
-def _check_wanted(key: str, value: str, choices: tuple[str, ...] | None) -> None:
-    if choices is None:
-        if key != "suite":
-            _version(f"--set {key}", value)
-    elif value not in choices:
-        raise ImageError(f"--set {key}={value}: no such choice", f"use one of {', '.join(choices)}")
+def _wanted(said: str, value: str, key: str, options: Mapping[str, Option]) -> str:
+    if key in options:
+        return options[key].chosen(said, value)
+    return value if key == "suite" else _version(said, value)
 
 
-def _lock(where: str, kind: object) -> Lock:
+def _one_of(kinds: type[Kind], where: str, written: object) -> Kind:
     try:
-        return Lock(str(kind))
+        return kinds(str(written))
     except ValueError:
-        known = ", ".join(repr(lock.value) for lock in Lock)
-        raise ImageError(f"{where} is {kind!r}", f"write one of {known}") from None
+        known = ", ".join(repr(kind.value) for kind in kinds)
+        raise ImageError(f"{where} is {written!r}", f"write one of {known}") from None

@@ -16,6 +16,7 @@ from images import build as builder
 from images.catalogue import find, load_catalogue
 from images.errors import ImageError
 from images.lock import write_locks
+from images.proof import state
 from localkube.errors import LocalkubeError
 from localkube.ui import console
 
@@ -32,11 +33,16 @@ Set = Annotated[
 
 @app.command("list")
 def list_images() -> None:
-    """The images, what they are called and which versions they hold."""
-    table = Table("image", "reference", "from", "versions", box=None)
-    for image in load_catalogue().values():
+    """The images, what they are called, which versions they hold and how they are tested."""
+    table = Table("image", "reference", "from", "versions", "tests", box=None)
+    images = load_catalogue()
+    for image in images.values():
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
-        table.add_row(image.name, image.reference, image.parent or image.base, versions)
+        try:
+            tests = state(image, images)
+        except ImageError:
+            tests = f"no proof: python -m images prove {image.name}"
+        table.add_row(image.name, image.reference, image.parent or image.base, versions, tests)
     console.__class__().print(table)
 
 
@@ -56,6 +62,16 @@ def build(
     reference.
     """
     typer.echo(builder.build(name, tag or (), _settings(set_)).reference)
+
+
+@app.command()
+def prove(name: Name) -> None:
+    """Build an image that no run of the tests builds, run its tests inside it, on a GPU where there
+    is one, and write its proof; print the proof's path.
+    """
+    from images.prove import prove as written
+
+    typer.echo(written(name))
 
 
 @app.command()

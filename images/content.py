@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from images.catalogue import Image
@@ -10,9 +11,11 @@ from images.lock import lock_file, tree_lock
 from localkube.cache import content_key
 
 # Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
-_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "series")
+_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.debs", "series")
 # Options that the compiled Horovod does not depend on.
 _NOT_COMPILED = {"allocator"}
+# What it is compiled for where the catalogue has no such option, or this word of it.
+_UNSAID = {"march": "x86-64", "mpi-from": "debian", "tensorflow-package": "tensorflow-cpu"}
 # What is preloaded for a choice of `allocator`.
 _PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
@@ -43,6 +46,14 @@ def image_key(image: Image, base_key: str) -> str:
     return content_key(files.values(), *files, *arguments, base_key)
 
 
+def content_of(image: Image, images: Mapping[str, Image]) -> str:
+    """The key of an image's content as the tree has it, with the base by its name: the same on
+    every machine.
+    """
+    base = content_of(images[image.parent], images) if image.parent else image.base or ""
+    return image_key(image, base)
+
+
 def build_arguments(image: Image) -> dict[str, str]:
     """The ARGs of an image's Dockerfile, beside BASE_IMAGE."""
     versions = image.versions.items()
@@ -51,6 +62,7 @@ def build_arguments(image: Image) -> dict[str, str]:
         arguments |= {_argument(name): value for name, value in image.options.items()} | {
             "IMAGE": image.name,
             "PRELOAD": _PRELOADED[image.options.get("allocator", "glibc")],
+            "DRIVER_CAPABILITIES": "compute,utility" if "nccl" in image.features else "",
             "PACKAGES": " ".join(image.packages),
             "FRAMEWORK": image.framework,
             "FEATURES": ",".join(image.features),
@@ -65,18 +77,24 @@ def _argument(parameter: str) -> str:
 
 def wheel_key(image: Image) -> str:
     """Changes with what the compiled Horovod depends on, and with nothing else of the image."""
-    own = [image.folder / name for name in ("series", "toolchain.py")]
+    own = [
+        file
+        for place in image.contents
+        for pattern in ("toolchain.py", "toolkit.*")
+        for file in place.glob(pattern)
+    ]
     files = [
         image.context / "common" / "build_horovod.py",
         image.context / "common" / "horovod.txt",
-        *(file for file in own if file.exists()),
+        *sorted(own),
+        *sorted(image.folder.glob("series")),
         *build_horovod.patches(image.folder),
     ]
     versions = [f"{name}={version}" for name, version in image.versions.items()]
     chosen = [
         f"{name}={value}"
         for name, value in image.options.items()
-        if value != image.defaults[name] and name not in _NOT_COMPILED
+        if name not in _NOT_COMPILED and value != _UNSAID.get(name)
     ]
     said = (*versions, *chosen, image.framework or "", *image.features, image.suite or "")
     return content_key(files, *said)

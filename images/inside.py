@@ -29,6 +29,16 @@ def sbom(image: BuiltImage) -> str:
     return done.stdout
 
 
+def unpacked_size(image: BuiltImage) -> int:
+    """Bytes of all files in an image."""
+    du = ["du", "--summarize", "--bytes", "--one-file-system", "/"]
+    # Some folders are for their owner alone, empty ones: its exit status tells of those.
+    said = run_in(image.reference, du, 0, image.engine.program)
+    if not said.stdout.strip():
+        raise ImageError(f"{image.reference}: du says nothing: {said.stderr.strip()}", "mend it")
+    return int(said.stdout.split()[0])
+
+
 def python_packages(document: str) -> dict[str, str]:
     """Versions by name, of the Python packages in a CycloneDX document."""
     components = json.loads(document)["components"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,8 +21,8 @@ from localkube.ui import step
 
 
 class _Pinned(Template):
-    # Names of packages may hold a hyphen.
-    idpattern = "[a-z][a-z-]*"
+    # Names of packages may hold hyphens and digits.
+    idpattern = "[a-z][a-z0-9-]*"
 
 
 def filled_in(source: Path, parameters: Mapping[str, str]) -> str:
@@ -107,7 +108,9 @@ def _write(image: Image, source: Path) -> Path:
 
 
 def _pins(text: str) -> list[str]:
-    return [line.split()[0] for line in text.splitlines() if "==" in line and line[:1].isalnum()]
+    """NAME==VERSION of each line that has one, without the extras that a lock has in full."""
+    lines = [line.split()[0] for line in text.splitlines() if "==" in line and line[:1].isalnum()]
+    return [re.sub(r"\[.*\]", "", line) for line in lines]
 
 
 def _compile(text: str, python: str) -> str:

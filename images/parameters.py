@@ -1,19 +1,44 @@
 """What `--set` may change of an image: pure rules over the entries of versions.yaml.
 
-An image's parameters are its versions, its options (words to choose from, the default first) and
-its Debian suite. `combinations` are rows of what goes together. A version that a row
-leaves out is the default one there; an option that it leaves out may be any of its words.
+An image's parameters are its versions, its options (words to choose one from, the default first,
+or some of, with commas between) and its Debian suite. `combinations` are rows of what goes
+together. A version that a row leaves out is the default one there; an option that it leaves out may
+be any of its words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from images.errors import ImageError
 
 Row = Mapping[str, tuple[str, ...]]
 _WORD = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What may be chosen: one of `words`, or with `several` some of them, with commas between."""
+
+    words: tuple[str, ...]
+    default: str
+    several: bool = False
+
+    def chosen(self, said: str, value: str) -> str:
+        """`value`, several words in the order that the option has them in. Raises ImageError for
+        what is no choice; `said` is how it was asked for.
+        """
+        asked = value.split(",") if self.several else [value]
+        strange = [word for word in asked if word not in self.words]
+        if strange:
+            some = "some, with commas between, of" if self.several else "one of"
+            whose = f" ({strange[0]!r})" if self.several else ""
+            raise ImageError(
+                f"{said}={value}: no such choice{whose}", f"use {some} {', '.join(self.words)}"
+            )
+        return ",".join(word for word in self.words if word in asked)
 
 
 def choose(
@@ -82,13 +107,28 @@ def read_rows(
     return rows
 
 
-def read_options(where: str, written: object) -> dict[str, tuple[str, ...]]:
+def read_options(where: str, written: object) -> dict[str, Option]:
     """`options` of versions.yaml: what may be chosen for each. Raises ImageError for another
     form.
     """
     if not isinstance(written, dict):
         raise ImageError(f"{where} is {written!r}, expected a mapping", "see images/README.md")
-    return {key: _words(f"{where}.{key}", value) for key, value in written.items()}
+    return {key: _option(f"{where}.{key}", value) for key, value in written.items()}
+
+
+def _option(where: str, written: object) -> Option:
+    if not isinstance(written, dict):
+        words = _words(where, written)
+        return Option(words, words[0])
+    if set(written) != {"some of", "default"}:
+        raise ImageError(
+            f"{where} has {', '.join(map(str, written)) or 'nothing'}",
+            "write a list, or a mapping of `some of` and `default`",
+        )
+    words = _words(f"{where}.some of", written["some of"])
+    several = Option(words, ",".join(_words(f"{where}.default", written["default"])), several=True)
+    several.chosen(f"{where}.default", several.default)
+    return several
 
 
 def _words(where: str, value: object) -> tuple[str, ...]:

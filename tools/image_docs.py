@@ -1,18 +1,28 @@
-"""Write the tables of what `python -m images build NAME --set` takes into the images' READMEs.
+"""Write the tables of what `python -m images build NAME --set` takes into the images' READMEs, and
+the table of how the images are tested into docs/images.md.
 
-`python -m tools.image_docs` writes them from images/versions.yaml, `--check` exits 1 and names each
-file that differs.
+`python -m tools.image_docs` writes them from images/versions.yaml and the proofs, `--check` exits 1
+and names each file that differs, and each proof that is missing or is none. A proof that was made
+before the last change of its image's content is no reason to exit 1.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from images.catalogue import Image, load_catalogue
+from images.catalogue import ROOT, Image, When, load_catalogue
+from images.errors import ImageError
+from images.proof import AGED, PRESENT, is_present, read
 
 START = "<!-- parameters: generated from images/versions.yaml by `make generate` -->"
 END = "<!-- end of the parameters -->"
+PAGE = ROOT / "docs" / "images.md"
+PROOFS = (
+    "<!-- tests: generated from images/versions.yaml and images/*/proof.yaml by `make generate` -->"
+)
+END_OF_PROOFS = "<!-- end of the tests -->"
 
 
 def tables(image: Image) -> str:
@@ -20,7 +30,11 @@ def tables(image: Image) -> str:
     lines = ["| Parameter | Default | Others |", "| --- | --- | --- |"]
     for key, default in image.defaults.items():
         rows = [value for row in image.combinations for value in row.get(key, ())]
-        others = dict.fromkeys([*rows, *image.choices.get(key, ())])
+        option = image.choices.get(key)
+        if option and option.several:
+            lines.append(f"| `{key}` | {default} | any of {', '.join(option.words)} |")
+            continue
+        others = dict.fromkeys([*rows, *(option.words if option else ())])
         others.pop(default, None)
         lines.append(f"| `{key}` | {default} | {', '.join(others) or 'none'} |")
     keys = [key for key in image.defaults if len(values_of(image, key)) > 1]
@@ -38,29 +52,73 @@ def values_of(image: Image, key: str) -> set[tuple[str, ...]]:
     return {row.get(key, ()) for row in image.combinations}
 
 
-def filled(readme: str, image: Image) -> str:
-    """A README with its tables written anew; the rest of it is written by hand."""
-    before, start, rest = readme.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        sys.exit(f"image_docs: images/{image.name}/README.md: the tables' marker lines are missing")
-    return f"{before}{START}\n{tables(image)}\n{END}{after}"
+def proofs(images: Mapping[str, Image]) -> str:
+    """How each image is tested, and what the proofs say of those that are tested apart. Raises
+    ImageError for a proof that is missing or is none.
+    """
+    lines = [
+        "| Image | Tested | Tests passed | On a GPU | Unpacked |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, image in images.items():
+        if image.tested is When.ALWAYS:
+            lines.append(f"| `{name}` | in every run of the tests | all | | |")
+            continue
+        proof = read(image)
+        when = PRESENT if is_present(proof, image, images) else AGED
+        left = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
+        lines.append(
+            f"| `{name}` | apart, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{left} | "
+            f"{proof.bytes / 1e9:.2f} GB |"
+        )
+    return "\n".join(lines)
 
 
-def readmes() -> dict[Path, str]:
-    """What each README with tables should hold."""
-    images = [image for image in load_catalogue().values() if image.framework]
-    files = {image.folder / "README.md": image for image in images}
-    return {file: filled(file.read_text(), image) for file, image in files.items()}
+def filled(file: Path, start: str, text: str, end: str) -> str:
+    """A page with what is between two marker lines written anew; the rest is written by hand."""
+    before, found, rest = file.read_text().partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        sys.exit(f"image_docs: {file}: the marker lines {start} and {end} are missing")
+    return f"{before}{start}\n{text}\n{end}{after}"
+
+
+def pages() -> dict[Path, str]:
+    """What each page with tables should hold."""
+    images = load_catalogue()
+    found = {
+        (file := image.folder / "README.md"): filled(file, START, tables(image), END)
+        for image in images.values()
+        if image.framework
+    }
+    return found | {PAGE: filled(PAGE, PROOFS, proofs(images), END_OF_PROOFS)}
+
+
+def settled(text: str) -> str:
+    """A page's text without which proofs have aged: that changes with any file of an image."""
+    return text.replace(AGED, PRESENT)
+
+
+def check(differing: Mapping[Path, str]) -> int:
+    """1 when a page differs in more than which proofs have aged."""
+    status = 0
+    for file, text in differing.items():
+        if settled(file.read_text()) == settled(text):
+            print(f"{file}: a proof is no longer what it says: `make generate`", file=sys.stderr)
+        else:
+            status = 1
+            print(f"{file}: differs from its sources: run `make generate`", file=sys.stderr)
+    return status
 
 
 def main(arguments: list[str]) -> int:
     """Write the files, or compare them with --check."""
-    differing = {file: text for file, text in readmes().items() if file.read_text() != text}
+    try:
+        differing = {file: text for file, text in pages().items() if file.read_text() != text}
+    except ImageError as error:
+        sys.exit(f"image_docs: {error}")
     if arguments == ["--check"]:
-        for file in differing:
-            print(f"{file}: differs from versions.yaml: run `make generate`", file=sys.stderr)
-        return 1 if differing else 0
+        return check(differing)
     for file, text in differing.items():
         file.write_text(text)
         print(f"wrote {file}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -8,12 +9,56 @@ from pathlib import Path
 import pytest
 
 from images.build import build
-from images.catalogue import Image, load_catalogue
+from images.catalogue import Image, When, load_catalogue
+from images.prove import gpu_for, tests_folder
 from tests.images.sandbox import Sandbox, sandbox
 
-# The images with a framework that the tests of test_runtimes.py run in.
-RUNTIMES = ("cpu", "cpu-next")
 Sandboxes = Callable[[str], Sandbox]
+NEEDS_GPU = "needs a GPU"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `python -m images prove` says."""
+    parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image, no others'")
+    parser.addoption("--tally", metavar="FILE", help="write how many tests came out how")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Images that are tested apart are built for their own proof and for nothing else."""
+    proving = config.getoption("--prove", default=None)
+    others = {
+        tests_folder(image.name)
+        for image in load_catalogue().values()
+        if image.tested is When.APART and image.name != proving
+    }
+    return True if collection_path in others else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of `image` run in every image with a framework that is not tested apart, or in the one
+    that is being proved.
+    """
+    if "image" in metafunc.fixturenames:
+        proving = metafunc.config.getoption("--prove", default=None)
+        usual = [
+            image.name
+            for image in load_catalogue().values()
+            if image.framework and image.tested is When.ALWAYS
+        ]
+        names = [proving] if proving else usual
+        metafunc.parametrize("image", names, indirect=True, scope="session")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    file = config.getoption("--tally", default=None)
+    if file:
+        stats = terminalreporter.stats
+        skipped = stats.get("skipped", [])
+        gpu = [report for report in skipped if NEEDS_GPU in str(report.longrepr)]
+        counts = {"passed": len(stats.get("passed", [])), "needed a GPU": len(gpu)}
+        Path(file).write_text(json.dumps(counts | {"skipped": len(skipped) - len(gpu)}))
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +74,7 @@ def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandboxes]:
         yield opens
 
 
-@pytest.fixture(scope="session", params=RUNTIMES)
+@pytest.fixture(scope="session")
 def image(request: pytest.FixtureRequest) -> Image:
     return load_catalogue()[request.param]
 
@@ -38,6 +83,14 @@ def image(request: pytest.FixtureRequest) -> Image:
 def inside(image: Image, sandboxes: Sandboxes) -> Sandbox:
     """A sandbox of each runtime image in turn."""
     return sandboxes(image.name)
+
+
+@pytest.fixture(scope="session")
+def on_gpu(inside: Sandbox) -> Sandbox:
+    """A sandbox of each runtime image in turn, with all GPUs of this machine."""
+    if gpu_for(inside.image.engine) is None:
+        pytest.skip(NEEDS_GPU)
+    return inside.with_gpus()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Sandbox(ABC):
         self, command: Sequence[str], uid: int, environment: Mapping[str, str]
     ) -> list[str]:
         """What to run on this machine so that `command` runs in the image."""
+
+    def with_gpus(self) -> Sandbox:
+        """The same with the GPUs of this machine."""
+        raise NotImplementedError(f"{self.image.engine.program} passes no GPU on")
 
     def run(self, *command: str, uid: int = STRANGE_UID, **environment: str) -> Result:
         """Runs a command to its end, whatever its exit status."""
@@ -68,12 +72,19 @@ def said(done: Result) -> str:
 class Command(Sandbox):
     """Docker and Podman run containers themselves."""
 
+    gpus: bool = False
+
+    def with_gpus(self) -> Sandbox:
+        return replace(self, gpus=True)
+
     def _command(
         self, command: Sequence[str], uid: int, environment: Mapping[str, str]
     ) -> list[str]:
         variables = [f"--env={name}={value}" for name, value in environment.items()]
+        podman = self.image.engine.program == "podman"
+        gpus = ["--device=nvidia.com/gpu=all" if podman else "--gpus=all"] if self.gpus else []
         return [
-            *(self.image.engine.program, "run", "--rm", "--read-only", "--network=none"),
+            *(self.image.engine.program, "run", "--rm", "--read-only", "--network=none", *gpus),
             # Gloo crashes where the host's own name is unknown; in a pod it never is.
             *("--hostname=sandbox", "--add-host=sandbox:127.0.0.1"),
             *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"),

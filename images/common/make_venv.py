@@ -1,0 +1,21 @@
+"""Makes the image's Python environment.
+
+`make_venv.py FRAMEWORK PREFIX`, run by Debian's Python. Where Debian has the framework itself
+(PyTorch for CPUs), the environment sees Debian's packages; else none of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import venv
+
+
+def main(framework: str, prefix: str) -> None:
+    from_debian = importlib.util.find_spec(framework) is not None
+    builder = venv.EnvBuilder(system_site_packages=from_debian, with_pip=True, symlinks=True)
+    builder.create(prefix)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,100 @@
+"""`python -m images prove`: builds an image that no run of the tests builds, and runs its tests
+inside it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from images.build import build
+from images.catalogue import ROOT, When, find, load_catalogue
+from images.content import content_of
+from images.engine import Engine
+from images.errors import ImageError
+from images.inside import unpacked_size
+from images.proof import Proof, write
+from localkube.ui import note
+
+# Where NVIDIA's driver says which GPUs there are.
+_GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+def prove(name: str) -> Path:
+    """Builds image `name`, runs its tests and writes its proof; returns the proof's file.
+
+    Raises ImageError when a test fails, or when there is nothing to prove.
+    """
+    images = load_catalogue()
+    image = find(images, name)
+    if image.tested is When.ALWAYS:
+        raise ImageError(f"{name} needs no proof: every run tests it", "make test")
+    tests = [ROOT / "tests/images/test_runtimes.py", tests_of(name)]
+    content = content_of(image, images)
+    built = build(name)
+    gpu = gpu_for(built.engine)
+    note(f"running the tests of {name} inside it")
+    found = run_tests(name, tests)
+    again = load_catalogue()
+    if content_of(find(again, name), again) != content:
+        raise ImageError(f"{name} was changed while it was being proved", "prove it once more")
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    proof = Proof(
+        content=content,
+        day=today,
+        reference=image.reference,
+        versions=dict(image.versions),
+        bytes=unpacked_size(built),
+        passed=found["passed"],
+        gpu=gpu or "none",
+        needed_gpu=found["needed a GPU"],
+    )
+    return write(image, proof)
+
+
+def tests_folder(name: str) -> Path:
+    """Where the tests that are an image's own are, if it has any."""
+    return ROOT / "tests" / "images" / name.replace("-", "_")
+
+
+def tests_of(name: str) -> Path:
+    """The tests that are an image's own. Raises ImageError when there are none."""
+    folder = tests_folder(name)
+    if not folder.is_dir():
+        raise ImageError(f"{name} has no tests of its own: {folder} is not there", "write some")
+    return folder
+
+
+def run_tests(name: str, tests: list[Path]) -> dict[str, int]:
+    """How many tests came out how. Raises ImageError when they did not all end well."""
+    with tempfile.TemporaryDirectory(prefix="hvd-prove-") as folder:
+        tally = Path(folder) / "tally.json"
+        command = [sys.executable, "-m", "pytest", "-q", f"--prove={name}", f"--tally={tally}"]
+        done = subprocess.run([*command, *map(str, tests)], cwd=ROOT, check=False)
+        if done.returncode != 0:
+            raise ImageError(
+                f"the tests of {name} ended with status {done.returncode}; its proof is as it was",
+                "mend what they say and prove it once more",
+            )
+        counts: dict[str, int] = json.loads(tally.read_text())
+    if counts["skipped"]:
+        raise ImageError(f"{counts['skipped']} tests of {name} were skipped", "mend them")
+    return counts
+
+
+def gpu_for(engine: Engine) -> str | None:
+    """The model of this machine's GPU, None where there is none. Raises ImageError when the engine
+    does not pass it on.
+    """
+    lines = [line for file in _GPUS.glob("*/information") for line in file.read_text().splitlines()]
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    if models and engine.program == "buildah":
+        raise ImageError(
+            f"this machine has a GPU ({models[0]}), which Buildah does not pass on",
+            "use Docker or Podman with NVIDIA's container toolkit: HVD_IMAGE_ENGINE=docker",
+        )
+    return models[0] if models else None

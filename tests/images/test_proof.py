@@ -1,0 +1,228 @@
+"""Images that are tested apart, and what is left as a proof of it. These need no image and no
+engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from images import prove as proving
+from images.catalogue import ROOT, Image, When, load_catalogue
+from images.content import content_of
+from images.errors import ImageError
+from images.proof import FILE, Proof, read, state, write
+from tests.images import conftest
+from tools import image_docs
+
+GOOD = Proof(
+    content="0123456789abcdef",
+    day="2026-01-31",
+    reference="repo:1",
+    versions={"python": "3.11", "horovod": "0.28.1"},
+    bytes=4_500_000_000,
+    passed=27,
+    gpu="none",
+    needed_gpu=2,
+)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> dict[str, Image]:
+    """One image that is tested apart, with all its files below tmp_path."""
+    whole = load_catalogue()["cpu"]
+    folder = tmp_path / whole.name
+    folder.mkdir()
+    (folder / "slim.txt").write_text("remove x")
+    apart = dataclasses.replace(
+        whole, context=tmp_path, contents=(folder,), locks={}, framework=None, tested=When.APART
+    )
+    return {whole.name: apart}
+
+
+def test_a_proof_is_of_one_content_and_stays_when_that_changes(images: dict[str, Image]) -> None:
+    image = images["cpu"]
+    file = write(image, dataclasses.replace(GOOD, content=content_of(image, images)))
+    assert file == image.folder / FILE
+    assert read(image).versions == GOOD.versions
+    # The proof is no part of what it proves.
+    assert state(image, images) == "proved on 2026-01-31, for the present content"
+    (image.folder / "slim.txt").write_text("remove y")
+    assert state(image, images) == "proved on 2026-01-31, before the last change of its content"
+    file.unlink()
+    with pytest.raises(ImageError, match=r"cpu is tested apart, and has no .*proof\.yaml"):
+        state(image, images)
+
+
+def test_what_is_built_upon_an_image_changes_with_it(images: dict[str, Image]) -> None:
+    image = images["cpu"]
+    upon = dataclasses.replace(image, name="upon", parent="cpu", contents=())
+    before = content_of(upon, images)
+    (image.folder / "slim.txt").write_text("remove y")
+    assert content_of(upon, images) != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("passed: 27", "passed: many", "passed is 'many', expected a whole number"),
+        ("passed: 27", "passed: true", "passed is True"),
+        ("passed: 27", "passed: 0", "bytes and passed are to be more than 0"),
+        ("passed: 27\n", "", "missing 1 required positional argument: 'passed'"),
+        ("passed: 27", "passed: 27\nfailed: 1", "unexpected keyword argument 'failed'"),
+        ("0123456789abcdef", "xyz", "content is 'xyz', expected 16 hexadecimal digits"),
+        ("2026-01-31", "2026-02-31", "day is out of range"),
+        ("2026-01-31", "yesterday", "expected YYYY-MM-DD"),
+        ("gpu: none", "gpu: [", "is no proof"),
+    ],
+)
+def test_a_malformed_proof_is_refused(
+    images: dict[str, Image], old: str, new: str, message: str
+) -> None:
+    file = write(images["cpu"], GOOD)
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    with pytest.raises(ImageError, match=message):
+        read(images["cpu"])
+
+
+def test_every_image_that_is_tested_apart_has_its_proof_and_its_tests() -> None:
+    for image in load_catalogue().values():
+        if image.tested is When.APART:
+            assert set(read(image).versions) <= set(image.versions)
+            assert list(proving.tests_of(image.name).glob("test_*.py"))
+
+
+def test_only_an_aged_proof_leaves_the_generated_pages_as_good_as_they_are(
+    images: dict[str, Image],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "images.md"
+    page.write_text(f"a\n{image_docs.PROOFS}\n{image_docs.END_OF_PROOFS}\nb\n")
+    monkeypatch.setattr(image_docs, "PAGE", page)
+    monkeypatch.setattr(image_docs, "load_catalogue", lambda: images)
+    image = images["cpu"]
+    proof = dataclasses.replace(GOOD, content=content_of(image, images))
+    write(image, proof)
+    assert image_docs.main([]) == 0
+    row = "| `cpu` | apart, on 2026-01-31, for the present content | 27 | none; 2 tests left out | "
+    assert f"{row}4.50 GB |" in page.read_text()
+    assert image_docs.main(["--check"]) == 0
+    (image.folder / "slim.txt").write_text("remove y")
+    capsys.readouterr()
+    assert image_docs.main(["--check"]) == 0
+    assert "a proof is no longer what it says" in capsys.readouterr().err
+    assert image_docs.main([]) == 0
+    assert "before the last change of its content" in page.read_text()
+    write(image, dataclasses.replace(proof, passed=28))
+    assert image_docs.main(["--check"]) == 1
+    (image.folder / FILE).unlink()
+    with pytest.raises(SystemExit, match="cpu is tested apart, and has no"):
+        image_docs.main(["--check"])
+
+
+Proves = Callable[..., Path]
+
+
+@pytest.fixture
+def proves(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Proves:
+    """`prove`, with a build and tests that only say what came out."""
+
+    def run(tests: Callable[[], dict[str, int]], gpu: str | None = None) -> Path:
+        monkeypatch.setattr(proving, "load_catalogue", lambda: images)
+        monkeypatch.setattr(proving, "build", lambda _: SimpleNamespace(engine=None))
+        monkeypatch.setattr(proving, "gpu_for", lambda _: gpu)
+        monkeypatch.setattr(proving, "unpacked_size", lambda _: 5)
+        monkeypatch.setattr(proving, "run_tests", lambda *_: tests())
+        return proving.prove("cpu")
+
+    return run
+
+
+def test_a_proof_says_what_its_tests_found(images: dict[str, Image], proves: Proves) -> None:
+    file = proves(lambda: {"passed": 3, "needed a GPU": 2, "skipped": 0})
+    found = read(images["cpu"])
+    assert file == images["cpu"].folder / FILE
+    assert (found.passed, found.needed_gpu, found.gpu, found.bytes) == (3, 2, "none", 5)
+    assert found.content == content_of(images["cpu"], images)
+    assert found.versions == images["cpu"].versions
+    proves(lambda: {"passed": 5, "needed a GPU": 0, "skipped": 0}, "H100")
+    assert read(images["cpu"]).gpu == "H100"
+
+
+def test_no_proof_is_left_of_what_changed_or_failed(
+    images: dict[str, Image], proves: Proves
+) -> None:
+    folder = images["cpu"].folder
+
+    def change() -> dict[str, int]:
+        (folder / "slim.txt").write_text("remove z")
+        return {"passed": 3, "needed a GPU": 0, "skipped": 0}
+
+    def fail() -> dict[str, int]:
+        raise ImageError("the tests ended with status 1", "mend them")
+
+    for tests, message in ((change, "was changed while"), (fail, "status 1")):
+        with pytest.raises(ImageError, match=message):
+            proves(tests)
+        assert not (folder / FILE).exists()
+
+
+def test_an_image_of_every_run_needs_no_proof() -> None:
+    with pytest.raises(ImageError, match="cpu needs no proof: every run tests it"):
+        proving.prove("cpu")
+
+
+def test_tests_are_run_and_counted() -> None:
+    found = proving.run_tests("cpu", [ROOT / "tests/images/test_inside.py"])
+    assert found["passed"] >= 5
+    assert (found["needed a GPU"], found["skipped"]) == (0, 0)
+    with pytest.raises(ImageError, match="the tests of cpu ended with status 4"):
+        proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
+
+
+def config(**options: str) -> pytest.Config:
+    def getoption(name: str, default: str | None = None) -> str | None:
+        return options.get(name.strip("-"), default)
+
+    return SimpleNamespace(getoption=getoption)  # type: ignore[return-value]
+
+
+def test_left_out_for_want_of_a_gpu_is_told_from_skipped(tmp_path: Path) -> None:
+    reports = [SimpleNamespace(longrepr=("f", 1, f"Skipped: {why}")) for why in ("needs a GPU", "")]
+    reporter = SimpleNamespace(stats={"passed": [1, 2], "skipped": reports})
+    file = tmp_path / "tally"
+    conftest.pytest_terminal_summary(reporter, config(tally=str(file)))  # type: ignore[arg-type]
+    assert json.loads(file.read_text()) == {"passed": 2, "needed a GPU": 1, "skipped": 1}
+
+
+def test_an_image_that_is_tested_apart_is_built_for_its_own_proof_only(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "load_catalogue", lambda: images)
+    folder = ROOT / "tests" / "images" / "cpu"
+    assert conftest.pytest_ignore_collect(folder, config()) is True
+    assert conftest.pytest_ignore_collect(folder, config(prove="other")) is True
+    assert conftest.pytest_ignore_collect(folder, config(prove="cpu")) is None
+    assert conftest.pytest_ignore_collect(folder.parent, config()) is None
+
+
+def test_a_gpu_is_passed_on_or_said_to_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proving, "_GPUS", tmp_path)
+    docker, buildah = SimpleNamespace(program="docker"), SimpleNamespace(program="buildah")
+    assert proving.gpu_for(buildah) is None  # type: ignore[arg-type]
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t NVIDIA H100\nIRQ: 3\n")
+    assert proving.gpu_for(docker) == "NVIDIA H100"  # type: ignore[arg-type]
+    with pytest.raises(ImageError, match=r"GPU \(NVIDIA H100\), which Buildah does not pass on"):
+        proving.gpu_for(buildah)  # type: ignore[arg-type]
