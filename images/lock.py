@@ -95,10 +95,10 @@ def _write(image: Image, source: Path) -> Path:
     kind = image.locks[source]
     python = image.parameters["python"]
     text = filled_in(source, image.parameters)
-    if kind is Lock.COMPLETE:
-        locked = _compile(text, python)
+    if kind is Lock.SOURCE:
+        locked = _source_alone(text, source)
     else:
-        locked = _alone(text, source, python, from_source=kind is Lock.SOURCE)
+        locked = _compile(text, python, *(["--no-deps"] if kind is Lock.ALONE else []))
     target.parent.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: a build takes what is there.
     partial = target.with_suffix(".partial")
@@ -113,30 +113,27 @@ def _pins(text: str) -> list[str]:
     return [re.sub(r"\[.*\]", "", line) for line in lines]
 
 
-def _compile(text: str, python: str) -> str:
+def _compile(text: str, python: str, *more: str) -> str:
     """What `text` needs, all of it, for that Python on this platform: uv resolves for Pythons that
-    are not here.
+    are not here. The hashes are of all files of a release, so that a lock of what stands alone
+    serves each Python.
     """
     options = "--quiet --no-config --generate-hashes --no-strip-markers --no-header --no-annotate"
     command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]
     # Of Debian 11: the oldest C library among the images' bases.
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_31"]
-    return _run([*command, *index_options(), "-"], text)
+    return _run([*command, *more, *index_options(), "-"], text)
 
 
-def _alone(text: str, source: Path, python: str, *, from_source: bool) -> str:
+def _source_alone(text: str, source: Path) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(text)
         requirements.flush()
         command = [
             sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-            "--no-deps", "--report", "-", "--requirement", requirements.name,
+            "--no-deps", "--report", "-", "--requirement", requirements.name, "--no-binary=:all:",
+            "--no-build-isolation",
         ]  # fmt: skip
-        if from_source:
-            command += ["--no-binary=:all:", "--no-build-isolation"]
-        else:
-            # --target: pip takes another Python's wheels for a folder only. It stays empty.
-            command += ["--only-binary=:all:", "--python-version", python, "--target", "none"]
         report: dict[str, Any] = json.loads(_run(command))
     lines = [f"# From {source.name}, by `python -m images lock`."]
     for item in report["install"]:
