@@ -27,6 +27,10 @@ TWO_RANKS = (
     *("mpirun", "-np", "2", "--bind-to", "none", "--oversubscribe"),
     *("--mca", "mpi_yield_when_idle", "1"),
 )
+TWO_RANKS_OVER_GLOO = (
+    *("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2"),
+    *("--network-interface", "lo"),
+)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ import pytest
 
 from tests.images.checks import checks_in, install, results, run, wrong
 from tests.images.conftest import Sandboxes
-from tests.images.sandbox import TWO_RANKS, Sandbox
+from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
-GLOO = ("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2", "--network-interface", "lo")
 # What most training scripts use; the image of the released Horovod is checked for that much.
 COMMON = (
     "an_optimizer_trains_as_one_process_with_all_batches",
@@ -31,7 +30,7 @@ def test_keras_3_on_two_ranks_over_mpi(cpu_next: Sandbox) -> None:
 
 
 def test_keras_3_on_two_ranks_over_gloo(cpu_next: Sandbox) -> None:
-    found = results(run(cpu_next, GLOO, *COMMON))
+    found = results(run(cpu_next, TWO_RANKS_OVER_GLOO, *COMMON))
     assert wrong(found) == ""
     assert set(found) == set(COMMON)
 

@@ -1,1 +1,1 @@
-"""Checks of Horovod's Keras API that run inside an image, on any number of ranks."""
+"""Checks of Horovod's API that run inside an image, on any number of ranks."""

@@ -1,4 +1,4 @@
-"""`mpirun -np 2 python -m ranks [CHECK...]`: all checks, or those named.
+"""`mpirun -np 2 python -m ranks [CHECK...]`: all checks for the framework there is, or those named.
 
 Rank 0 prints one line, RESULT and JSON: for each check what was wrong, by rank; nothing when it is
 well on all of them.
@@ -6,24 +6,39 @@ well on all of them.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import traceback
+from collections.abc import Callable
+from types import ModuleType
 
-import horovod.tensorflow.keras as hvd
-from horovod.tensorflow import allgather_object
-
-from . import any_keras
-from .helpers import IS_KERAS_3
+Check = Callable[[], None]
 
 
-def main() -> None:
-    hvd.init()
-    checks = list(any_keras.CHECKS)
+def found() -> tuple[ModuleType, tuple[Check, ...]]:
+    """Horovod's module for the framework of this image, and the checks for it."""
+    if importlib.util.find_spec("torch") is not None:
+        import horovod.torch
+
+        from . import of_torch
+
+        return horovod.torch, of_torch.CHECKS
+    import horovod.tensorflow
+
+    from . import any_keras
+    from .helpers import IS_KERAS_3
+
     if IS_KERAS_3:
         from . import keras_3
 
-        checks += keras_3.CHECKS
+        return horovod.tensorflow, any_keras.CHECKS + keras_3.CHECKS
+    return horovod.tensorflow, any_keras.CHECKS
+
+
+def main() -> None:
+    hvd, checks = found()
+    hvd.init()
     wanted = sys.argv[1:]
     results = {}
     for check in checks:
@@ -35,7 +50,7 @@ def main() -> None:
         # Whatever it is, it is this check's result, and the other ranks wait to be told.
         except Exception:  # noqa: BLE001
             said = traceback.format_exc()
-        everyone = allgather_object(said)
+        everyone = hvd.allgather_object(said)
         results[check.__name__] = {rank: text for rank, text in enumerate(everyone) if text}
     if hvd.rank() == 0:
         print(f"RESULT {json.dumps(results)}", flush=True)

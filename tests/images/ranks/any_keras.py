@@ -12,18 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from .helpers import (
-    BATCH,
     IS_KERAS_3,
-    RATE,
-    assert_close,
     assert_same_on_all_ranks,
-    data,
     expected_after,
     keras,
     model,
     variables_of,
     whole,
 )
+from .plain import BATCH, RATE, assert_close, data
 
 
 def an_optimizer_trains_as_one_process_with_all_batches() -> None:

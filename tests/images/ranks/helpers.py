@@ -1,4 +1,4 @@
-"""Data, a model and comparisons for the checks."""
+"""Data, a model and comparisons for the checks of Keras."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from .plain import data
+
 keras = tf.keras
 IS_KERAS_3 = getattr(keras, "__version__", "2").startswith("3.")
-BATCH = 8  # of one rank
-RATE = 0.5
-
-
-def data(rank: int, columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """The batch of a rank: other numbers on each, the same in every run."""
-    random = np.random.default_rng(100 + rank)
-    x = random.normal(size=(BATCH, columns)).astype("float32")
-    return x, random.normal(size=(BATCH, 2)).astype("float32")
 
 
 def whole() -> tuple[np.ndarray, np.ndarray]:
@@ -46,25 +39,10 @@ def expected_after(steps: int, optimizer: Callable[[], Any]) -> list[np.ndarray]
     return one.get_weights()
 
 
-def assert_close(got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
-    for a, b in zip(got, wanted, strict=True):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
-
-
 def assert_same_on_all_ranks(values: Any) -> None:
     """Bit for bit."""
     mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
     assert len(set(hvd.allgather_object(mine))) == 1, "the ranks differ"
-
-
-def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> None:
-    said = None
-    try:
-        call()
-    except kind as error:
-        said = str(error)
-    assert said is not None, f"nothing was refused; expected {kind.__name__} with {text!r}"
-    assert text in said
 
 
 def variables_of(optimizer: Any) -> list[Any]:

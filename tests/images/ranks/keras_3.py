@@ -12,17 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from .helpers import (
-    BATCH,
-    RATE,
-    assert_close,
     assert_same_on_all_ranks,
-    data,
     expected_after,
     keras,
     model,
-    raises,
     whole,
 )
+from .plain import BATCH, RATE, assert_close, data, raises
 
 
 def loss_scaling_skips_a_step_on_all_ranks_or_none() -> None:

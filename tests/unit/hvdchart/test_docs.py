@@ -37,10 +37,11 @@ def test_the_worked_example() -> None:
     assert compared == 4
 
 
-def test_the_example_of_the_spec_page_is_a_spec() -> None:
-    example = re.search(r"```yaml\n(.*?)```", (DOCS / "spec.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize(("page", "nodes"), [("spec.md", 16), ("pytorch.md", 4)])
+def test_the_example_of_a_page_is_a_spec(page: str, nodes: int) -> None:
+    example = re.search(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert example
-    assert parse_spec(example[1].encode()).nodes[0].count == 16
+    assert parse_spec(example[1].encode()).nodes[0].count == nodes
 
 
 def test_what_is_published_is_current() -> None:

@@ -1,0 +1,169 @@
+"""Trains a small PyTorch network on scikit-learn's handwritten digits, over all ranks that Horovod
+was started with.
+
+    mpirun -np 2 python digits_torch.py --epochs 10
+
+What makes a PyTorch script a Horovod script is marked "Horovod:". digits.py is its like for Keras.
+
+Rank 0 writes a checkpoint after each epoch, which a later run resumes from, and prints a last line
+`RESULT {...}` in JSON. Exit status: 0 trained; 1 below --target-accuracy; 2 bad arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import horovod.torch as hvd
+import numpy as np
+import torch
+from torch import nn
+
+HELD_OUT = 360  # of 1797 images
+# The same split on every rank and in every run: a resumed run must not train on what it is judged
+# by.
+SPLIT_SEED = 0
+
+
+def load_digits(file: Path, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images, float32 of shape (n, 1, 8, 8) in 0..1, and labels, from scikit-learn's file."""
+    rows = np.random.default_rng(SPLIT_SEED).permutation(np.loadtxt(file, delimiter=","))
+    images = torch.tensor(rows[:, :-1] / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
+    return images.to(device), torch.tensor(rows[:, -1], dtype=torch.int64, device=device)
+
+
+def make_model() -> nn.Module:
+    """A small convolutional network: (batch, 1, 8, 8) -> logits of shape (batch, 10)."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding="same"), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(64 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10)),
+    )
+
+
+def say(text: str) -> None:
+    """Printed once, by rank 0; flushed, since a log is followed while it grows."""
+    if hvd.rank() == 0:
+        print(text, flush=True)
+
+
+def resume(file: Path | None, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Gives all ranks the state that rank 0 finds in the checkpoint, or else its fresh weights.
+    The number of epochs done.
+    """
+    done = 0
+    if file and file.exists() and hvd.rank() == 0:
+        saved = torch.load(file, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        done = saved["epochs"]
+    # Horovod: all ranks start from rank 0's weights, and from its optimizer's state if it has any.
+    done = hvd.broadcast_object(done, root_rank=0)
+    if done:
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    return done
+
+
+def save(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> None:
+    """Whole or not at all: a rank that dies while it saves leaves the checkpoint before."""
+    partial = file.with_suffix(".partial")
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epochs}
+    torch.save(state, partial)
+    partial.rename(file)
+
+
+def train(options: argparse.Namespace) -> dict[str, object]:
+    """Trains and judges; the result for the last line."""
+    # Horovod: one GPU a rank, where there are GPUs.
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else "cpu"
+    images, labels = load_digits(options.data, torch.device(device))
+    torch.manual_seed(options.seed)
+    model = make_model().to(device)
+    # A step sees the batches of all ranks, so the learning rate grows with their number.
+    rate = options.learning_rate * hvd.size()
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    checkpoint = options.output / "digits_torch.pt" if options.output else None
+    done = resume(checkpoint, model, optimizer)
+    say(f"resumed after epoch {done}" if done else "training from the start")
+    # The checkpoint may come from a run with another number of ranks.
+    optimizer.param_groups[0]["lr"] = rate
+    # Horovod: the optimizer averages the gradients of all ranks before it applies them.
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+
+    losses = []
+    for epoch in range(done, options.epochs):
+        # Another order in each epoch, the same one on all ranks; each has its share of a step.
+        shuffled = torch.randperm(
+            len(labels) - HELD_OUT, generator=torch.Generator().manual_seed(options.seed + epoch)
+        )
+        step = options.batch_size * hvd.size()
+        total = torch.zeros(())
+        for batch in shuffled[: len(shuffled) // step * step].reshape(-1, step):
+            mine = HELD_OUT + batch[hvd.rank() :: hvd.size()]
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(images[mine]), labels[mine])
+            loss.backward()
+            optimizer.step()
+            total += loss.detach().cpu()
+        # Horovod: what is reported is the mean over all ranks.
+        losses.append(float(hvd.allreduce(total / (len(shuffled) // step))))
+        say(f"epoch {epoch + 1}/{options.epochs}: loss {losses[-1]:.4f}")
+        if checkpoint and hvd.rank() == 0:
+            save(checkpoint, model, optimizer, epoch + 1)
+
+    with torch.no_grad():
+        right = model(images[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]
+    digest = hashlib.sha256()
+    for value in model.state_dict().values():
+        digest.update(value.cpu().numpy().tobytes())
+    return {
+        "accuracy": round(float(right.float().mean()), 4),
+        "losses": losses,
+        "ranks": hvd.size(),
+        "epochs": options.epochs,
+        "resumed_after_epoch": done,
+        "weights": digest.hexdigest(),
+        # Bit for bit the same, or the gradients were not averaged.
+        "ranks_agree": len(set(hvd.allgather_object(digest.hexdigest()))) == 1,
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--batch-size", type=int, default=32, help="of one rank")
+    parser.add_argument("--learning-rate", type=float, default=0.001, help="of one rank")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target-accuracy", type=float, default=0.95, help="below it: status 1")
+    data = Path(__file__).with_name("digits.csv.gz")
+    parser.add_argument("--data", type=Path, default=data, help="scikit-learn's digits")
+    output = os.environ.get("OUTPUT_PATH")
+    parser.add_argument(
+        "--output", type=Path, default=Path(output) if output else None,
+        help="folder for a checkpoint, resumed from when there is one (default: $OUTPUT_PATH)",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    # Horovod: find the other ranks.
+    hvd.init()
+    # All ranks are there and can talk to each other, or it fails here, before any work.
+    say(f"first allreduce: {int(hvd.allreduce(torch.ones(()), op=hvd.Sum))} ranks")
+    result = train(options)
+    ok = bool(result["ranks_agree"]) and float(str(result["accuracy"])) >= options.target_accuracy
+    say(f"held-out accuracy: {result['accuracy']}")
+    if not ok:
+        say(f"FAILED: ranks that disagree, or an accuracy below {options.target_accuracy}")
+    say(f"RESULT {json.dumps({**result, 'ok': ok})}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

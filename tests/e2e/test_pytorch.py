@@ -1,0 +1,59 @@
+"""The same chart trains with PyTorch: another image and another script, no other value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from images.build import build
+from localkube.images import load
+from tests.e2e.cluster import Namespace, Values
+
+COMMAND = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]
+
+
+@pytest.fixture(scope="session")
+def pytorch_image(kubeconfig: Path) -> str:
+    """The examples on PyTorch, in the cluster."""
+    reference = build("examples-pytorch").reference
+    load(reference)
+    return reference
+
+
+def values(image: str, **launch: object) -> Values:
+    repository, _, tag = image.rpartition(":")
+    threads = {"name": "OMP_NUM_THREADS", "value": "1"}
+    return {
+        "image": {"repository": repository, "tag": tag},
+        "worker": {"number": 2, "slots": 1, "env": [threads]},
+        "master": {"args": COMMAND},
+        "launch": {"hostsTimeoutSeconds": 60, **launch},
+    }
+
+
+def result(namespace: Namespace, release: str) -> dict[str, Any]:
+    assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+    lines = [line for line in namespace.log(release).splitlines() if "RESULT {" in line]
+    assert len(lines) == 1, namespace.log(release)
+    parsed: dict[str, Any] = json.loads(lines[0].partition("RESULT ")[2])
+    return parsed
+
+
+def test_two_workers_train_under_each_launcher(namespace: Namespace, pytorch_image: str) -> None:
+    namespace.install("mpi", values(pytorch_image))
+    namespace.install("gloo", values(pytorch_image, mode="horovodrun", options=["--gloo"]))
+    found = {release: result(namespace, release) for release in ("mpi", "gloo")}
+    for release, run in found.items():
+        assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
+    assert found["mpi"]["losses"] == pytest.approx(found["gloo"]["losses"], rel=1e-4)
+    log = namespace.log("mpi")
+    assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
+    for worker in (0, 1):
+        assert f"rank {worker} of 2 on mpi-worker-{worker}" in log
+    # What a release without a command of its own runs, on PyTorch too.
+    done = namespace.helm("test", "mpi", "--timeout", "120s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr

@@ -1,0 +1,101 @@
+"""Horovod with PyTorch. The checks are in `ranks`, the example in examples/digits_torch.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.images.checks import checks_in, install, results, run, wrong
+from tests.images.conftest import Sandboxes
+from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, said
+
+DIGITS = ("python", "digits_torch.py")
+EASY = ("--target-accuracy", "0.1")
+
+
+@pytest.fixture(scope="session")
+def pytorch(sandboxes: Sandboxes) -> Sandbox:
+    inside = sandboxes("pytorch")
+    install(inside)
+    return inside
+
+
+@pytest.fixture(scope="session")
+def examples_pytorch(sandboxes: Sandboxes) -> Sandbox:
+    return sandboxes("examples-pytorch")
+
+
+@pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
+def test_pytorch_on_two_ranks(pytorch: Sandbox, launcher: tuple[str, ...]) -> None:
+    found = results(run(pytorch, launcher))
+    assert wrong(found) == ""
+    assert set(found) == checks_in("of_torch")
+
+
+def result(done: Result) -> dict[str, Any]:
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert len(lines) == 1, said(done)
+    parsed: dict[str, Any] = json.loads(lines[0].removeprefix("RESULT "))
+    return parsed
+
+
+def digits(inside: Sandbox, *options: str, ranks: int = 2, where: str = "") -> Result:
+    launcher = TWO_RANKS if ranks == 2 else ()
+    return inside.run(*launcher, *DIGITS, *options, OUTPUT_PATH=where, OMP_NUM_THREADS="1")
+
+
+def test_two_ranks_learn_to_read_digits(examples_pytorch: Sandbox) -> None:
+    done = digits(examples_pytorch)
+    assert done.returncode == 0, said(done)
+    learnt = result(done)
+    assert learnt["accuracy"] >= 0.95
+    assert (learnt["ranks"], learnt["ranks_agree"], len(learnt["losses"])) == (2, True, 15)
+    assert "first allreduce: 2 ranks" in done.stdout
+
+
+@pytest.fixture(scope="session")
+def first(examples_pytorch: Sandbox) -> tuple[str, Result]:
+    """Where a run of two ranks left its checkpoint, and the run: two epochs."""
+    folder = examples_pytorch.folder / "first"
+    folder.mkdir()
+    folder.chmod(0o777)
+    where = f"/output/{folder.name}"
+    done = digits(examples_pytorch, *EASY, "--epochs", "2", where=where)
+    assert done.returncode == 0, said(done)
+    return where, done
+
+
+def test_one_rank_comes_to_the_same_losses_as_two(
+    examples_pytorch: Sandbox, first: tuple[str, Result]
+) -> None:
+    """A step is over the same 64 images in both, and so is the learning rate."""
+    same = ("--epochs", "2", "--batch-size", "64", "--learning-rate", "0.002")
+    done = digits(examples_pytorch, *same, "--target-accuracy", "1.01", ranks=1)
+    losses = result(done)["losses"]
+    # Two halves of a batch are added up in another order than the whole.
+    assert losses == pytest.approx(result(first[1])["losses"], rel=1e-4)
+    assert losses[1] < 0.8 * losses[0]
+    # An accuracy below the target fails.
+    assert done.returncode == 1, said(done)
+    assert "an accuracy below 1.01" in done.stdout
+    assert result(done)["ok"] is False
+
+
+def test_a_run_resumes_from_the_checkpoint_of_another(
+    examples_pytorch: Sandbox, first: tuple[str, Result]
+) -> None:
+    where, before = first
+    # With another number of ranks, as after a change of the cluster's size.
+    second = digits(examples_pytorch, *EASY, "--epochs", "3", ranks=1, where=where)
+    assert second.returncode == 0, said(second)
+    assert (result(before)["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 2)
+    assert "epoch 3/3" in second.stdout
+    assert "epoch 2/3" not in second.stdout
+    # Less than where the first ended: the weights came along.
+    assert result(second)["losses"][0] < result(before)["losses"][-1]
+    # Nothing is left to do, and every rank has what rank 0 restored.
+    third = digits(examples_pytorch, *EASY, "--epochs", "3", where=where)
+    assert result(third)["weights"] == result(second)["weights"]
+    assert (result(third)["ranks_agree"], result(third)["losses"]) == (True, [])

@@ -1,0 +1,290 @@
+"""Horovod with PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import horovod.torch as hvd
+import numpy as np
+import torch
+from torch import nn
+
+from .plain import BATCH, RATE, assert_close, data, raises
+
+Optimizer = torch.optim.Optimizer
+
+
+def sgd(parameters: Any) -> Optimizer:
+    return torch.optim.SGD(parameters, RATE / 5, momentum=0.9)
+
+
+def adam(parameters: Any) -> Optimizer:
+    return torch.optim.Adam(parameters, 0.01)
+
+
+def tensors(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x, y = data(rank)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def whole() -> tuple[torch.Tensor, torch.Tensor]:
+    """The batches of all ranks in one."""
+    xs, ys = zip(*(tensors(rank) for rank in range(hvd.size())), strict=True)
+    return torch.cat(xs), torch.cat(ys)
+
+
+def net(seed: int = 1) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def distributed(model: nn.Module, optimizer: Optimizer, **options: Any) -> Any:
+    return hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+
+
+def loss_of(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    x, y = batch
+    return nn.functional.mse_loss(model(x), y)
+
+
+def step(model: nn.Module, optimizer: Any, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    optimizer.zero_grad()
+    loss_of(model, batch).backward()
+    optimizer.step()
+
+
+def weights(model: nn.Module) -> list[np.ndarray]:
+    return [value.detach().numpy().copy() for value in model.state_dict().values()]
+
+
+def expected_after(steps: int, make: Callable[[Any], Optimizer]) -> list[np.ndarray]:
+    """The weights that one process has after training with the batches of all ranks in one."""
+    one = net()
+    optimizer = make(one.parameters())
+    for _ in range(steps):
+        step(one, optimizer, whole())
+    return weights(one)
+
+
+def state_of(optimizer: Optimizer) -> list[np.ndarray]:
+    state = optimizer.state_dict()["state"]
+    return [np.array(value) for pid in sorted(state) for _, value in sorted(state[pid].items())]
+
+
+def assert_same_on_all_ranks(values: Iterable[Any]) -> None:
+    """Bit for bit."""
+    mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
+    assert len(set(hvd.allgather_object(mine))) == 1, "the ranks differ"
+
+
+def an_optimizer_trains_as_one_process_with_all_batches() -> None:
+    for make in (sgd, adam):
+        mine = net()
+        optimizer = distributed(mine, make(mine.parameters()))
+        for _ in range(3):
+            step(mine, optimizer, tensors(hvd.rank()))
+        assert_close(weights(mine), expected_after(3, make))
+        assert_same_on_all_ranks(weights(mine))
+
+
+def parameters_and_optimizer_state_are_broadcast() -> None:
+    for make in (sgd, adam):
+        mine = net(seed=hvd.rank())
+        optimizer = make(mine.parameters())
+        if hvd.rank() == 0:
+            # As a rank that resumed from a checkpoint, beside others that start anew.
+            for _ in range(2):
+                step(mine, optimizer, whole())
+            optimizer.param_groups[0]["lr"] = 0.125
+        wanted = hvd.broadcast_object([weights(mine), state_of(optimizer)], root_rank=0)
+        hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        # The state of a rank that has none yet comes of a step without gradients, which momentum
+        # and decay may turn into a change: the weights are broadcast last where that matters.
+        hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
+        assert_close(weights(mine), wanted[0], 0)
+        assert_close(state_of(optimizer), wanted[1], 0)
+        assert optimizer.param_groups[0]["lr"] == 0.125
+        step(mine, distributed(mine, optimizer), tensors(hvd.rank()))
+        assert_same_on_all_ranks(weights(mine))
+
+
+def operations_work_on_every_type_they_take() -> None:
+    rank, size = hvd.rank(), hvd.size()
+    total = sum(range(size))
+    added = (torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+    for kind in (*added, torch.uint8):
+        ones = torch.tensor([[1, rank]]).to(kind)
+        if kind in added:
+            assert hvd.allreduce(ones, op=hvd.Sum).tolist() == [[size, total]], kind
+            assert hvd.allreduce(ones, op=hvd.Min).tolist() == [[1, 0]], kind
+            assert hvd.allreduce(ones, op=hvd.Max).tolist() == [[1, size - 1]], kind
+        # Each rank brings as many rows as it likes.
+        rows = hvd.allgather(ones.repeat(rank + 1, 1))
+        assert rows.tolist() == [[1, r] for r in range(size) for _ in range(r + 1)], kind
+        assert hvd.broadcast(ones, root_rank=size - 1).tolist() == [[1, size - 1]], kind
+        swapped = hvd.alltoall(torch.full((size,), rank).to(kind))
+        assert swapped.tolist() == list(range(size)), kind
+    scattered = hvd.reducescatter(torch.arange(2.0 * size), op=hvd.Sum)
+    assert scattered.tolist() == [2.0 * rank * size, (2.0 * rank + 1) * size]
+    pair = hvd.grouped_allreduce([torch.full((2,), float(rank)), torch.ones(1)])
+    assert_close(pair, [[total / size] * 2, [1.0]])
+    raises(ValueError, "BFloat16Tensor is not supported",
+           lambda: hvd.allreduce(torch.ones(1, dtype=torch.bfloat16)))  # fmt: skip
+    hvd.barrier()
+
+
+def gradients_flow_through_an_allreduce() -> None:
+    value = torch.full((2,), float(hvd.rank() + 1), requires_grad=True)
+    hvd.allreduce(value * value, op=hvd.Sum).backward(torch.ones(2))
+    assert_close([value.grad], [[2.0 * (hvd.rank() + 1) * hvd.size()] * 2])
+
+
+def gradients_of_several_passes_are_sent_at_once() -> None:
+    mine = net()
+    optimizer = distributed(mine, sgd(mine.parameters()), backward_passes_per_step=2)
+    for _ in range(2):
+        optimizer.zero_grad()
+        for _ in range(2):
+            (loss_of(mine, tensors(hvd.rank())) / 2).backward()
+        optimizer.step()
+    assert_close(weights(mine), expected_after(2, sgd))
+    loss_of(mine, tensors(hvd.rank())).backward()
+    loss_of(mine, tensors(hvd.rank())).backward()
+    raises(AssertionError, "more than backward_passes_per_step times",
+           loss_of(mine, tensors(hvd.rank())).backward)  # fmt: skip
+    optimizer.step()
+
+
+def groups_and_compression_lose_no_gradient() -> None:
+    for options, tolerance in (
+        (lambda _: {"groups": 2}, 1e-5),
+        (lambda model: {"groups": [list(model[i].parameters()) for i in (0, 2)]}, 1e-5),
+        (lambda _: {"compression": hvd.Compression.fp16}, 0.01),
+        (lambda _: {"gradient_predivide_factor": 2.0}, 1e-5),
+    ):
+        mine = net()
+        optimizer = distributed(mine, sgd(mine.parameters()), **options(mine))
+        step(mine, optimizer, tensors(hvd.rank()))
+        assert_close(weights(mine), expected_after(1, sgd), tolerance)
+        assert_same_on_all_ranks(weights(mine))
+
+
+def gradients_are_clipped_after_they_are_averaged() -> None:
+    def clipped(model: nn.Module) -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+    mine, one = net(), net()
+    optimizer = distributed(mine, sgd(mine.parameters()))
+    loss_of(mine, tensors(hvd.rank())).backward()
+    optimizer.synchronize()
+    clipped(mine)
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    alone = sgd(one.parameters())
+    loss_of(one, whole()).backward()
+    clipped(one)
+    alone.step()
+    assert_close(weights(mine), weights(one))
+
+
+def sparse_gradients_are_averaged() -> None:
+    for as_dense in (False, True):
+        mine = embedding()
+        optimizer = distributed(
+            mine, torch.optim.SGD(mine.parameters(), RATE), sparse_as_dense=as_dense
+        )
+        mine(torch.tensor([hvd.rank(), hvd.size()])).sum().backward()
+        optimizer.step()
+        one = embedding()
+        alone = torch.optim.SGD(one.parameters(), RATE)
+        rows = [row for rank in range(hvd.size()) for row in (rank, hvd.size())]
+        (one(torch.tensor(rows)).sum() / hvd.size()).backward()
+        alone.step()
+        assert_close(weights(mine), weights(one))
+
+
+def embedding() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Embedding(hvd.size() + 1, 2, sparse=True)
+
+
+def a_learning_rate_follows_its_schedule() -> None:
+    mine = net()
+    optimizer = distributed(mine, torch.optim.SGD(mine.parameters(), 0.1))
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    for _ in range(2):
+        step(mine, optimizer, tensors(hvd.rank()))
+        schedule.step()
+    one = net()
+    alone = torch.optim.SGD(one.parameters(), 0.1)
+    step(one, alone, whole())
+    alone.param_groups[0]["lr"] = 0.05
+    step(one, alone, whole())
+    assert_close(weights(mine), weights(one))
+
+
+def an_optimizer_resumes_from_its_state() -> None:
+    mine = net()
+    optimizer = distributed(mine, adam(mine.parameters()))
+    step(mine, optimizer, tensors(hvd.rank()))
+    saved = copy.deepcopy([mine.state_dict(), optimizer.state_dict()])
+    again = net(seed=2)
+    resumed = distributed(again, adam(again.parameters()))
+    again.load_state_dict(saved[0])
+    resumed.load_state_dict(saved[1])
+    step(again, resumed, tensors(hvd.rank()))
+    assert_close(weights(again), expected_after(2, adam))
+
+
+def elastic_state_is_saved_restored_and_synchronized() -> None:
+    mine = net(seed=hvd.rank())
+    optimizer = distributed(mine, adam(mine.parameters()))
+    sampler = hvd.elastic.ElasticSampler(range(4 * hvd.size() * BATCH), shuffle=False)
+    state = hvd.elastic.TorchState(
+        model=mine, optimizer=optimizer, sampler=sampler, epoch=hvd.rank()
+    )
+    state.sync()
+    assert state.epoch == 0
+    assert_same_on_all_ranks(weights(mine))
+    step(mine, optimizer, tensors(hvd.rank()))
+    sampler.record_batch(0, BATCH)
+    state.epoch = 3
+    state.commit()
+    saved = [weights(mine), state_of(optimizer)]
+    step(mine, optimizer, tensors(hvd.rank()))
+    sampler.record_batch(1, BATCH)
+    state.epoch = 5
+    state.restore()
+    assert_close(weights(mine), saved[0], 0)
+    assert_close(state_of(optimizer), saved[1], 0)
+    assert state.epoch == 3
+    # What was seen before the commit is not seen again, and nothing else is left out.
+    left = [index for indices in hvd.allgather_object(list(sampler)) for index in indices]
+    assert sorted(left) == list(range(hvd.size() * BATCH, 4 * hvd.size() * BATCH))
+
+
+def ranks_with_more_batches_go_on_alone() -> None:
+    mine = net()
+    optimizer = distributed(mine, sgd(mine.parameters()))
+    for _ in range(1 + hvd.rank()):
+        step(mine, optimizer, tensors(hvd.rank()))
+    assert hvd.join() == hvd.size() - 1
+
+
+CHECKS = (
+    an_optimizer_trains_as_one_process_with_all_batches,
+    parameters_and_optimizer_state_are_broadcast,
+    operations_work_on_every_type_they_take,
+    gradients_flow_through_an_allreduce,
+    gradients_of_several_passes_are_sent_at_once,
+    groups_and_compression_lose_no_gradient,
+    gradients_are_clipped_after_they_are_averaged,
+    sparse_gradients_are_averaged,
+    a_learning_rate_follows_its_schedule,
+    an_optimizer_resumes_from_its_state,
+    elastic_state_is_saved_restored_and_synchronized,
+    ranks_with_more_batches_go_on_alone,
+)

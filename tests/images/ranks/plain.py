@@ -1,0 +1,33 @@
+"""Data and comparisons that need no framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+BATCH = 8  # of one rank
+RATE = 0.5
+
+
+def data(rank: int, columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """The batch of a rank: other numbers on each, the same in every run."""
+    random = np.random.default_rng(100 + rank)
+    x = random.normal(size=(BATCH, columns)).astype("float32")
+    return x, random.normal(size=(BATCH, 2)).astype("float32")
+
+
+def assert_close(got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
+    for a, b in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+
+
+def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> None:
+    said = None
+    try:
+        call()
+    except kind as error:
+        said = str(error)
+    assert said is not None, f"nothing was refused; expected {kind.__name__} with {text!r}"
+    assert text in said
