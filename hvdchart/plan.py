@@ -152,6 +152,10 @@ def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, st
         value = choose.tuned(f"env.{name}", field, *rule)
         if value is not None:
             env[name] = str(value)
+    if choose.tuned(f"env.{rules.FPMATH}", "bfloat16", *rules.BFLOAT16):
+        env[rules.FPMATH] = "BF16"
+    else:
+        choose.reasons.pop(f"env.{rules.FPMATH}", None)
     if group.shared:
         env[rules.YIELD] = "1"
         choose.reasons[f"env.{rules.YIELD}"] = rules.YIELD_REASON

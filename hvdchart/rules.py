@@ -44,6 +44,11 @@ RDMA = Reason("rdma.count", _SPEC)
 KMP_BLOCKTIME: Rule = (None, Reason("left alone: 0 was measured slower", _OURS))
 KMP_AFFINITY: Rule = (None, Reason("left alone: mpirun binds", _OURS))
 
+# TensorFlow hands it to oneDNN, which may then round the factors of convolutions and products.
+# Variables, activations and sums stay float32.
+FPMATH = "TF_SET_ONEDNN_FPMATH_MODE"
+BFLOAT16: Rule = (None, Reason("left alone: it rounds", _OURS))
+
 
 def said(where: str, instead_of: object = None) -> Reason:
     """The reason for a number that the spec gives: `where` is its key."""

@@ -110,22 +110,31 @@ def audit(
     ] = None,
     set_: Set = None,
 ) -> None:
-    """Show known vulnerabilities of an image's Python packages; status 1 when there are some."""
+    """Show known vulnerabilities of an image's Python packages and the updates that there are for
+    its Debian packages; status 1 when there are some.
+    """
     from images.audit import ask_pypi, in_checkout
     from images.inside import python_packages
     from images.inside import sbom as document
+    from images.updates import updates
 
-    packages = python_packages(document(builder.build(name, overrides=_settings(set_))))
+    built = builder.build(name, overrides=_settings(set_))
+    newer = updates(built.reference, built.engine)
+    for update in newer:
+        urgent = "a security update" if update.security else "an update"
+        typer.echo(f"{update.package} {update.installed}: {urgent}, {update.candidate}")
+    typer.echo(f"{len(newer)} Debian packages have an update in the image's package sources")
+    packages = python_packages(document(built))
     if advisories is None:
         status, text = ask_pypi(packages)
         typer.echo(text)
-        raise typer.Exit(status)
+        raise typer.Exit(1 if newer else status)
     found = in_checkout(advisories, packages)
     for item in found:
         fixed = ", ".join(item.fixed_in) or "no release yet"
         typer.echo(f"{item.package} {item.version}: {item.id}, mended in {fixed}: {item.summary}")
     typer.echo(f"{len(found)} known vulnerabilities in {len(packages)} Python packages")
-    raise typer.Exit(1 if found else 0)
+    raise typer.Exit(1 if found or newer else 0)
 
 
 @app.command()

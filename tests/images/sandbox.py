@@ -58,6 +58,15 @@ class Sandbox(ABC):
             check=False,
         )
 
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        """Starts a command that reads lines and writes lines; who starts it ends it."""
+        return subprocess.Popen(
+            self._command(command, STRANGE_UID, {"HOME": "/tmp", **environment}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
     def python(self, code: str, uid: int = STRANGE_UID) -> str:
         """The output of a Python program, which must succeed."""
         return self.succeed("python3", "-c", code, uid=uid)
@@ -88,7 +97,8 @@ class Command(Sandbox):
         podman = self.image.engine.program == "podman"
         gpus = ["--device=nvidia.com/gpu=all" if podman else "--gpus=all"] if self.gpus else []
         return [
-            *(self.image.engine.program, "run", "--rm", "--read-only", "--network=none", *gpus),
+            *(self.image.engine.program, "run", "--rm", "--interactive", "--read-only"),
+            *("--network=none", *gpus),
             # Gloo crashes where the host's own name is unknown; in a pod it never is.
             *("--hostname=sandbox", "--add-host=sandbox:127.0.0.1"),
             *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"),

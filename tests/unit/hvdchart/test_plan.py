@@ -77,6 +77,18 @@ def test_tuning_wins_nearest_first() -> None:
     assert "instead of 8" in group.reasons["env.OMP_NUM_THREADS"].because
 
 
+def test_bfloat16_is_asked_for_and_can_be_taken_back_for_a_group() -> None:
+    groups = planned(
+        "{name: new, count: 1, coresPerSocket: 8},"
+        "{name: old, count: 1, coresPerSocket: 8, tuning: {bfloat16: false}}",
+        "tuning: {bfloat16: true}",
+    ).groups
+    assert groups[0].env["TF_SET_ONEDNN_FPMATH_MODE"] == "BF16"
+    assert groups[0].reasons["env.TF_SET_ONEDNN_FPMATH_MODE"].because == "tuning.bfloat16"
+    assert "TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].env
+    assert "env.TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].reasons
+
+
 # Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.
 @pytest.mark.parametrize(
     ("nodes", "binding"),

@@ -1,0 +1,53 @@
+"""Builds of TensorFlow, allocators, OpenMP settings, bfloat16: python -m tests.bench.bench_runtimes
+[TURNS [BATCH [NAME...]]]
+
+ResNet-50 in training, one process on all of this machine's cores, float32 but where it says
+bfloat16. In turns (tests/bench/turns.py), the default image first. Builds the images that are not
+there: minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests.bench.turns import Rival, Work, measure, table
+
+# As `hvdchart` plans them for one rank a socket.
+THREADS = {"TF_NUM_INTRAOP_THREADS": str(os.cpu_count()), "TF_NUM_INTEROP_THREADS": "1"}
+INTEL = {"tensorflow-package": "intel-tensorflow"}
+BFLOAT16 = "mixed_bfloat16"
+RIVALS = (
+    Rival("cpu", environment=THREADS),
+    Rival("cpu, threads not set"),
+    Rival("cpu, jemalloc", overrides={"allocator": "jemalloc"}, environment=THREADS),
+    Rival("cpu, tcmalloc", overrides={"allocator": "tcmalloc"}, environment=THREADS),
+    Rival("Intel's build", overrides=INTEL, environment=THREADS),
+    Rival(
+        "Intel's build, KMP_BLOCKTIME=0",
+        overrides=INTEL,
+        environment=THREADS | {"KMP_BLOCKTIME": "0"},
+    ),
+    Rival(
+        "Intel's build, KMP_BLOCKTIME=1",
+        overrides=INTEL,
+        environment=THREADS | {"KMP_BLOCKTIME": "1"},
+    ),
+    Rival("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
+    Rival("cpu-next", image="cpu-next", environment=THREADS),
+    Rival("cpu-next, bfloat16", image="cpu-next", environment=THREADS, policy=BFLOAT16),
+)
+
+
+def main() -> None:
+    """Measure and print."""
+    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    batch = int(sys.argv[2]) if len(sys.argv) > 2 else 8
+    chosen = [rival for rival in RIVALS if rival.name in sys.argv[3:]] or list(RIVALS)
+    speeds = measure(chosen, Work("ResNet50", batch, 3), turns)
+    print(f"ResNet-50, batch {batch}, {os.cpu_count()} CPUs; images/s, {turns} turns of 3 steps")
+    print(table(speeds, chosen[0].name))
+
+
+if __name__ == "__main__":
+    main()
