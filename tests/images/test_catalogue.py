@@ -80,7 +80,10 @@ def test_other_parameters_have_locks_of_their_own_outside_the_tree() -> None:
     requirements, horovod = cpu.locks
     assert lock_file(cpu, requirements) == requirements.with_suffix(".txt")
     places = {lock_file(cpu, requirements)}
-    for key, value in {"tensorflow": "2.14.1", "openmpi": "5.0.11", "python": "3.9"}.items():
+    for key, value in [
+        *(("tensorflow", "2.14.1"), ("openmpi", "5.0.11")),
+        ("tensorflow-package", "intel-tensorflow"),
+    ]:
         other = load_catalogue({key: value}, target="cpu")["cpu"]
         places.add(lock_file(other, requirements))
         assert ROOT not in lock_file(other, requirements).parents
