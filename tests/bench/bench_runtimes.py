@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
+from hvdchart.rules import FPMATH
 from tests.bench.turns import Rival, Work, measure, table
 
 # As `hvdchart` plans them for one rank a socket.
@@ -20,6 +21,8 @@ BFLOAT16 = "mixed_bfloat16"
 RIVALS = (
     Rival("cpu", environment=THREADS),
     Rival("cpu, threads not set"),
+    Rival("cpu, oneDNN on", environment=THREADS | {"TF_ENABLE_ONEDNN_OPTS": "1"}),
+    Rival("cpu, oneDNN off", environment=THREADS | {"TF_ENABLE_ONEDNN_OPTS": "0"}),
     Rival("cpu, jemalloc", overrides={"allocator": "jemalloc"}, environment=THREADS),
     Rival("cpu, tcmalloc", overrides={"allocator": "tcmalloc"}, environment=THREADS),
     Rival("Intel's build", overrides=INTEL, environment=THREADS),
@@ -32,6 +35,10 @@ RIVALS = (
         "Intel's build, KMP_BLOCKTIME=1",
         overrides=INTEL,
         environment=THREADS | {"KMP_BLOCKTIME": "1"},
+    ),
+    Rival(
+        "cpu, tuning.bfloat16",
+        environment=THREADS | {"TF_ENABLE_ONEDNN_OPTS": "1", FPMATH: "BF16"},
     ),
     Rival("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
     Rival("cpu-next", image="cpu-next", environment=THREADS),

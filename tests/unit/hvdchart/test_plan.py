@@ -50,8 +50,8 @@ def test_small_nodes_have_threads() -> None:
     for cores in (1, 2, 3, 4):
         group = planned(f"{{name: x, count: 1, coresPerSocket: {cores}}}").groups[0]
         assert int(group.env["OMP_NUM_THREADS"]) == cores
-        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) >= 1
-        assert int(group.env["TF_NUM_INTEROP_THREADS"]) >= 1
+        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) == {1: 1, 2: 2, 3: 3, 4: 2}[cores]
+        assert int(group.env["TF_NUM_INTEROP_THREADS"]) == min(cores, 2)
         assert group.requests["cpu"] not in ("0", "0m")
 
 
