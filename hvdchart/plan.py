@@ -152,6 +152,9 @@ def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, st
         value = choose.tuned(f"env.{name}", field, *rule)
         if value is not None:
             env[name] = str(value)
+    one_dnn = choose.tuned(f"env.{rules.ONEDNN}", "one_dnn", *rules.one_dnn(group))
+    if one_dnn is not None:
+        env[rules.ONEDNN] = str(int(bool(one_dnn)))
     if choose.tuned(f"env.{rules.FPMATH}", "bfloat16", *rules.BFLOAT16):
         env[rules.FPMATH] = "BF16"
     else:

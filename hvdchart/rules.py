@@ -44,6 +44,8 @@ RDMA = Reason("rdma.count", _SPEC)
 KMP_BLOCKTIME: Rule = (None, Reason("left alone: 0 was measured slower", _OURS))
 KMP_AFFINITY: Rule = (None, Reason("left alone: mpirun binds", _OURS))
 
+# TensorFlow has oneDNN on by itself where the CPU has AVX512_VNNI or more.
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 # TensorFlow hands it to oneDNN, which may then round the factors of convolutions and products.
 # Variables, activations and sums stay float32.
 FPMATH = "TF_SET_ONEDNN_FPMATH_MODE"
@@ -111,6 +113,11 @@ def inter_op_threads(per_rank: int) -> Rule:
     if per_rank < 2:
         return per_rank or None, Reason("1 core: no room for a second", _OURS)
     return 2, Reason("two operations side by side", _INTEL)
+
+
+def one_dnn(group: NodeGroup) -> Rule:
+    """On for ranks on CPUs. Measured on a CPU where TensorFlow has it off: docs/planning.md."""
+    return (None if group.gpus else 1), Reason("on every CPU, not the newest alone", _OURS)
 
 
 def node_reserve_cpu(millis: int) -> int:

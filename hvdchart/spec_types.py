@@ -70,6 +70,9 @@ class Tuning:
         Text("a KMP_AFFINITY setting", r"[-a-z0-9,=]+", 200),
         "KMP_AFFINITY, for images with Intel's OpenMP; bindings come from mpirun", None,
     )  # fmt: skip
+    one_dnn: bool | None = key(
+        Flag(), "TF_ENABLE_ONEDNN_OPTS: oneDNN on CPUs where TensorFlow leaves it off", None
+    )
     bfloat16: bool | None = key(
         Flag(), "let oneDNN compute in bfloat16 what is float32, on CPUs that can", None
     )

@@ -11,18 +11,18 @@ from __future__ import annotations
 import os
 import sys
 
-from hvdchart.rules import FPMATH
+from hvdchart.rules import FPMATH, ONEDNN
 from tests.bench.turns import Rival, Work, measure, table
 
 # As `hvdchart` plans them for one rank a socket.
-THREADS = {"TF_NUM_INTRAOP_THREADS": str(os.cpu_count()), "TF_NUM_INTEROP_THREADS": "1"}
+THREADS = {"TF_NUM_INTRAOP_THREADS": str(os.cpu_count()), "TF_NUM_INTEROP_THREADS": "2"}
 INTEL = {"tensorflow-package": "intel-tensorflow"}
 BFLOAT16 = "mixed_bfloat16"
 RIVALS = (
     Rival("cpu", environment=THREADS),
     Rival("cpu, threads not set"),
-    Rival("cpu, oneDNN on", environment=THREADS | {"TF_ENABLE_ONEDNN_OPTS": "1"}),
-    Rival("cpu, oneDNN off", environment=THREADS | {"TF_ENABLE_ONEDNN_OPTS": "0"}),
+    Rival("cpu, oneDNN on", environment=THREADS | {ONEDNN: "1"}),
+    Rival("cpu, oneDNN off", environment=THREADS | {ONEDNN: "0"}),
     Rival("cpu, jemalloc", overrides={"allocator": "jemalloc"}, environment=THREADS),
     Rival("cpu, tcmalloc", overrides={"allocator": "tcmalloc"}, environment=THREADS),
     Rival("Intel's build", overrides=INTEL, environment=THREADS),
@@ -38,10 +38,15 @@ RIVALS = (
     ),
     Rival(
         "cpu, tuning.bfloat16",
-        environment=THREADS | {"TF_ENABLE_ONEDNN_OPTS": "1", FPMATH: "BF16"},
+        environment=THREADS | {ONEDNN: "1", FPMATH: "BF16"},
     ),
     Rival("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
     Rival("cpu-next", image="cpu-next", environment=THREADS),
+    Rival(
+        "cpu-next, oneDNN on",
+        image="cpu-next",
+        environment=THREADS | {ONEDNN: "1"},
+    ),
     Rival("cpu-next, bfloat16", image="cpu-next", environment=THREADS, policy=BFLOAT16),
 )
 

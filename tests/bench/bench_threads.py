@@ -36,15 +36,18 @@ def plan_here() -> Plan:
 def main() -> None:
     """Measure and print."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    settings = settings_of(plan_here(), Grid())
+    plan = plan_here()
+    settings = settings_of(plan, Grid())
     names = [" ".join(f"{name}={value}" for name, value in each.items()) for each in settings]
-    rivals = [Rival(name, environment=each) for name, each in zip(names, settings, strict=True)]
-    plan = names[0]
+    rivals = [
+        Rival(name, environment={**plan.groups[0].env, **each})
+        for name, each in zip(names, settings, strict=True)
+    ]
     for work in WORKS:
         speeds = measure(rivals, work, turns)
         print(f"{work.model}, batch {work.batch_size}, {os.cpu_count()} CPUs; images/s")
-        print(table(speeds, plan))
-        behind = max(compared(speeds, plan).values())
+        print(table(speeds, names[0]))
+        behind = max(compared(speeds, names[0]).values())
         print(f"the plan (first line) is {behind:.1%} behind the best (aim: {AIM:.0%})\n")
 
 

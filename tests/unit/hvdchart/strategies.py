@@ -44,6 +44,7 @@ def tunings(draw: st.DrawFn, slots: bool = True) -> dict[str, Any]:
         intraOpThreads=st.integers(1, 64),
         interOpThreads=st.integers(1, 4),
         kmpBlocktime=st.sampled_from([0, 1, 200]),
+        oneDnn=st.booleans(),
         bfloat16=st.booleans(),
         binding=st.sampled_from(["socket", "core", "none"]),
         cpu=st.sampled_from([1, "2", "16"]),

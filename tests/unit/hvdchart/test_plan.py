@@ -30,6 +30,7 @@ def test_the_published_node() -> None:
         "OMP_NUM_THREADS": "28",
         "TF_NUM_INTRAOP_THREADS": "26",
         "TF_NUM_INTEROP_THREADS": "2",
+        "TF_ENABLE_ONEDNN_OPTS": "1",
     }
     assert plan.launching.binding == Binding("core", 28)
     assert plan.launching.options == ()
@@ -75,6 +76,16 @@ def test_tuning_wins_nearest_first() -> None:
     assert group.env["TF_NUM_INTEROP_THREADS"] == "1"
     assert group.env["KMP_BLOCKTIME"] == "0"
     assert "instead of 8" in group.reasons["env.OMP_NUM_THREADS"].because
+
+
+def test_onednn_is_on_for_ranks_on_cpus_unless_it_is_said() -> None:
+    groups = planned(
+        "{name: xeon, count: 1, coresPerSocket: 8},"
+        "{name: exact, count: 1, coresPerSocket: 8, tuning: {oneDnn: false}},"
+        "{name: gpu, count: 1, coresPerSocket: 8, gpus: 1}",
+    ).groups
+    assert [group.env.get("TF_ENABLE_ONEDNN_OPTS") for group in groups] == ["1", "0", None]
+    assert groups[1].reasons["env.TF_ENABLE_ONEDNN_OPTS"].because.startswith("nodes[1].tuning.oneD")
 
 
 def test_bfloat16_is_asked_for_and_can_be_taken_back_for_a_group() -> None:
