@@ -1,0 +1,90 @@
+"""`make try-tensorflow`: what it says and the status it ends with, without building anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from images.errors import ImageError
+from tools import try_tensorflow
+
+REFERENCE = "horovod-cpu-next:0.28.1-tf2.99.0"
+
+
+@pytest.fixture
+def checks_say(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets what the ranks print, in an image that is asked for and not built."""
+
+    def say(printed: str) -> list[dict[str, Any]]:
+        asked: list[dict[str, Any]] = []
+
+        def build(name: str, **options: Any) -> SimpleNamespace:
+            asked.append({"name": name, **options})
+            return SimpleNamespace(reference=REFERENCE)
+
+        @contextmanager
+        def sandbox(image: Any, folder: Path) -> Iterator[None]:
+            yield None
+
+        done = subprocess.CompletedProcess(["mpirun"], 0, printed, "a traceback")
+        monkeypatch.setattr(try_tensorflow, "build", build)
+        monkeypatch.setattr(try_tensorflow, "sandbox", sandbox)
+        monkeypatch.setattr(try_tensorflow, "install", lambda inside: None)
+        monkeypatch.setattr(try_tensorflow, "run", lambda inside, launcher: done)
+        return asked
+
+    return say
+
+
+def result(**wrong: dict[str, str]) -> str:
+    return f"noise\nRESULT {json.dumps({'one_check': {}, **wrong})}\n"
+
+
+def test_all_checks_pass(checks_say: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = checks_say(result())
+    assert try_tensorflow.main("2.99.0", "3.99.0") == 0
+    wanted = {"tensorflow": "2.99.0", "keras": "3.99.0"}
+    assert asked == [{"name": "cpu-next", "overrides": wanted, "untested": True}]
+    said = capsys.readouterr().out
+    assert "passes  one_check" in said
+    assert f"{REFERENCE}: 1 of 1 checks pass" in said
+    assert "`combinations`" in said
+
+
+def test_a_failed_check_is_named_with_its_message(
+    checks_say: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks_say(result(another_check={"1": "Traceback\n  File\nValueError: no ref\n"}))
+    assert try_tensorflow.main("2.99.0") == 1
+    said = capsys.readouterr().out
+    assert "fails   another_check\n        ValueError: no ref" in said
+    assert "1 of 2 checks pass" in said
+    assert "`combinations`" not in said
+
+
+def test_checks_that_do_not_get_to_their_end_are_told(
+    checks_say: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks_say("noise, and no result")
+    assert try_tensorflow.main("2.99.0") == 1
+    said = capsys.readouterr().out
+    assert "did not run to their end" in said
+    assert "a traceback" in said
+
+
+def test_what_does_not_build_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(name: str, **options: Any) -> None:
+        raise ImageError("no such version", "choose another")
+
+    monkeypatch.setattr(try_tensorflow, "build", build)
+    assert try_tensorflow.main("9.9.9") == 1
+    assert "TensorFlow 9.9.9: no such version" in capsys.readouterr().err
