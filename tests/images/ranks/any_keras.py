@@ -25,7 +25,9 @@ from .plain import BATCH, RATE, assert_close, data
 
 def an_optimizer_trains_as_one_process_with_all_batches() -> None:
     for make in (lambda: keras.optimizers.SGD(RATE), lambda: keras.optimizers.Adam(0.01)):
-        mine = model(optimizer=hvd.DistributedOptimizer(make()))
+        # Horovod's own examples give this argument, which does nothing since TensorFlow 2.1.
+        old = {"experimental_run_tf_function": False}
+        mine = model(optimizer=hvd.DistributedOptimizer(make()), **old)
         for _ in range(3):
             mine.train_on_batch(*data(hvd.rank()))
         assert_close(mine.get_weights(), expected_after(3, make))
@@ -54,6 +56,22 @@ def a_tape_averages_gradients_of_keras_variables() -> None:
     hvd_of_tensorflow.broadcast_variables(mine.variables, root_rank=0)
     hvd_of_tensorflow.broadcast_variables(mine.variables, root_rank=0, inplace=True)
     assert_same_on_all_ranks(mine.get_weights())
+
+
+def collectives_take_variables_of_keras() -> None:
+    horovod = hvd_of_tensorflow
+    kernels = [model(seed=rank).layers[0].kernel for rank in range(hvd.size())]
+    values = [np.asarray(kernel) for kernel in kernels]
+    mine, mean = kernels[hvd.rank()], np.mean(values, axis=0)
+    for options, tolerance in (({}, 1e-5), ({"compression": horovod.Compression.fp16}, 1e-2)):
+        assert_close([horovod.allreduce(mine, **options)], [mean], tolerance)
+        assert_close(horovod.grouped_allreduce([mine], **options), [mean], tolerance)
+    assert_close([horovod.allgather(mine)], [np.concatenate(values)])
+    assert_close([horovod.broadcast(mine, root_rank=hvd.size() - 1)], [values[-1]])
+    # In place it goes by the variable's name, which must be the same on all ranks.
+    kernels[0].assign(values[hvd.rank()])
+    horovod.broadcast_([kernels[0]], root_rank=hvd.size() - 1)
+    assert_close([kernels[0]], [values[-1]], 0)
 
 
 def gradients_of_several_passes_are_sent_at_once() -> None:
@@ -246,6 +264,7 @@ CHECKS = (
     an_optimizer_trains_as_one_process_with_all_batches,
     horovod_keras_is_the_same,
     a_tape_averages_gradients_of_keras_variables,
+    collectives_take_variables_of_keras,
     gradients_of_several_passes_are_sent_at_once,
     sparse_gradients_are_averaged,
     groups_of_variables_lose_no_gradient,

@@ -147,8 +147,22 @@ def what_is_not_supported_is_named() -> None:
            lambda: hvd.DistributedOptimizer(twice, backward_passes_per_step=2))  # fmt: skip
     raises(ValueError, "sparse_as_dense=True", sparse_passes)
     raises(ValueError, "no legacy optimizers", lambda: hvd.load_model("x.keras", legacy_opts=True))
+    raises(
+        TypeError, "use horovod.tensorflow.keras", lambda: hvd.DistributedOptimizer(of_tf_keras())
+    )
+    v1 = tf.compat.v1.train.GradientDescentOptimizer(RATE)
+    raises(TypeError, "use horovod.tensorflow.DistributedOptimizer",
+           lambda: hvd.DistributedOptimizer(v1))  # fmt: skip
+    raises(ValueError, "no optimizer: compile it first", lambda: hvd.elastic.KerasState(model()))
+    raises(NotImplementedError, "use those of horovod.tensorflow",
+           tf.function(lambda: hvd.allreduce(np.ones(2)), autograph=False))  # fmt: skip
     mine = model(optimizer=optimizer, jit_compile=True)
     raises(NotImplementedError, "jit_compile=False", lambda: mine.train_on_batch(*data(0)))
+
+
+def of_tf_keras() -> Any:
+    """As an optimizer of Keras 2, which is a package of its own now."""
+    return type("SGD", (), {"__module__": "tf_keras.src.optimizers.sgd"})()
 
 
 def jit_compile_is_turned_off_and_said() -> None:
