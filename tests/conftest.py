@@ -24,6 +24,13 @@ TOGETHER = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--examples", default="examples", metavar="IMAGE",
+        help="the image of images/versions.yaml that the tests on a cluster run in",
+    )  # fmt: skip
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     if _leads(session):
         _remember(session, False)
@@ -69,16 +76,27 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
     return cluster.up()
 
 
-@pytest.fixture(scope="session")
-def examples_image(kubeconfig: Path) -> str:
-    """The examples' image, in the cluster."""
+def in_cluster(name: str) -> str:
+    """The reference of one of our images, which is in the cluster then."""
     # Here, so that tests which need no image need nothing that builds one.
     from images.build import build
     from localkube.images import load
 
-    image = build("examples")
+    image = build(name)
     load(image.reference)
     return image.reference
+
+
+@pytest.fixture(scope="session")
+def examples_image(kubeconfig: Path, request: pytest.FixtureRequest) -> str:
+    """The examples' image, in the cluster."""
+    return in_cluster(str(request.config.getoption("--examples")))
+
+
+@pytest.fixture(scope="session")
+def next_image(kubeconfig: Path) -> str:
+    """The examples on the newest TensorFlow, in the cluster."""
+    return in_cluster("examples-next")
 
 
 @pytest.fixture

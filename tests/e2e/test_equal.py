@@ -47,24 +47,25 @@ def values(workers: int, slots: int) -> Values:
     }
 
 
-def on_the_bare_machine(folder: Path) -> dict[str, Any]:
+def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
     """Two ranks in the image's root file system, without Kubernetes."""
     # Here, so that collecting the tests needs nothing that builds an image.
     from images.build import build
     from tests.images.sandbox import TWO_RANKS, sandbox
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    with sandbox(build("examples"), folder) as inside:
+    with sandbox(build(image), folder) as inside:
         return result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
 
 
 def test_the_model_does_not_depend_on_where_its_ranks_are(
-    namespace: Namespace, tmp_path: Path
+    namespace: Namespace, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     layouts = {"one": (1, 1), "pod": (1, 2), "pods": (2, 1)}
     for release, (workers, slots) in layouts.items():
         namespace.install(release, values(workers, slots))
-    found = {"bare": on_the_bare_machine(tmp_path / "output")}
+    image = str(request.config.getoption("--examples"))
+    found = {"bare": on_the_bare_machine(image, tmp_path / "output")}
     for release in layouts:
         assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
         found[release] = result(namespace.log(release))

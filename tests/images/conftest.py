@@ -13,6 +13,8 @@ from images.catalogue import Image, When, load_catalogue
 from images.prove import gpu_for, tests_folder
 from tests.images.sandbox import Sandbox, sandbox
 
+# The examples on each TensorFlow.
+EXAMPLES = ("examples", "examples-next")
 Sandboxes = Callable[[str], Sandbox]
 NEEDS_GPU = "needs a GPU"
 
@@ -103,10 +105,16 @@ def examples(sandboxes: Sandboxes) -> Sandbox:
     return sandboxes("examples")
 
 
+@pytest.fixture(scope="session", params=EXAMPLES)
+def each_examples(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Sandbox:
+    """A sandbox of the examples on each runtime image in turn."""
+    return sandboxes(str(request.param))
+
+
 @pytest.fixture
-def output(examples: Sandbox, request: pytest.FixtureRequest) -> Path:
+def output(each_examples: Sandbox, request: pytest.FixtureRequest) -> Path:
     """A folder of this test's own below /output, writable for any user."""
-    folder = examples.folder / str(request.node.name)
+    folder = each_examples.folder / str(request.node.originalname)
     folder.mkdir()
     folder.chmod(0o777)
     return folder
