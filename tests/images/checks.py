@@ -16,7 +16,7 @@ STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME
 
 def install(inside: Sandbox) -> None:
     """Puts the checks where the image sees them."""
-    shutil.copytree(RANKS, inside.folder / RANKS.name)
+    shutil.copytree(RANKS, inside.folder / RANKS.name, dirs_exist_ok=True)
 
 
 def run(inside: Sandbox, launcher: tuple[str, ...], *checks: str) -> Result:
