@@ -120,7 +120,7 @@ def _compile(text: str, python: str, *more: str) -> str:
     """
     options = "--quiet --no-config --generate-hashes --no-strip-markers --no-header --no-annotate"
     command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]
-    # Of Debian 11: the oldest C library among the images' bases.
+    # Debian 11's C library: older than that of any of the images' bases.
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_31"]
     return _run([*command, *more, *index_options(), "-"], text)
 
