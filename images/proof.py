@@ -89,9 +89,9 @@ def read(image: Image) -> Proof:
         return proof
 
 
-def is_present(proof: Proof, image: Image, images: Mapping[str, Image]) -> bool:
-    """Whether the image is still what was proved."""
-    return proof.content == content_of(image, images)
+def proved_for(proof: Proof, image: Image, images: Mapping[str, Image]) -> str:
+    """In words, whether the image is still what was proved."""
+    return PRESENT if proof.content == content_of(image, images) else AGED
 
 
 def state(image: Image, images: Mapping[str, Image]) -> str:
@@ -99,5 +99,4 @@ def state(image: Image, images: Mapping[str, Image]) -> str:
     if image.tested is When.ALWAYS:
         return "tested in every run"
     proof = read(image)
-    when = PRESENT if is_present(proof, image, images) else AGED
-    return f"proved on {proof.day}, {when}"
+    return f"proved on {proof.day}, {proved_for(proof, image, images)}"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from images.catalogue import ROOT, Image, When, load_catalogue
 from images.errors import ImageError
-from images.proof import AGED, PRESENT, is_present, read
+from images.proof import AGED, PRESENT, proved_for, read
 
 START = "<!-- parameters: generated from images/versions.yaml by `make generate` -->"
 END = "<!-- end of the parameters -->"
@@ -65,7 +65,7 @@ def proofs(images: Mapping[str, Image]) -> str:
             lines.append(f"| `{name}` | in every run of the tests | all | | |")
             continue
         proof = read(image)
-        when = PRESENT if is_present(proof, image, images) else AGED
+        when = proved_for(proof, image, images)
         left = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
         lines.append(
             f"| `{name}` | apart, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{left} | "

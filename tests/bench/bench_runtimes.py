@@ -12,10 +12,12 @@ import os
 import sys
 
 from hvdchart.rules import FPMATH, ONEDNN
+from hvdchart.tune import Grid, settings_of
+from tests.bench.bench_threads import plan_here
 from tests.bench.turns import Rival, Work, measure, table
 
-# As `hvdchart` plans them for one rank a socket.
-THREADS = {"TF_NUM_INTRAOP_THREADS": str(os.cpu_count()), "TF_NUM_INTEROP_THREADS": "2"}
+# The plan's own come first.
+THREADS = dict(settings_of(plan_here(), Grid())[0])
 INTEL = {"tensorflow-package": "intel-tensorflow"}
 BFLOAT16 = "mixed_bfloat16"
 RIVALS = (
@@ -55,7 +57,11 @@ def main() -> None:
     """Measure and print."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     batch = int(sys.argv[2]) if len(sys.argv) > 2 else 8
-    chosen = [rival for rival in RIVALS if rival.name in sys.argv[3:]] or list(RIVALS)
+    names = [rival.name for rival in RIVALS]
+    strange = sorted(set(sys.argv[3:]) - set(names))
+    if strange:
+        sys.exit(f"no such NAME: {', '.join(strange)}; there are {'; '.join(names)}")
+    chosen = [rival for rival in RIVALS if rival.name in (sys.argv[3:] or names)]
     speeds = measure(chosen, Work("ResNet50", batch, 3), turns)
     print(f"ResNet-50, batch {batch}, {os.cpu_count()} CPUs; images/s, {turns} turns of 3 steps")
     print(table(speeds, chosen[0].name))

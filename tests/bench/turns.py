@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hvdchart.tune import Measured, gain
 from images.build import build
 from tests.images.sandbox import Sandbox, sandbox
 
@@ -80,14 +81,9 @@ def _ask(process: subprocess.Popen[str]) -> str:
 
 
 def compared(speeds: Speeds, own: str) -> dict[str, float]:
-    """How much faster each is than `own`, as a share: the median over the turns."""
-    return {
-        name: statistics.median(
-            theirs / ours for ours, theirs in zip(speeds[own], found, strict=True)
-        )
-        - 1
-        for name, found in speeds.items()
-    }
+    """How much faster each is than `own`, as a share: as `hvdchart tune` judges its turns."""
+    measured = {name: Measured({}, tuple(found), ()) for name, found in speeds.items()}
+    return {name: gain(measured[own], found) for name, found in measured.items()}
 
 
 def table(speeds: Speeds, own: str) -> str:
