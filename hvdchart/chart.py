@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hvdchart.errors import FileError, SpecError, ValuesError
 from hvdchart.fields import nearest
@@ -15,6 +15,9 @@ from hvdchart.plan import Plan
 from hvdchart.spec import dotted, nearest_node
 from hvdchart.values import make_values
 from hvdchart.yaml_tree import Plain, shorten
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft7Validator
 
 
 def chart_dir() -> Path:
@@ -35,16 +38,19 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
     values = make_values(plan)
     schema = _schema()
     if any(True for _ in nulls(values)):
-        for path in nulls(values):
-            _refuse_needed(plan, schema, path)
+        for null in nulls(values):
+            _refuse_needed(plan, schema, null)
         values = settled(values, _defaults())
     errors = list(_validator().iter_errors(_without_nulls(values)))
     if errors:
-        first = min(errors, key=lambda error: [str(step) for step in error.absolute_path])
-        path, problem = tuple(first.absolute_path), shorten(first.message, 200)
-        if first.validator == "additionalProperties":
-            known = first.schema.get("properties", {})
-            unknown = min(key for key in first.instance if key not in known)
+        first = min(errors, key=lambda error: [str(step) for step in error.instance_path])
+        path: tuple[str | int, ...] = tuple(first.instance_path)
+        problem = shorten(first.message, 200)
+        # Each keyword has a class of its own here, which the package's types do not name.
+        unexpected: list[str] = getattr(first.kind, "unexpected", [])
+        if unexpected:
+            known = _at(schema, first.schema_path[:-1]).get("properties", {})
+            unknown = min(unexpected)
             problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
             raise _refused(plan, (*path, unknown), problem, at_key=True)
         raise _refused(plan, path, problem)
@@ -71,6 +77,15 @@ def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str
     return found
 
 
+def _at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any]:
+    """What stands at a path of the schema."""
+    node: Any = schema
+    for step in path:
+        node = _resolved(schema, node) if step == "$ref" else node[step]
+    found: Mapping[str, Any] = node
+    return found
+
+
 def _refused(
     plan: Plan, path: tuple[str | int, ...], problem: str, at_key: bool = False
 ) -> SpecError | ValuesError:
@@ -85,8 +100,8 @@ def _refused(
 
 
 @functools.cache
-def _validator() -> Any:
-    from jsonschema import Draft7Validator
+def _validator() -> Draft7Validator:
+    from jsonschema_rs import Draft7Validator
 
     return Draft7Validator(_schema())
 

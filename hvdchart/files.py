@@ -11,8 +11,16 @@ from hvdchart.errors import FileError
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to `path` whole or not at all; raises FileError."""
+    """Write `text` to `path` whole or not at all; raises FileError.
+
+    A link stays one and its target is written. What is no file, /dev/null or a pipe, is written
+    into: it is not ours to replace.
+    """
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_text(text, "utf-8")
+            return
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -255,7 +255,7 @@ def schema_at(schema: Mapping[str, Any], path: NewPath) -> Mapping[str, Any] | N
 
 def refusal(schema: Mapping[str, Any], path: NewPath, value: Plain) -> str:
     """Why the chart does not take `value` at `path`; empty when it does."""
-    from jsonschema import Draft7Validator
+    from jsonschema_rs import Draft7Validator
 
     below = schema_at(schema, path)
     if below is None:

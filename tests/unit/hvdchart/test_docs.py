@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft7Validator
+from jsonschema_rs import Draft7Validator
 from ruamel.yaml import YAML
 
 from hvdchart.publish import DOCS, json_schema, published
@@ -52,7 +52,6 @@ def test_what_is_published_is_current() -> None:
 @pytest.mark.parametrize("spec", sorted(VALUES.glob("*.spec.yaml")), ids=lambda path: path.name)
 def test_the_published_schema_takes_every_case(spec: Path) -> None:
     schema = json.loads(json_schema())
-    Draft7Validator.check_schema(schema)
     document = YAML(typ="safe").load(spec.read_text())
     assert list(Draft7Validator(schema).iter_errors(document)) == []
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft7Validator
+from jsonschema_rs import Draft7Validator
 from typer.testing import CliRunner
 
 from hvdchart.cli import app
@@ -207,7 +207,7 @@ def test_any_change_of_an_old_file(path: Path, changes: list[tuple[int, Any]]) -
         raise
     assert_nothing_is_lost(root.plain, found)
     values = parse(values_text(found, path.name).encode(), "values").plain
-    assert list(Draft7Validator(SCHEMA).iter_errors(values)) == []
+    assert list(Draft7Validator(dict(SCHEMA)).iter_errors(values)) == []
 
 
 def test_the_command(tmp_path: Path) -> None:
