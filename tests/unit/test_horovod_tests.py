@@ -1,0 +1,40 @@
+"""What `tools.horovod_tests` reads out of pytest's reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.horovod_tests import main, on_all_ranks, outcomes
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="test_x.A" name="test_sum"/>
+<testcase classname="test_x.B" name="test_sum"><skipped message="one rank"/></testcase>
+<testcase classname="test_x.B" name="test_mean">
+<failure message="ValueError: no&#10;more"/></testcase>
+<testcase classname="" name="test_y"><error message="ImportError: z"/></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_a_report_is_read_by_class_and_test(tmp_path: Path) -> None:
+    file = tmp_path / "report.xml"
+    file.write_text(REPORT)
+    assert outcomes(file) == {
+        "A.test_sum": ("passed", ""),
+        "B.test_sum": ("skipped", ""),
+        "B.test_mean": ("failed", "ValueError: no"),
+        ".test_y": ("failed", "ImportError: z"),
+    }
+
+
+def test_what_fails_on_one_rank_fails() -> None:
+    passed, failed = ("passed", ""), ("failed", "why")
+    first, second = {"a": passed, "b": failed, "c": passed}, {"a": passed, "b": passed, "c": failed}
+    assert on_all_ranks([first, second]) == {"a": passed, "b": failed, "c": failed}
+
+
+def test_a_folder_without_the_tests_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no test/parallel/test_torch\.py"):
+        main(tmp_path, "pytorch", ["test_torch.py"])

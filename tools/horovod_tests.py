@@ -1,0 +1,133 @@
+"""Runs Horovod's own tests, from a checkout of its repository, inside an image: what passes there?
+
+    git clone --branch v0.28.1 https://github.com/horovod/horovod
+    python -m tools.horovod_tests horovod cpu-next test_tensorflow2_keras.py --ranks 2 --gloo
+
+Nothing of them is part of this project. Exit status: 0 all pass; 1 some do not, or do not end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+from xml.etree import ElementTree
+
+import typer
+
+from images.build import build
+from images.errors import ImageError
+from tests.images.checks import STALLS
+from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, sandbox
+
+LAUNCHERS = {
+    (1, False): (),
+    (1, True): ("horovodrun", "--gloo", "-np", "1", "-H", "localhost:1"),
+    (2, False): TWO_RANKS,
+    (2, True): TWO_RANKS_OVER_GLOO,
+}
+# What the tests import beside Horovod, in the versions that it was released with.
+NEEDS = (f"pytest=={version('pytest')}", "mock==5.0.2", "parameterized==0.9.0")
+# A report for each rank, whichever launcher counts them.
+PYTEST = (
+    'exec python3 -m pytest -q -p no:cacheprovider --continue-on-collection-errors "$@"'
+    " --junit-xml=/output/report.${OMPI_COMM_WORLD_RANK:-${HOROVOD_RANK:-0}}.xml"
+)
+app = typer.Typer(add_completion=False)
+
+
+def install(inside: Sandbox, checkout: Path) -> None:
+    """Puts the tests, and what they need, where the image sees them."""
+    shutil.copytree(checkout / "test", inside.folder / "test")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--target", inside.folder / "packages", *NEEDS], check=True)
+
+
+def run(inside: Sandbox, launcher: tuple[str, ...], file: str, minutes: float) -> None:
+    """Runs a file of tests; its output and a report of each rank are in the sandbox's folder."""
+    script = f"cd /output/test/parallel && exec >/output/log 2>&1; exec {' '.join(launcher)} "
+    process = inside.start(
+        *("sh", "-c", script + 'sh -c "$0" "$@"', PYTEST, "pytest", file),
+        PYTHONPATH="/output/packages",
+        TF_CPP_MIN_LOG_LEVEL="3",
+        **STALLS,
+    )
+    try:
+        process.wait(minutes * 60)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait()
+
+
+def outcomes(report: Path) -> dict[str, tuple[str, str]]:
+    """By test, what came out in a rank's report, and what was wrong."""
+    found = {}
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - pytest's, of just now
+        name = f"{(case.get('classname') or '').rpartition('.')[2]}.{case.get('name')}"
+        bad = next((child for child in case if child.tag in ("failure", "error")), None)
+        if bad is not None:
+            found[name] = ("failed", (bad.get("message") or "").strip().partition("\n")[0])
+        else:
+            found[name] = ("passed" if case.find("skipped") is None else "skipped", "")
+    return found
+
+
+def on_all_ranks(reports: list[dict[str, tuple[str, str]]]) -> dict[str, tuple[str, str]]:
+    """A test fails when it fails on any rank."""
+    together = dict(reports[0])
+    for report in reports[1:]:
+        together |= {name: out for name, out in report.items() if out[0] == "failed"}
+    return together
+
+
+@app.command()
+def main(
+    checkout: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
+    image: str,
+    files: Annotated[list[str], typer.Argument()],
+    ranks: Annotated[int, typer.Option(min=1, max=2)] = 1,
+    gloo: Annotated[bool, typer.Option("--gloo", help="Over Gloo, not over MPI.")] = False,
+    minutes: Annotated[float, typer.Option(help="The longest that a file may take.")] = 30,
+) -> None:
+    """Run files of test/parallel in IMAGE and say what came out."""
+    for file in files:
+        if not (checkout / "test" / "parallel" / file).is_file():
+            sys.exit(f"{checkout}: no test/parallel/{file}; expected Horovod's repository")
+    try:
+        built = build(image)
+    except ImageError as error:
+        sys.exit(str(error))
+    clean = True
+    with (
+        tempfile.TemporaryDirectory(prefix="hvd-upstream-") as folder,
+        sandbox(built, Path(folder) / "output") as inside,
+    ):
+        install(inside, checkout)
+        for file in files:
+            run(inside, LAUNCHERS[ranks, gloo], file, minutes)
+            reports = sorted(inside.folder.glob("report.*.xml"))
+            title = f"{built.reference} {file}, {ranks} rank(s), {'Gloo' if gloo else 'MPI'}"
+            if len(reports) < ranks:
+                clean = False
+                print(f"{title}: did not end\n{(inside.folder / 'log').read_text()[-4000:]}")
+            else:
+                found = on_all_ranks([outcomes(report) for report in reports])
+                count = Counter(outcome for outcome, _ in found.values())
+                clean &= not count["failed"]
+                print(f"{title}: {', '.join(f'{n} {word}' for word, n in sorted(count.items()))}")
+                for name, (outcome, why) in found.items():
+                    if outcome == "failed":
+                        print(f"  {name}: {why[:200]}")
+            for report in reports:
+                report.unlink()
+            sys.stdout.flush()
+    raise typer.Exit(0 if clean else 1)
+
+
+if __name__ == "__main__":
+    app()
