@@ -39,6 +39,8 @@ PYTEST = (
     " --junit-xml=/output/report.${OMPI_COMM_WORLD_RANK:-${HOROVOD_RANK:-0}}.xml"
 )
 app = typer.Typer(add_completion=False)
+# By test: passed, failed or skipped, and what was wrong.
+Outcomes = dict[str, tuple[str, str]]
 
 
 def install(inside: Sandbox, checkout: Path) -> None:
@@ -64,20 +66,30 @@ def run(inside: Sandbox, launcher: tuple[str, ...], file: str, minutes: float) -
         process.wait()
 
 
-def outcomes(report: Path) -> dict[str, tuple[str, str]]:
-    """By test, what came out in a rank's report, and what was wrong."""
-    found = {}
+def outcomes(report: Path) -> Outcomes:
+    """By test, what came out in a rank's report, and what was wrong.
+
+    A test that is run as graph and eagerly is there once for each: it fails when one of them does.
+    """
+    found: Outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - pytest's, of just now
         name = f"{(case.get('classname') or '').rpartition('.')[2]}.{case.get('name')}"
         bad = next((child for child in case if child.tag in ("failure", "error")), None)
+        outcome = "passed" if case.find("skipped") is None else "skipped"
         if bad is not None:
-            found[name] = ("failed", (bad.get("message") or "").strip().partition("\n")[0])
-        else:
-            found[name] = ("passed" if case.find("skipped") is None else "skipped", "")
+            outcome = "failed"
+        why = "" if bad is None else (bad.get("message") or "").strip().partition("\n")[0]
+        found[name] = worse(found.get(name, (outcome, why)), (outcome, why))
     return found
 
 
-def on_all_ranks(reports: list[dict[str, tuple[str, str]]]) -> dict[str, tuple[str, str]]:
+def worse(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
+    """Of two outcomes of a test the one that counts."""
+    order = ("skipped", "passed", "failed")
+    return max(one, other, key=lambda outcome: order.index(outcome[0]))
+
+
+def on_all_ranks(reports: list[Outcomes]) -> Outcomes:
     """A test fails when it fails on any rank."""
     together = dict(reports[0])
     for report in reports[1:]:

@@ -76,7 +76,7 @@ def test_a_lost_worker_a_lost_master_and_another_size_cost_no_more_than_an_epoch
         "volumeMounts": [{"name": "output", "mountPath": "/output"}],
     }
     namespace.install("hvd", values)
-    wait_until(lambda: epochs_saved(output) >= 3, 90, "three epochs")
+    wait_until(lambda: epochs_saved(output) >= 3, 240, "three epochs")
     first = last_attempt(namespace)
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
 

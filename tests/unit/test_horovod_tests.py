@@ -10,9 +10,11 @@ from tools.horovod_tests import main, on_all_ranks, outcomes
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="test_x.A" name="test_sum"/>
+<testcase classname="test_x.A" name="test_sum"><skipped message="eager"/></testcase>
 <testcase classname="test_x.B" name="test_sum"><skipped message="one rank"/></testcase>
 <testcase classname="test_x.B" name="test_mean">
 <failure message="ValueError: no&#10;more"/></testcase>
+<testcase classname="test_x.B" name="test_mean"/>
 <testcase classname="" name="test_y"><error message="ImportError: z"/></testcase>
 </testsuite></testsuites>
 """
