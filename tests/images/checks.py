@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.images.sandbox import OWN_UID, Result, Sandbox, said
 
 RANKS = Path(__file__).with_name("ranks")
+# Keras 2 for the default TensorFlow of cpu-next.
+TF_KERAS = Path(__file__).with_name("tf-keras.txt")
 # A rank that waits in vain for another says so and fails, instead of waiting for the time limit.
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
 
@@ -19,10 +23,17 @@ def install(inside: Sandbox) -> None:
     shutil.copytree(RANKS, inside.folder / RANKS.name, dirs_exist_ok=True)
 
 
-def run(inside: Sandbox, launcher: tuple[str, ...], *checks: str) -> Result:
+def install_tf_keras(inside: Sandbox) -> None:
+    """Puts Keras 2 beside them: without TF_USE_LEGACY_KERAS=1 nothing looks for it."""
+    options = ["--quiet", "--no-deps", "--require-hashes", "--root-user-action=ignore", "--upgrade"]
+    command = [sys.executable, "-m", "pip", "install", *options, "-r", str(TF_KERAS)]
+    subprocess.run([*command, "--target", str(inside.folder)], check=True)
+
+
+def run(inside: Sandbox, launcher: tuple[str, ...], *checks: str, **environment: str) -> Result:
     """Runs all checks, or those named, under a launcher such as mpirun with its arguments."""
     command = (*launcher, "python3", "-m", RANKS.name, *checks)
-    return inside.run(*command, uid=OWN_UID, PYTHONPATH="/output", **STALLS)
+    return inside.run(*command, uid=OWN_UID, PYTHONPATH="/output", **STALLS, **environment)
 
 
 def results(done: Result) -> dict[str, dict[str, str]]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.images.checks import checks_in, install, results, run, wrong
+from images.catalogue import load_catalogue
+from tests.images.checks import (
+    TF_KERAS,
+    checks_in,
+    install,
+    install_tf_keras,
+    results,
+    run,
+    wrong,
+)
 from tests.images.conftest import Sandboxes
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
@@ -14,23 +23,43 @@ COMMON = (
     "the_callbacks_broadcast_and_average",
     "elastic_state_is_saved_restored_and_synchronized",
 )
+EVERYWHERE = checks_in("any_keras") | checks_in("patched")
+KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
 
 
 @pytest.fixture(scope="session")
 def cpu_next(sandboxes: Sandboxes) -> Sandbox:
     inside = sandboxes("cpu-next")
     install(inside)
+    install_tf_keras(inside)
     return inside
 
 
 def test_keras_3_on_two_ranks_over_mpi(cpu_next: Sandbox) -> None:
     found = results(run(cpu_next, TWO_RANKS))
     assert wrong(found) == ""
-    assert set(found) == checks_in("any_keras") | checks_in("keras_3")
+    assert set(found) == EVERYWHERE | checks_in("keras_3")
 
 
 def test_keras_3_on_two_ranks_over_gloo(cpu_next: Sandbox) -> None:
     found = results(run(cpu_next, TWO_RANKS_OVER_GLOO, *COMMON))
+    assert wrong(found) == ""
+    assert set(found) == set(COMMON)
+
+
+def test_tf_keras_is_the_one_for_the_default_tensorflow() -> None:
+    tensorflow = load_catalogue()["cpu-next"].versions["tensorflow"]
+    assert TF_KERAS.read_text().startswith(f"tf-keras=={tensorflow.rpartition('.')[0]}.")
+
+
+def test_tf_keras_on_two_ranks_over_mpi(cpu_next: Sandbox) -> None:
+    found = results(run(cpu_next, TWO_RANKS, **KERAS_2))
+    assert wrong(found) == ""
+    assert set(found) == EVERYWHERE | checks_in("keras_2")
+
+
+def test_tf_keras_on_two_ranks_over_gloo(cpu_next: Sandbox) -> None:
+    found = results(run(cpu_next, TWO_RANKS_OVER_GLOO, *COMMON, **KERAS_2))
     assert wrong(found) == ""
     assert set(found) == set(COMMON)
 

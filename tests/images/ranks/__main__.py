@@ -26,14 +26,14 @@ def found() -> tuple[ModuleType, tuple[Check, ...]]:
         return horovod.torch, of_torch.CHECKS
     import horovod.tensorflow
 
-    from . import any_keras
+    from . import any_keras, patched
     from .helpers import IS_KERAS_3
 
     if IS_KERAS_3:
-        from . import keras_3
-
-        return horovod.tensorflow, any_keras.CHECKS + keras_3.CHECKS
-    return horovod.tensorflow, any_keras.CHECKS
+        from . import keras_3 as own
+    else:
+        from . import keras_2 as own  # type: ignore[no-redef]
+    return horovod.tensorflow, any_keras.CHECKS + patched.CHECKS + own.CHECKS
 
 
 def main() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any
 
 import horovod.tensorflow.keras as hvd
@@ -59,21 +57,6 @@ def loss_scaling_skips_a_step_on_all_ranks_or_none() -> None:
     )
 
 
-def a_saved_model_goes_on_where_it_was() -> None:
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
-    mine.train_on_batch(*data(hvd.rank()))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.keras"
-        mine.save(file)
-        again = hvd.load_model(str(file))
-        # And where there is no Horovod.
-        assert type(keras.models.load_model(file).optimizer) is keras.optimizers.Adam
-    again.train_on_batch(*data(hvd.rank()))
-    assert int(again.optimizer.iterations) == 2
-    wanted = expected_after(2, lambda: keras.optimizers.Adam(0.01))
-    assert_close(again.get_weights(), wanted, 1e-4)
-
-
 def a_learning_rate_is_broadcast() -> None:
     mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)))
     mine.optimizer.learning_rate = RATE * (1 + hvd.rank())
@@ -121,20 +104,6 @@ class Halving(keras.optimizers.schedules.LearningRateSchedule):
         return {}
 
 
-def momenta_follow_the_learning_rate() -> None:
-    mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)))
-    halve = hvd.callbacks.LearningRateScheduleCallback(
-        0.1, multiplier=lambda epoch: 0.5, start_epoch=1
-    )
-    mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0)
-    momenta = [np.asarray(m) for m in mine.optimizer.momentums]
-    seen = []
-    mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0, initial_epoch=1, epochs=2, callbacks=[
-        halve, keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: seen.extend(
-            np.asarray(m) for m in mine.optimizer.momentums))])  # fmt: skip
-    assert_close(seen, [m * 0.5 for m in momenta])
-
-
 def what_is_not_supported_is_named() -> None:
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(RATE))
     for name in ("minimize", "compute_gradients", "get_gradients", "_aggregate_gradients"):
@@ -147,9 +116,7 @@ def what_is_not_supported_is_named() -> None:
            lambda: hvd.DistributedOptimizer(twice, backward_passes_per_step=2))  # fmt: skip
     raises(ValueError, "sparse_as_dense=True", sparse_passes)
     raises(ValueError, "no legacy optimizers", lambda: hvd.load_model("x.keras", legacy_opts=True))
-    raises(
-        TypeError, "use horovod.tensorflow.keras", lambda: hvd.DistributedOptimizer(of_tf_keras())
-    )
+    raises(TypeError, "set TF_USE_LEGACY_KERAS=1", lambda: hvd.DistributedOptimizer(of_tf_keras()))
     v1 = tf.compat.v1.train.GradientDescentOptimizer(RATE)
     raises(TypeError, "use horovod.tensorflow.DistributedOptimizer",
            lambda: hvd.DistributedOptimizer(v1))  # fmt: skip
@@ -185,11 +152,9 @@ def sparse_passes() -> Any:
 
 CHECKS = (
     loss_scaling_skips_a_step_on_all_ranks_or_none,
-    a_saved_model_goes_on_where_it_was,
     a_learning_rate_is_broadcast,
     keras_accumulates_gradients,
     a_wrapped_optimizer_keeps_its_state,
-    momenta_follow_the_learning_rate,
     what_is_not_supported_is_named,
     jit_compile_is_turned_off_and_said,
 )
