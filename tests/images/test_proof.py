@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from images import cli
 from images import prove as proving
 from images.catalogue import ROOT, Image, When, load_catalogue
 from images.content import content_of
@@ -73,10 +74,14 @@ def test_what_is_built_upon_an_image_changes_with_it(images: dict[str, Image]) -
         ("passed: 27", "passed: many", "passed is 'many', expected a whole number"),
         ("passed: 27", "passed: true", "passed is True"),
         ("passed: 27", "passed: 0", "bytes and passed are to be more than 0"),
+        ("bytes: 4500000000", "bytes: 0", "bytes and passed are to be more than 0"),
+        ("needed_gpu: 2", "needed_gpu: -1", "needed_gpu 0 or more"),
         ("passed: 27\n", "", "missing 1 required positional argument: 'passed'"),
         ("passed: 27", "passed: 27\nfailed: 1", "unexpected keyword argument 'failed'"),
         ("0123456789abcdef", "xyz", "content is 'xyz', expected 16 hexadecimal digits"),
+        ("0123456789abcdef", "0123456789abcdef0", "expected 16 hexadecimal digits"),
         ("2026-01-31", "2026-02-31", "day is out of range"),
+        ("2026-01-31", "20260131", "expected YYYY-MM-DD"),
         ("2026-01-31", "yesterday", "expected YYYY-MM-DD"),
         ("gpu: none", "gpu: [", "is no proof"),
     ],
@@ -187,6 +192,34 @@ def test_tests_are_run_and_counted() -> None:
     assert (found["needed a GPU"], found["skipped"]) == (0, 0)
     with pytest.raises(ImageError, match="the tests of cpu ended with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
+
+
+def test_tests_that_are_skipped_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        assert "--prove=cpu" in command
+        (tally,) = (word for word in command if word.startswith("--tally="))
+        counts = {"passed": 3, "needed a GPU": 0, "skipped": 1}
+        Path(tally.partition("=")[2]).write_text(json.dumps(counts))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr("subprocess.run", run)
+    with pytest.raises(ImageError, match="1 tests of cpu were skipped"):
+        proving.run_tests("cpu", [])
+
+
+def test_the_list_says_which_images_want_a_proof(
+    images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "load_catalogue", lambda: images)
+    monkeypatch.setenv("COLUMNS", "300")
+    cli.list_images()
+    assert "no proof: python -m images prove cpu" in capsys.readouterr().out
+    write(images["cpu"], GOOD)
+    images["upon"] = dataclasses.replace(images["cpu"], name="upon", tested=When.ALWAYS)
+    cli.list_images()
+    proved, upon = capsys.readouterr().out.splitlines()[1:]
+    assert "proved on 2026-01-31, before the last change" in proved
+    assert upon.rstrip().endswith("tested in every run")
 
 
 def config(**options: str) -> pytest.Config:
