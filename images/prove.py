@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from images.build import build
-from images.catalogue import ROOT, When, find, load_catalogue
+from images.catalogue import ROOT, Image, When, find, load_catalogue
 from images.content import content_of
 from images.engine import Engine
 from images.errors import ImageError
@@ -22,6 +22,7 @@ from localkube.ui import note
 
 # Where NVIDIA's driver says which GPUs there are.
 _GPUS = Path("/proc/driver/nvidia/gpus")
+_TESTS = ROOT / "tests" / "images"
 
 
 def prove(name: str) -> Path:
@@ -33,7 +34,7 @@ def prove(name: str) -> Path:
     image = find(images, name)
     if image.tested is When.ALWAYS:
         raise ImageError(f"{name} needs no proof: every run tests it", "make test")
-    tests = [ROOT / "tests/images/test_runtimes.py", tests_of(name)]
+    tests = tests_of(image)
     content = content_of(image, images)
     built = build(name)
     gpu = gpu_for(built.engine)
@@ -56,17 +57,26 @@ def prove(name: str) -> Path:
     return write(image, proof)
 
 
-def tests_folder(name: str) -> Path:
-    """Where the tests that are an image's own are, if it has any."""
-    return ROOT / "tests" / "images" / name.replace("-", "_")
+def test_folders(image: Image) -> list[Path]:
+    """Where the tests of an image are that is tested apart: its own, which are also those of the
+    same on a newer framework (NAME-next), and those that it shares with other images for GPUs.
+    """
+    own = image.name.removesuffix("-next").replace("-", "_")
+    names = [own, *(["nvidia"] if "nccl" in image.features else [])]
+    return [_TESTS / name for name in names]
 
 
-def tests_of(name: str) -> Path:
-    """The tests that are an image's own. Raises ImageError when there are none."""
-    folder = tests_folder(name)
-    if not folder.is_dir():
-        raise ImageError(f"{name} has no tests of its own: {folder} is not there", "write some")
-    return folder
+def tests_of(image: Image) -> list[Path]:
+    """What is run inside an image that is tested apart. Raises ImageError when it has no tests of
+    its own.
+    """
+    folders = test_folders(image)
+    for folder in folders:
+        if not folder.is_dir():
+            raise ImageError(
+                f"{image.name} has no tests of its own: {folder} is not there", "write some"
+            )
+    return [_TESTS / "test_runtimes.py", *folders]
 
 
 def run_tests(name: str, tests: list[Path]) -> dict[str, int]:

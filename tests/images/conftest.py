@@ -10,7 +10,7 @@ import pytest
 
 from images.build import build
 from images.catalogue import Image, When, load_catalogue
-from images.prove import gpu_for, tests_folder
+from images.prove import gpu_for, test_folders
 from tests.images.sandbox import Sandbox, sandbox
 
 # The examples on each TensorFlow.
@@ -28,11 +28,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Images that are tested apart are built for their own proof and for nothing else."""
     proving = config.getoption("--prove", default=None)
-    others = {
-        tests_folder(image.name)
-        for image in load_catalogue().values()
-        if image.tested is When.APART and image.name != proving
+    apart = {
+        name: test_folders(image)
+        for name, image in load_catalogue().items()
+        if image.tested is When.APART
     }
+    own = apart.get(proving, [])
+    others = {folder for folders in apart.values() for folder in folders} - set(own)
     return True if collection_path in others else None
 
 
@@ -93,6 +95,14 @@ def on_gpu(inside: Sandbox) -> Sandbox:
     if gpu_for(inside.image.engine) is None:
         pytest.skip(NEEDS_GPU)
     return inside.with_gpus()
+
+
+@pytest.fixture(scope="session")
+def gpus(on_gpu: Sandbox) -> int:
+    """How many GPUs the driver shows."""
+    shown = on_gpu.succeed("nvidia-smi", "--list-gpus").splitlines()
+    assert shown
+    return len(shown)
 
 
 @pytest.fixture(scope="session")

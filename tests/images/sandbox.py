@@ -33,6 +33,11 @@ TWO_RANKS_OVER_GLOO = (
 )
 
 
+def a_rank_a_gpu(gpus: int) -> tuple[str, ...]:
+    """A launcher of as many ranks as there are GPUs, whatever the number of cores."""
+    return ("mpirun", "-np", str(gpus), "--bind-to", "none", "--oversubscribe")
+
+
 @dataclass(frozen=True)
 class Sandbox(ABC):
     image: BuiltImage

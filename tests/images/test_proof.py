@@ -101,7 +101,7 @@ def test_every_image_that_is_tested_apart_has_its_proof_and_its_tests() -> None:
     for image in load_catalogue().values():
         if image.tested is When.APART:
             assert set(read(image).versions) <= set(image.versions)
-            assert list(proving.tests_of(image.name).glob("test_*.py"))
+            assert all(list(path.glob("test_*.py")) for path in proving.test_folders(image))
 
 
 def test_only_an_aged_proof_leaves_the_generated_pages_as_good_as_they_are(
@@ -246,6 +246,18 @@ def test_an_image_that_is_tested_apart_is_built_for_its_own_proof_only(
     assert conftest.pytest_ignore_collect(folder, config(prove="other")) is True
     assert conftest.pytest_ignore_collect(folder, config(prove="cpu")) is None
     assert conftest.pytest_ignore_collect(folder.parent, config()) is None
+    # What images for GPUs share is for the proofs of these.
+    shared = folder.parent / "nvidia"
+    assert conftest.pytest_ignore_collect(shared, config()) is None
+    images["cpu"] = dataclasses.replace(images["cpu"], features=("nccl",))
+    assert conftest.pytest_ignore_collect(shared, config()) is True
+    assert conftest.pytest_ignore_collect(shared, config(prove="other")) is True
+    assert conftest.pytest_ignore_collect(shared, config(prove="cpu")) is None
+    assert proving.tests_of(images["cpu"])[1:] == [folder, shared]
+    # And those of an image are for it on a newer framework, too.
+    images["cpu-next"] = dataclasses.replace(images["cpu"], name="cpu-next")
+    assert conftest.pytest_ignore_collect(folder, config(prove="cpu-next")) is None
+    assert proving.tests_of(images["cpu-next"])[1:] == [folder, shared]
 
 
 def test_a_gpu_is_passed_on_or_said_to_be_there(

@@ -9,23 +9,13 @@ import pytest
 from images.build import build
 from images.catalogue import ROOT, load_catalogue
 from tests.images.sandbox import Sandbox, said
+from tests.images.slimmed import KERAS_2
 
 VERSIONS = load_catalogue()["cpu"].versions
 
 
 def test_what_was_slimmed_away_is_not_missed(cpu: Sandbox) -> None:
-    """Whatever a training script imports still loads, and a model can be saved and read again."""
-    cpu.python(
-        "import tensorflow as tf, tensorboard.main, horovod.tensorflow.keras, horovod.runner;"
-        "import h5py, grpc, tensorflow.lite, numpy.random;"
-        "from tensorboard.plugins import core;"
-        "tf.estimator.Estimator, tf.compat.v1.train.MonitoredTrainingSession;"
-        "m = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))]);"
-        "m.compile('sgd', 'mse', jit_compile=True);"
-        "import numpy as np; m.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0);"
-        "[m.save(f'/tmp/m{s}') or tf.keras.models.load_model(f'/tmp/m{s}')"
-        " for s in ('.h5', '.keras', '')]"
-    )
+    cpu.python(KERAS_2)
     cpu.succeed("tensorboard", "--version")
 
 

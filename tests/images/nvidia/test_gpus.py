@@ -1,0 +1,55 @@
+"""What of the images for NVIDIA's GPUs needs a GPU; left out, and said in the proof, where there is
+none. One rank a GPU.
+"""
+
+from __future__ import annotations
+
+from images.catalogue import Image
+from tests.images.checks import STALLS
+from tests.images.sandbox import OWN_UID, Sandbox, a_rank_a_gpu
+
+# As a training script has it: each rank on its own GPU.
+ALLREDUCE = {
+    "tensorflow": """
+import tensorflow as tf, horovod.tensorflow as hvd
+hvd.init()
+gpus = tf.config.list_physical_devices("GPU")
+tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+with tf.device("/GPU:0"):
+    ones = tf.fill([1 << 20], float(hvd.rank() + 1))
+    total = hvd.allreduce(ones, op=hvd.Sum)
+least, most, device = float(tf.reduce_min(total)), float(tf.reduce_max(total)), total.device
+""",
+    "torch": """
+import torch, horovod.torch as hvd
+hvd.init()
+torch.cuda.set_device(hvd.local_rank())
+total = hvd.allreduce(torch.full((1 << 20,), hvd.rank() + 1.0, device="cuda"), op=hvd.Sum)
+least, most, device = float(total.min()), float(total.max()), total.device
+""",
+}
+SAY = """
+right = least == most == hvd.size() * (hvd.size() + 1) / 2
+print(f"rank {hvd.rank()} of {hvd.size()}: {'right' if right else total} on {device}")
+"""
+COUNT = {
+    "tensorflow": "import tensorflow; print(len(tensorflow.config.list_physical_devices('GPU')))",
+    "torch": "import torch; print(torch.cuda.device_count())",
+}
+
+
+def test_all_gpus_allreduce_over_nccl(image: Image, on_gpu: Sandbox, gpus: int) -> None:
+    assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
+    done = on_gpu.run(
+        *a_rank_a_gpu(gpus), "-x", "NCCL_DEBUG", "python3", "-c",
+        ALLREDUCE[image.framework or ""] + SAY, uid=OWN_UID, NCCL_DEBUG="INFO", **STALLS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("rank")]
+    assert len(lines) == gpus
+    assert all(": right on " in line and "cpu" not in line.lower() for line in lines), lines
+    # NCCL did it, and the one that the image says it has.
+    log = done.stdout + done.stderr
+    (version,) = (value for name, value in image.versions.items() if "-nccl-" in name)
+    assert f"NCCL version {version}+" in log
+    assert log.count("Init COMPLETE") == gpus
