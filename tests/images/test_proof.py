@@ -51,6 +51,11 @@ def test_a_proof_is_of_one_content_and_stays_when_that_changes(images: dict[str,
     file = write(image, dataclasses.replace(GOOD, content=content_of(image, images)))
     assert file == image.folder / FILE
     assert read(image).versions == GOOD.versions
+    # Read by people, too: how it came about, and what it is of before its figures.
+    head, found, rest = file.read_text().partition("content: ")
+    assert found
+    assert "`python -m images prove cpu`" in head
+    assert rest.index("versions:") < rest.index("bytes:")
     # The proof is no part of what it proves.
     assert state(image, images) == "proved on 2026-01-31, for the present content"
     (image.folder / "slim.txt").write_text("remove y")
