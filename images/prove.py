@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,7 @@ def test_folders(image: Image) -> list[Path]:
     """Where the tests of an image are that is tested apart: its own, which are also those of the
     same on a newer framework (NAME-next), and those that it shares with other images for GPUs.
     """
-    own = image.name.removesuffix("-next").replace("-", "_")
+    own = re.sub("[^a-z0-9]", "_", image.name.removesuffix("-next"))
     names = [own, *(["nvidia"] if "nccl" in image.features else [])]
     return [_TESTS / name for name in names]
 

@@ -94,9 +94,9 @@ def examples_image(kubeconfig: Path, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def next_image(kubeconfig: Path) -> str:
-    """The examples on the newest TensorFlow, in the cluster."""
-    return in_cluster("examples-next")
+def older_image(kubeconfig: Path) -> str:
+    """The examples on the TensorFlow that Horovod was released for, in the cluster."""
+    return in_cluster("examples-2.15")
 
 
 @pytest.fixture

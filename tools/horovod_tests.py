@@ -1,7 +1,7 @@
 """Runs Horovod's own tests, from a checkout of its repository, inside an image: what passes there?
 
     git clone --branch v0.28.1 https://github.com/horovod/horovod
-    python -m tools.horovod_tests horovod cpu-next test_tensorflow2_keras.py --ranks 2 --gloo
+    python -m tools.horovod_tests horovod cpu test_tensorflow2_keras.py --ranks 2 --gloo
 
 Nothing of them is part of this project. Exit status: 0 all pass; 1 some do not, or do not end.
 """

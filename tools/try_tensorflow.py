@@ -1,7 +1,7 @@
 """`make try-tensorflow VERSION=2.22.0 [KERAS=3.16.0]`: does Horovod work on a TensorFlow that
 nobody has tried?
 
-Locks, compiles and builds the image cpu-next with it, runs the checks of tests/images/ranks on two
+Locks, compiles and builds the image cpu with it, runs the checks of tests/images/ranks on two
 ranks, and says what came out. Exit status: 0 all of them pass; 1 some do not, or it does not build.
 """
 
@@ -17,7 +17,7 @@ from images.errors import ImageError
 from tests.images.checks import install, results, run
 from tests.images.sandbox import TWO_RANKS, sandbox
 
-IMAGE = "cpu-next"
+IMAGE = "cpu"
 
 
 def report(found: dict[str, dict[str, str]]) -> str:

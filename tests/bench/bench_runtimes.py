@@ -20,36 +20,29 @@ from tests.bench.turns import Rival, Work, measure, table
 THREADS = dict(settings_of(plan_here(), Grid())[0])
 INTEL = {"tensorflow-package": "intel-tensorflow"}
 BFLOAT16 = "mixed_bfloat16"
+OLD = "cpu-2.15"
 RIVALS = (
     Rival("cpu", environment=THREADS),
     Rival("cpu, threads not set"),
     Rival("cpu, oneDNN on", environment=THREADS | {ONEDNN: "1"}),
     Rival("cpu, oneDNN off", environment=THREADS | {ONEDNN: "0"}),
-    Rival("cpu, jemalloc", overrides={"allocator": "jemalloc"}, environment=THREADS),
-    Rival("cpu, tcmalloc", overrides={"allocator": "tcmalloc"}, environment=THREADS),
-    Rival("Intel's build", overrides=INTEL, environment=THREADS),
-    Rival(
-        "Intel's build, KMP_BLOCKTIME=0",
-        overrides=INTEL,
-        environment=THREADS | {"KMP_BLOCKTIME": "0"},
-    ),
-    Rival(
-        "Intel's build, KMP_BLOCKTIME=1",
-        overrides=INTEL,
-        environment=THREADS | {"KMP_BLOCKTIME": "1"},
-    ),
-    Rival(
-        "cpu, tuning.bfloat16",
-        environment=THREADS | {ONEDNN: "1", FPMATH: "BF16"},
-    ),
+    Rival("cpu, tuning.bfloat16", environment=THREADS | {ONEDNN: "1", FPMATH: "BF16"}),
     Rival("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
-    Rival("cpu-next", image="cpu-next", environment=THREADS),
-    Rival(
-        "cpu-next, oneDNN on",
-        image="cpu-next",
-        environment=THREADS | {ONEDNN: "1"},
+    Rival(OLD, image=OLD, environment=THREADS),
+    Rival(f"{OLD}, oneDNN on", image=OLD, environment=THREADS | {ONEDNN: "1"}),
+    Rival(f"{OLD}, jemalloc", image=OLD, overrides={"allocator": "jemalloc"}, environment=THREADS),
+    Rival(f"{OLD}, tcmalloc", image=OLD, overrides={"allocator": "tcmalloc"}, environment=THREADS),
+    Rival(f"{OLD}, bfloat16", image=OLD, environment=THREADS, policy=BFLOAT16),
+    Rival("Intel's build", image=OLD, overrides=INTEL, environment=THREADS),
+    *(
+        Rival(
+            f"Intel's build, KMP_BLOCKTIME={milliseconds}",
+            image=OLD,
+            overrides=INTEL,
+            environment=THREADS | {"KMP_BLOCKTIME": milliseconds},
+        )
+        for milliseconds in ("0", "1")
     ),
-    Rival("cpu-next, bfloat16", image="cpu-next", environment=THREADS, policy=BFLOAT16),
 )
 
 

@@ -67,7 +67,7 @@ def test_groups_inherit_from_worker() -> None:
     assert (gpu["metadata"]["name"], gpu["spec"]["replicas"]) == ("hvd-gpu", 2)
     names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
     assert names[-2:] == ["A", "B"]
-    assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.15.1")
+    assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.21.0")
     assert pod_spec(gpu)["containers"][0]["image"] == "horovod-cpu:cuda"
 
 

@@ -57,7 +57,7 @@ def test_it_writes_where_workers_only_read() -> None:
 def test_any_image_and_command() -> None:
     container = staging({"staging": STAGING})
     assert container["command"] == ["sh", "/horovod/bin/stage.sh", *STAGING["command"]]
-    assert container["image"] == "horovod-cpu:0.28.1-tf2.15.1"
+    assert container["image"] == "horovod-cpu:0.28.1-tf2.21.0"
     token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "token"}}}
     image = {"repository": "rclone/rclone", "tag": "1.70"}
     container = staging({"staging": {**STAGING, "image": image, "env": [token]}})

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.images.sandbox import OWN_UID, Result, Sandbox, said
 
 RANKS = Path(__file__).with_name("ranks")
-# Keras 2 for the default TensorFlow of cpu-next.
+# Keras 2 for the default TensorFlow of cpu.
 TF_KERAS = Path(__file__).with_name("tf-keras.txt")
 # A rank that waits in vain for another says so and fails, instead of waiting for the time limit.
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}

@@ -14,7 +14,7 @@ from images.prove import gpu_for, test_folders
 from tests.images.sandbox import Sandbox, sandbox
 
 # The examples on each TensorFlow.
-EXAMPLES = ("examples", "examples-next")
+EXAMPLES = ("examples", "examples-2.15")
 Sandboxes = Callable[[str], Sandbox]
 NEEDS_GPU = "needs a GPU"
 
@@ -108,6 +108,11 @@ def gpus(on_gpu: Sandbox) -> int:
 @pytest.fixture(scope="session")
 def cpu(sandboxes: Sandboxes) -> Sandbox:
     return sandboxes("cpu")
+
+
+@pytest.fixture(scope="session")
+def cpu_2_15(sandboxes: Sandboxes) -> Sandbox:
+    return sandboxes("cpu-2.15")
 
 
 @pytest.fixture(scope="session")

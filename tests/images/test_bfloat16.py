@@ -18,7 +18,7 @@ assert tape.gradient(loss, layer.trainable_variables)[0].dtype == tf.float32
 ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "1", "ONEDNN_VERBOSE": "1"}
 
 
-@pytest.mark.parametrize("name", ["cpu", "cpu-next"])
+@pytest.mark.parametrize("name", ["cpu", "cpu-2.15"])
 @pytest.mark.parametrize(("asked", "allowed"), [({rules.FPMATH: "BF16"}, True), ({}, False)])
 def test_convolutions_may_be_computed_in_bfloat16_only_when_asked_for(
     sandboxes: Sandboxes, name: str, asked: dict[str, str], allowed: bool

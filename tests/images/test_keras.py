@@ -14,7 +14,6 @@ from tests.images.checks import (
     run,
     wrong,
 )
-from tests.images.conftest import Sandboxes
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
 # What most training scripts use; the image of the released Horovod is checked for that much.
@@ -27,45 +26,44 @@ EVERYWHERE = checks_in("any_keras") | checks_in("patched")
 KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
 
 
-@pytest.fixture(scope="session")
-def cpu_next(sandboxes: Sandboxes) -> Sandbox:
-    inside = sandboxes("cpu-next")
-    install(inside)
-    install_tf_keras(inside)
-    return inside
+@pytest.fixture(scope="session", autouse=True)
+def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
+    """Puts them where the images see them."""
+    for inside in (cpu, cpu_2_15):
+        install(inside)
+    install_tf_keras(cpu)
 
 
-def test_keras_3_on_two_ranks_over_mpi(cpu_next: Sandbox) -> None:
-    found = results(run(cpu_next, TWO_RANKS))
+def test_keras_3_on_two_ranks_over_mpi(cpu: Sandbox) -> None:
+    found = results(run(cpu, TWO_RANKS))
     assert wrong(found) == ""
     assert set(found) == EVERYWHERE | checks_in("keras_3")
 
 
-def test_keras_3_on_two_ranks_over_gloo(cpu_next: Sandbox) -> None:
-    found = results(run(cpu_next, TWO_RANKS_OVER_GLOO, *COMMON))
+def test_keras_3_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
+    found = results(run(cpu, TWO_RANKS_OVER_GLOO, *COMMON))
     assert wrong(found) == ""
     assert set(found) == set(COMMON)
 
 
 def test_tf_keras_is_the_one_for_the_default_tensorflow() -> None:
-    tensorflow = load_catalogue()["cpu-next"].versions["tensorflow"]
+    tensorflow = load_catalogue()["cpu"].versions["tensorflow"]
     assert TF_KERAS.read_text().startswith(f"tf-keras=={tensorflow.rpartition('.')[0]}.")
 
 
-def test_tf_keras_on_two_ranks_over_mpi(cpu_next: Sandbox) -> None:
-    found = results(run(cpu_next, TWO_RANKS, **KERAS_2))
+def test_tf_keras_on_two_ranks_over_mpi(cpu: Sandbox) -> None:
+    found = results(run(cpu, TWO_RANKS, **KERAS_2))
     assert wrong(found) == ""
     assert set(found) == EVERYWHERE | checks_in("keras_2")
 
 
-def test_tf_keras_on_two_ranks_over_gloo(cpu_next: Sandbox) -> None:
-    found = results(run(cpu_next, TWO_RANKS_OVER_GLOO, *COMMON, **KERAS_2))
+def test_tf_keras_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
+    found = results(run(cpu, TWO_RANKS_OVER_GLOO, *COMMON, **KERAS_2))
     assert wrong(found) == ""
     assert set(found) == set(COMMON)
 
 
-def test_keras_2_on_two_ranks(cpu: Sandbox) -> None:
-    install(cpu)
-    found = results(run(cpu, TWO_RANKS, *COMMON))
+def test_keras_2_on_two_ranks(cpu_2_15: Sandbox) -> None:
+    found = results(run(cpu_2_15, TWO_RANKS, *COMMON))
     assert wrong(found) == ""
     assert set(found) == set(COMMON)

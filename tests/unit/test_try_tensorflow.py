@@ -15,7 +15,7 @@ import pytest
 from images.errors import ImageError
 from tools import try_tensorflow
 
-REFERENCE = "horovod-cpu-next:0.28.1-tf2.99.0"
+REFERENCE = "horovod-cpu:0.28.1-tf2.99.0"
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_all_checks_pass(checks_say: Any, capsys: pytest.CaptureFixture[str]) ->
     asked = checks_say(result())
     assert try_tensorflow.main("2.99.0", "3.99.0") == 0
     wanted = {"tensorflow": "2.99.0", "keras": "3.99.0"}
-    assert asked == [{"name": "cpu-next", "overrides": wanted, "untested": True}]
+    assert asked == [{"name": "cpu", "overrides": wanted, "untested": True}]
     said = capsys.readouterr().out
     assert "passes  one_check" in said
     assert f"{REFERENCE}: 1 of 1 checks pass" in said

@@ -1,66 +1,21 @@
-"""The CPU runtime image, from the inside."""
+"""The image with today's TensorFlow, from the inside: what it has of its own."""
 
 from __future__ import annotations
 
-import subprocess
-
-import pytest
-
-from images.build import build
-from images.catalogue import ROOT, load_catalogue
-from tests.images.sandbox import Sandbox, said
-from tests.images.slimmed import KERAS_2
-
-VERSIONS = load_catalogue()["cpu"].versions
+from tests.images.sandbox import Sandbox
+from tests.images.slimmed import KERAS_3
 
 
 def test_what_was_slimmed_away_is_not_missed(cpu: Sandbox) -> None:
-    cpu.python(KERAS_2)
+    cpu.python(KERAS_3)
     cpu.succeed("tensorboard", "--version")
 
 
-def test_the_check_at_build_time_refuses_what_is_wrong(cpu: Sandbox) -> None:
-    (cpu.folder / "check.py").write_bytes((ROOT / "images/common/check_horovod.py").read_bytes())
-    check = ("python3", "/output/check.py")
-    done = cpu.run(*check, "tensorflow", "--with", "mpi,nccl", "--versions", "horovod=0.28.2")
-    assert done.returncode == 1, said(done)
-    assert "without nccl" in done.stderr
-    assert "without mpi" not in done.stderr
-    assert f"horovod is {VERSIONS['horovod']}, and images/versions.yaml says 0.28.2" in done.stderr
-    done = cpu.run(*check, "torch", "--with", "mpi")
+def test_another_backend_of_keras_is_refused_by_name(cpu: Sandbox) -> None:
+    make = (
+        "import keras, horovod.keras as hvd; keras.backend.backend = lambda: 'jax';"
+        "hvd.DistributedOptimizer(keras.optimizers.SGD())"
+    )
+    done = cpu.run("python3", "-c", make)
     assert done.returncode == 1
-    assert "horovod.torch" in done.stderr
-    assert "tensorflow is installed" in done.stderr
-    assert "Horovod has a library for tensorflow" in done.stderr
-    done = cpu.run(*check, "no_such")
-    assert done.returncode == 1
-    assert "horovod.no_such cannot be imported" in done.stderr
-
-
-def test_building_again_builds_nothing(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("it was built again")
-
-    monkeypatch.setattr(type(cpu.image.engine), "build", refuse)
-    assert build("cpu").key == cpu.image.key
-    # Nor when another state of the tree has taken the name since: the build is kept.
-    cpu.image.engine.remove(cpu.image.reference)
-    assert build("cpu").key == cpu.image.key
-
-
-def test_bad_requests_are_refused_before_a_build() -> None:
-    cases = {
-        ("build", "cuba"): "cuba: no such image",
-        ("build", "cpu", "--set", "tensorflow=2.9.1"): "tensorflow 2.15.1 or 2.14.1",
-        ("build", "cpu", "--set", "tensorflaw=2.14.1"): "cpu has no such parameter",
-        ("build", "cpu", "--set", "tensorflow"): "write it as KEY=VALUE",
-        ("build", "cpu", "--set", "tensorflow=latest"): "expected a version",
-    }
-    for arguments, message in cases.items():
-        done = subprocess.run(
-            [ROOT / ".venv/bin/python", "-m", "images", *arguments],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 1, arguments
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
+    assert "set KERAS_BACKEND=tensorflow before keras is imported" in done.stderr

@@ -1,0 +1,22 @@
+"""Training in pods on the TensorFlow that Horovod was released for.
+
+`pytest --examples examples-2.15 tests/e2e` runs all that are here on it; this one is run each time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.e2e.cluster import Namespace
+
+
+def test_the_digits_example_trains_on_keras_2(namespace: Namespace, older_image: str) -> None:
+    older = replace(namespace, image=older_image)
+    train = {"args": ["python", "/examples/digits.py"]}
+    older.install("hvd", {"worker": {"number": 2}, "master": train})
+    assert older.wait_for_end("hvd") == "Complete", older.describe("hvd")
+    (line,) = (line for line in older.log("hvd").splitlines() if "RESULT {" in line)
+    result = json.loads(line.partition("RESULT ")[2])
+    assert (result["ranks"], result["disagreeing_ranks"]) == (2, [])
+    assert result["accuracy"] >= 0.95
