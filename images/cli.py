@@ -34,7 +34,7 @@ Set = Annotated[
 @app.command("list")
 def list_images() -> None:
     """The images, what they are called, which versions they hold and how they are tested."""
-    table = Table("image", "reference", "from", "versions", "tests", box=None)
+    table = Table("image", "reference, versions, what it is made from, tests", box=None)
     images = load_catalogue()
     for image in images.values():
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
@@ -42,7 +42,8 @@ def list_images() -> None:
             tests = state(image, images)
         except ImageError:
             tests = f"no proof: python -m images prove {image.name}"
-        table.add_row(image.name, image.reference, image.parent or image.base, versions, tests)
+        made = f"from {image.parent or image.base}, {tests}"
+        table.add_row(image.name, f"{image.reference}\n{versions}\n{made}")
     console.__class__().print(table)
 
 
