@@ -23,6 +23,7 @@ LARGEST = {
     "cuda": 4.6e9,
     "pytorch": 1.4e9,
     "cuda-next": 6.3e9,
+    "pytorch-cuda": 8e9,
 }
 
 
