@@ -85,6 +85,9 @@ def run_tests(name: str, tests: list[Path]) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="hvd-prove-") as folder:
         tally = Path(folder) / "tally.json"
         command = [sys.executable, "-m", "pytest", "-q", f"--prove={name}", f"--tally={tally}"]
+        # Another run of the tests may have notes of its own in the usual place, of a cluster that
+        # it is to stop.
+        command += ["-o", f"cache_dir={folder}/cache"]
         done = subprocess.run([*command, *map(str, tests)], cwd=ROOT, check=False)
         if done.returncode != 0:
             raise ImageError(

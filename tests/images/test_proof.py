@@ -191,12 +191,16 @@ def test_an_image_of_every_run_needs_no_proof() -> None:
         proving.prove("cpu")
 
 
-def test_tests_are_run_and_counted() -> None:
+def test_tests_are_run_and_counted(pytestconfig: pytest.Config) -> None:
+    # Of the run that this test is of: whether it is to stop the cluster.
+    note = pytestconfig.rootpath / pytestconfig.getini("cache_dir") / "v" / "hvd" / "started"
+    written = note.stat().st_mtime_ns
     found = proving.run_tests("cpu", [ROOT / "tests/images/test_inside.py"])
     assert found["passed"] >= 5
     assert (found["needed a GPU"], found["skipped"]) == (0, 0)
     with pytest.raises(ImageError, match="the tests of cpu ended with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
+    assert note.stat().st_mtime_ns == written, "a run within the run took its note away"
 
 
 def test_tests_that_are_skipped_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
