@@ -61,15 +61,16 @@ def _refuse_needed(plan: Plan, schema: Mapping[str, Any], path: tuple[str, ...])
     """A null takes the chart's default away; its templates need one wherever the schema says so."""
     node: Any = schema
     for step in path:
-        node = _resolved(schema, node).get("properties", {}).get(step)
+        node = resolved(schema, node).get("properties", {}).get(step)
         if node is None:
             return
-    kinds = _resolved(schema, node).get("type", "null")
+    kinds = resolved(schema, node).get("type", "null")
     if "null" not in ([kinds] if isinstance(kinds, str) else kinds):
         raise _refused(plan, path, f"null deletes what the chart needs; give it {kinds} instead")
 
 
-def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node of the schema, or the definition that it refers to."""
     reference = node.get("$ref")
     if reference is None:
         return node
@@ -81,7 +82,7 @@ def _at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, An
     """What stands at a path of the schema."""
     node: Any = schema
     for step in path:
-        node = _resolved(schema, node) if step == "$ref" else node[step]
+        node = resolved(schema, node) if step == "$ref" else node[step]
     found: Mapping[str, Any] = node
     return found
 

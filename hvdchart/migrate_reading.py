@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from hvdchart.chart import chart_dir
+from hvdchart.chart import chart_dir, resolved
 from hvdchart.errors import SpecError
 from hvdchart.spec import dotted, place_of
 from hvdchart.spec_checks import Path
@@ -241,7 +241,7 @@ def schema_at(schema: Mapping[str, Any], path: NewPath) -> Mapping[str, Any] | N
     """The chart's schema of one value; None when the chart has no such key."""
     node: Mapping[str, Any] = schema
     for step in path:
-        found = _resolved(schema, node)
+        found = resolved(schema, node)
         below = found.get("properties", {}).get(step)
         if below is None:
             # A type without listed properties is Kubernetes' own: the API server knows its keys.
@@ -250,7 +250,7 @@ def schema_at(schema: Mapping[str, Any], path: NewPath) -> Mapping[str, Any] | N
                 return None
             below = open_ended if isinstance(open_ended, dict) else {}
         node = below
-    return _resolved(schema, node)
+    return resolved(schema, node)
 
 
 def refusal(schema: Mapping[str, Any], path: NewPath, value: Plain) -> str:
@@ -263,12 +263,3 @@ def refusal(schema: Mapping[str, Any], path: NewPath, value: Plain) -> str:
     validator = Draft7Validator({**below, "definitions": schema.get("definitions", {})})
     error = next(iter(validator.iter_errors(value)), None)
     return "" if error is None else str(error.message)
-
-
-def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    reference = node.get("$ref")
-    if reference is None:
-        return node
-    name = str(reference).removeprefix("#/definitions/")
-    found: Mapping[str, Any] = schema["definitions"][name]
-    return found

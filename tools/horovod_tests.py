@@ -27,7 +27,17 @@ from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, sandbo
 
 LAUNCHERS = {
     (1, False): (),
-    (1, True): ("horovodrun", "--gloo", "-np", "1", "-H", "localhost:1"),
+    # In the sandbox there is no other network, as for two.
+    (1, True): (
+        "horovodrun",
+        "--gloo",
+        "-np",
+        "1",
+        "-H",
+        "localhost:1",
+        "--network-interface",
+        "lo",
+    ),
     (2, False): TWO_RANKS,
     (2, True): TWO_RANKS_OVER_GLOO,
 }
@@ -97,6 +107,23 @@ def on_all_ranks(reports: list[Outcomes]) -> Outcomes:
     return together
 
 
+def said(title: str, inside: Sandbox, ranks: int) -> bool:
+    """Prints what came out of a file, and takes its reports away; whether all of it is well."""
+    reports = sorted(inside.folder.glob("report.*.xml"))
+    if len(reports) < ranks:
+        print(f"{title}: did not end\n{(inside.folder / 'log').read_text()[-4000:]}", flush=True)
+        found = None
+    else:
+        found = on_all_ranks([outcomes(report) for report in reports])
+        count = Counter(outcome for outcome, _ in found.values())
+        print(f"{title}: {', '.join(f'{n} {word}' for word, n in sorted(count.items()))}")
+        failed = [f"  {name}: {why[:200]}" for name, (out, why) in found.items() if out == "failed"]
+        print(*failed, sep="\n", end="\n" if failed else "", flush=True)
+    for report in reports:
+        report.unlink()
+    return found is not None and all(outcome != "failed" for outcome, _ in found.values())
+
+
 @app.command()
 def main(
     checkout: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
@@ -122,22 +149,8 @@ def main(
         install(inside, checkout)
         for file in files:
             run(inside, LAUNCHERS[ranks, gloo], file, minutes)
-            reports = sorted(inside.folder.glob("report.*.xml"))
-            title = f"{built.reference} {file}, {ranks} rank(s), {'Gloo' if gloo else 'MPI'}"
-            if len(reports) < ranks:
-                clean = False
-                print(f"{title}: did not end\n{(inside.folder / 'log').read_text()[-4000:]}")
-            else:
-                found = on_all_ranks([outcomes(report) for report in reports])
-                count = Counter(outcome for outcome, _ in found.values())
-                clean &= not count["failed"]
-                print(f"{title}: {', '.join(f'{n} {word}' for word, n in sorted(count.items()))}")
-                for name, (outcome, why) in found.items():
-                    if outcome == "failed":
-                        print(f"  {name}: {why[:200]}")
-            for report in reports:
-                report.unlink()
-            sys.stdout.flush()
+            over = "Gloo" if gloo else "MPI"
+            clean &= said(f"{built.reference} {file}, {ranks} rank(s), {over}", inside, ranks)
     raise typer.Exit(0 if clean else 1)
 
 
