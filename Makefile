@@ -53,5 +53,5 @@ lock: venv ## lock the newest Python packages that requirements/*.in allow
 bench: venv ## figures, not verdicts: start-up, render
 	@for file in tests/bench/bench_*.py; do $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
-try-tensorflow: venv ## does Horovod work on a new TensorFlow? VERSION=2.22.0 [KERAS=3.16.0]
-	@$(PY) -m tools.try_tensorflow "$(VERSION)" $(KERAS)
+try-tensorflow: venv ## does Horovod work on a new TensorFlow? VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
+	@$(PY) -m tools.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"

@@ -1,5 +1,5 @@
-"""The image that an image is built from: a public one, or where no registry answers one of
-Debian's packages.
+"""The image that an image is built from: a public one, or where no registry answers one of the
+packages of its release.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _DEBOOTSTRAP = (
     "mmdebstrap",
     "--variant=minbase",
     "--format=tar",
+    # Ubuntu's minimum is without it.
+    "--include=apt",
     *(
         f"--dpkgopt=path-exclude=/usr/share/{name}/*"
         for name in ("doc", "info", "locale", "man", "lintian")
@@ -39,7 +41,10 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
     """
     if image.base is None or image.suite is None:
         raise ImageError(f"{image.name} has no base of its own", "build what it is from")
-    local, local_key = _local_name(image.suite)
+    distribution = image.base.partition(":")[0]
+    sources = package_sources(image.suite, distribution)
+    local = f"hvd-base:{image.suite}"
+    local_key = content_key([], *_DEBOOTSTRAP, image.suite, *sources)
     if engine.key(local) == local_key:
         return local, local_key
     # Buildah and Podman would ask a person, or a list, which registry an unqualified name means.
@@ -50,28 +55,33 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
         pulled = engine.pull(public)
     if pulled:
         return public, image.base
-    note("no image registry can be reached: the base comes from Debian's packages")
-    _make(image.suite, local, local_key, engine)
+    if not sources:
+        raise ImageError(
+            f"neither an image registry nor a package source of {distribution}'s {image.suite} "
+            "is configured here",
+            f"add a source of {image.suite} below /etc/apt, or make registries reachable",
+        )
+    note(f"no image registry can be reached: the base comes from {distribution}'s packages")
+    _make(image.suite, sources, local, local_key, engine)
     return local, local_key
 
 
-def _local_name(suite: str) -> tuple[str, str]:
-    return f"hvd-base:{suite}", content_key([], *_DEBOOTSTRAP, suite, *debian_sources(suite))
-
-
-def debian_sources(suite: str) -> list[str]:
+def package_sources(suite: str, distribution: str) -> list[str]:
     """The machine's own package sources that hold `suite`, its updates and its security fixes.
 
-    Each is the text of a file below /etc/apt in either form; sources of other distributions are
-    left out. Where none holds `suite`, those of the machine's own Debian release, with the one name
-    put for the other: a mirror has all the releases that live.
+    Each is the text of an entry below /etc/apt in either form; entries of other releases are left
+    out. Where none holds `suite` and the machine runs `distribution` (debian, ubuntu) itself, those
+    of its own release, with the one name put for the other: a mirror has all releases that live.
     """
-    own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    return _sources_of(suite) or [rename_suite(entry, own, suite) for entry in _sources_of(own)]
+    machine = platform.freedesktop_os_release()
+    own = machine.get("VERSION_CODENAME", "") if machine.get("ID") == distribution else ""
+    return _sources_of(suite) or [
+        _renamed(entry, own, suite) for entry in (_sources_of(own) if own else [])
+    ]
 
 
-def rename_suite(entry: str, old: str, new: str) -> str:
-    """An entry for another release of Debian."""
+def _renamed(entry: str, old: str, new: str) -> str:
+    """An entry for another release of the same distribution."""
     return re.sub(rf"\b{re.escape(old)}\b", new, entry)
 
 
@@ -98,28 +108,20 @@ def split_sources(text: str, *, one_line: bool) -> list[str]:
 
 
 def has_suite(entry: str, suite: str) -> bool:
-    """Whether an entry is of Debian's main archive for `suite`, or for its -updates or
-    -security.
-    """
+    """Whether an entry is of the main archive for `suite`, or for its -updates or -security."""
     words = entry.split()
     suites = {suite, f"{suite}-updates", f"{suite}-security", f"{suite}/updates"}
     return "main" in words and bool(suites & set(words)) and not entry.startswith("deb-src")
 
 
-def _make(suite: str, reference: str, key: str, engine: Engine) -> None:
-    sources = debian_sources(suite)
-    if not sources:
-        raise ImageError(
-            f"neither an image registry nor a Debian {suite} package source is configured here",
-            f"add a source for {suite} below /etc/apt, or make registries reachable",
-        )
+def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engine) -> None:
     ensure_program("mmdebstrap", "mmdebstrap")
     folder = cache_dir() / "images"
     folder.mkdir(parents=True, exist_ok=True)
     tarball = folder / f"base-{suite}-{key}.tar"
     log = cache_dir() / "logs" / f"base-{suite}.log"
     try:
-        with step(f"make a base image of Debian {suite} packages"), log.open("w") as output:
+        with step(f"make a base image of {suite}'s packages"), log.open("w") as output:
             done = subprocess.run(
                 [*_DEBOOTSTRAP, suite, str(tarball), "-"], input="\n\n".join(sources), text=True,
                 stdout=output, stderr=subprocess.STDOUT, check=False,

@@ -56,7 +56,7 @@ class Image:
     options: Mapping[str, str] = field(default_factory=dict)  # chosen words, by name
     parent: str | None = None  # the image of ours that it is built from
     base: str | None = None  # else the public image
-    suite: str | None = None  # and the Debian release to make one of where that cannot be had
+    suite: str | None = None  # and the release to make one of where that cannot be had
     framework: str | None = None  # the module that Horovod is compiled for, if it is
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what it is compiled with
     packages: tuple[str, ...] = ()  # of Debian, that every rank needs
@@ -97,7 +97,7 @@ def load_catalogue(
     entries = document.get("images") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
         raise ImageError(f"{file} has no mapping `images`", "see images/README.md for its form")
-    shared = document.get("versions", {})
+    shared, bases = document.get("versions", {}), document.get("bases", {})
     chain = _chain(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():
@@ -110,7 +110,7 @@ def load_catalogue(
         wanted = dict(overrides or {}) if not chain or name in chain else {}
         if untested:
             entry = {key: value for key, value in entry.items() if key != "combinations"}
-        images[name] = _image(name, entry, parent, wanted, where, root)
+        images[name] = _image(name, entry, parent, wanted, where, root, bases)
     known = {key for name in chain or images if name in images for key in images[name].parameters}
     for key in sorted(set(overrides or {}) - known):
         whose = f"{target} has no" if chain else "no image has"
@@ -160,6 +160,7 @@ def _image(
     overrides: Mapping[str, str],
     where: str,
     root: Path,
+    bases: Mapping[str, str],
 ) -> Image:
     versions = {
         key: _version(f"{where}.versions.{key}", value) for key, value in entry["versions"].items()
@@ -197,7 +198,7 @@ def _image(
         defaults=defaults,
         options={key: parameters[key] for key in parameters if key in all_options},
         parent=parent.name if parent else None,
-        base=Template(entry["base"]).substitute(parameters) if parent is None else None,
+        base=_base(entry["base"], parameters, bases) if parent is None else None,
         suite=parameters.get("suite"),
         framework=entry.get("framework"),
         features=tuple(entry.get("features", ())),
@@ -206,6 +207,11 @@ def _image(
         combinations=tuple(rows),
         tested=_one_of(When, f"{where}.tested", entry.get("tested", When.ALWAYS)),
     )
+
+
+def _base(template: str, parameters: Mapping[str, str], bases: Mapping[str, str]) -> str:
+    """The public image; that of `bases` for a release which is not Debian's."""
+    return bases.get(parameters.get("suite", "")) or Template(template).substitute(parameters)
 
 
 def _reference(

@@ -48,9 +48,11 @@ def _leads(session: pytest.Session) -> bool:
 
 
 def _remember(session: pytest.Session, started: bool) -> None:
-    if session.config.cache is None:
+    # Without the provider the attribute itself is missing.
+    cache: pytest.Cache | None = getattr(session.config, "cache", None)
+    if cache is None:
         raise pytest.UsageError("these tests need pytest's cache provider")
-    session.config.cache.set(_STARTED, started)
+    cache.set(_STARTED, started)
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Runs Horovod's own tests, from a checkout of its repository, inside an image: what passes there?
 
     git clone --branch v0.28.1 https://github.com/horovod/horovod
-    python -m tools.horovod_tests horovod cpu test_tensorflow2_keras.py --ranks 2 --gloo
+    python -m tools.horovod_tests horovod cpu test_tensorflow2_keras.py --ranks 2 --gloo --tf-keras
 
 Nothing of them is part of this project. Exit status: 0 all pass; 1 some do not, or do not end.
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ import typer
 
 from images.build import build
 from images.errors import ImageError
-from tests.images.checks import STALLS
+from tests.images.checks import KERAS_2, STALLS, install_tf_keras
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, sandbox
 
 LAUNCHERS = {
@@ -53,21 +54,32 @@ app = typer.Typer(add_completion=False)
 Outcomes = dict[str, tuple[str, str]]
 
 
-def install(inside: Sandbox, checkout: Path) -> None:
-    """Puts the tests, and what they need, where the image sees them."""
+def install(inside: Sandbox, checkout: Path, tf_keras: bool) -> dict[str, str]:
+    """Puts the tests, and what they need, where the image sees them; returns what they are to find
+    in their environment.
+    """
     shutil.copytree(checkout / "test", inside.folder / "test")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "--target", inside.folder / "packages", *NEEDS], check=True)
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": "/output/packages", **STALLS}
+    if not tf_keras:
+        return environment
+    install_tf_keras(inside)
+    return {**environment, "PYTHONPATH": "/output/packages:/output", **KERAS_2}
 
 
-def run(inside: Sandbox, launcher: tuple[str, ...], file: str, minutes: float) -> None:
+def run(
+    inside: Sandbox,
+    launcher: tuple[str, ...],
+    file: str,
+    minutes: float,
+    environment: Mapping[str, str],
+) -> None:
     """Runs a file of tests; its output and a report of each rank are in the sandbox's folder."""
     script = f"cd /output/test/parallel && exec >/output/log 2>&1; exec {' '.join(launcher)} "
     process = inside.start(
         *("sh", "-c", script + 'sh -c "$0" "$@"', PYTEST, "pytest", file),
-        PYTHONPATH="/output/packages",
-        TF_CPP_MIN_LOG_LEVEL="3",
-        **STALLS,
+        **environment,
     )
     try:
         process.wait(minutes * 60)
@@ -131,6 +143,7 @@ def main(
     files: Annotated[list[str], typer.Argument()],
     ranks: Annotated[int, typer.Option(min=1, max=2)] = 1,
     gloo: Annotated[bool, typer.Option("--gloo", help="Over Gloo, not over MPI.")] = False,
+    tf_keras: Annotated[bool, typer.Option("--tf-keras", help="With Keras 2 as tf_keras.")] = False,
     minutes: Annotated[float, typer.Option(help="The longest that a file may take.")] = 30,
 ) -> None:
     """Run files of test/parallel in IMAGE and say what came out."""
@@ -146,11 +159,11 @@ def main(
         tempfile.TemporaryDirectory(prefix="hvd-upstream-") as folder,
         sandbox(built, Path(folder) / "output") as inside,
     ):
-        install(inside, checkout)
+        environment = install(inside, checkout, tf_keras)
+        how = f"{ranks} rank(s), {'Gloo' if gloo else 'MPI'}{', tf_keras' if tf_keras else ''}"
         for file in files:
-            run(inside, LAUNCHERS[ranks, gloo], file, minutes)
-            over = "Gloo" if gloo else "MPI"
-            clean &= said(f"{built.reference} {file}, {ranks} rank(s), {over}", inside, ranks)
+            run(inside, LAUNCHERS[ranks, gloo], file, minutes, environment)
+            clean &= said(f"{built.reference} {file}, {how}", inside, ranks)
     raise typer.Exit(0 if clean else 1)
 
 

@@ -22,7 +22,10 @@ Component = dict[str, object]
 
 
 def debian_components(listing: str, release: str) -> list[Component]:
-    """The packages of `dpkg-query`'s output: a line each, _FIELDS with tabs between."""
+    """The packages of `dpkg-query`'s output: a line each, _FIELDS with tabs between. `release` is
+    that of Debian or Ubuntu, e.g. debian-12.
+    """
+    distribution = release.partition("-")[0]
     found: list[Component] = []
     for line in listing.splitlines():
         name, version, architecture, source, source_version = line.split("\t")
@@ -31,7 +34,7 @@ def debian_components(listing: str, release: str) -> list[Component]:
         # Debian's advisories are about source packages.
         origin = f"{source}@{source_version}"
         qualifiers = f"arch={architecture}&distro={release}&upstream={quote(origin, safe='')}"
-        purl = f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}?{qualifiers}"
+        purl = f"pkg:deb/{distribution}/{quote(name)}@{quote(version, safe='')}?{qualifiers}"
         found.append(_component(name, version, purl))
     return found
 
@@ -62,7 +65,7 @@ def _component(name: str, version: str, purl: str) -> Component:
 
 
 def release() -> str:
-    """Debian's release as a purl has it, e.g. debian-12."""
+    """The release as a purl has it, e.g. debian-12."""
     lines = Path("/etc/os-release").read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines if "=" in line)
     return "-".join(values.get(key, "").strip('"') for key in ("ID", "VERSION_ID"))

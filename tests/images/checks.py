@@ -14,8 +14,15 @@ from tests.images.sandbox import OWN_UID, Result, Sandbox, said
 RANKS = Path(__file__).with_name("ranks")
 # Keras 2 for the default TensorFlow of cpu.
 TF_KERAS = Path(__file__).with_name("tf-keras.txt")
+KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
 # A rank that waits in vain for another says so and fails, instead of waiting for the time limit.
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
+# What most training scripts use.
+COMMON = (
+    "an_optimizer_trains_as_one_process_with_all_batches",
+    "the_callbacks_broadcast_and_average",
+    "elastic_state_is_saved_restored_and_synchronized",
+)
 
 
 def install(inside: Sandbox) -> None:

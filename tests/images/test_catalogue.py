@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from images.base import has_suite, rename_suite, split_sources
-from images.build import refuse_machine
 from images.catalogue import ROOT, Image, load_catalogue
-from images.common import build_horovod, finish
+from images.common import build_horovod
 from images.content import build_arguments, image_files, image_key, wheel_key
 from images.errors import ImageError
 from images.kept import KEPT, kept_name, newest_last
 from images.lock import filled_in, lock_file, stale_locks
-from images.machine import apt_conf, pip_conf
 
 GOOD = """
 images:
@@ -138,23 +135,6 @@ def test_parameters_are_set_for_one_image_and_what_it_is_built_from(tmp_path: Pa
         load_catalogue({"pithon": "3.9"}, file, tmp_path, target="small")
 
 
-def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() -> None:
-    flags = build_horovod.switches("torch", ["mpi", "nccl"])
-    assert flags == {
-        "HOROVOD_WITH_PYTORCH": "1",
-        "HOROVOD_WITHOUT_TENSORFLOW": "1",
-        "HOROVOD_WITHOUT_MXNET": "1",
-        "HOROVOD_WITH_MPI": "1",
-        "HOROVOD_WITHOUT_GLOO": "1",
-        "HOROVOD_GPU": "CUDA",
-        "HOROVOD_GPU_OPERATIONS": "NCCL",
-    }
-    with pytest.raises(SystemExit, match="pytorch is none of Horovod's frameworks"):
-        build_horovod.switches("pytorch", ["mpi"])
-    with pytest.raises(SystemExit, match="unknown features: ddl"):
-        build_horovod.switches("torch", ["ddl"])
-
-
 SMALL = """
   small:
     reference: small:1
@@ -213,6 +193,10 @@ def test_one_parameter_brings_along_what_it_goes_with(tmp_path: Path) -> None:
     assert older.reference == "repo:0.28.1-python-3.9"
     assert older.base == "debian:bullseye"
     assert older.suite == "bullseye"
+    # A release that is not Debian's has another public image.
+    bases = "bases: {bullseye: 'ubuntu:bullseye'}\n" + USUAL
+    assert catalogue(tmp_path, bases, python="3.9")["one"].base == "ubuntu:bullseye"
+    assert catalogue(tmp_path, bases)["one"].base == "debian:bookworm"
     # What is chosen explicitly counts, even when it is the default.
     with pytest.raises(ImageError, match=r"one with python=3.9, suite=bookworm is not among"):
         catalogue(tmp_path, USUAL, python="3.9", suite="bookworm")
@@ -258,13 +242,6 @@ def test_a_wrong_table_of_parameters_is_refused(
         catalogue(tmp_path, USUAL.replace(old, new))
 
 
-def test_another_architecture_is_refused() -> None:
-    image = load_catalogue()["cpu"]
-    refuse_machine(image, "x86_64")
-    with pytest.raises(ImageError, match="cpu is built for x86_64, and this machine is aarch64"):
-        refuse_machine(image, "aarch64")
-
-
 def test_the_wheel_is_kept_by_what_it_is_compiled_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,57 +269,6 @@ def test_the_wheel_is_kept_by_what_it_is_compiled_from(
     (image.folder / "series").write_text("b.patch")
     with pytest.raises(SystemExit, match=r"series names b\.patch"):
         wheel_key(image)
-
-
-def test_package_sources_of_both_forms_are_read() -> None:
-    lines = split_sources("# a\ndeb x bookworm main\n\ndeb-src x bookworm main\n", one_line=True)
-    assert [line for line in lines if has_suite(line, "bookworm")] == ["deb x bookworm main"]
-    text = "Types: deb\n# note\nURIs: x\nSuites: bookworm bookworm-updates\nComponents: main\n\n\n"
-    (paragraph,) = split_sources(text, one_line=False)
-    assert has_suite(paragraph, "bookworm")
-    assert not has_suite(paragraph, "trixie")
-    assert "note" not in paragraph
-    assert has_suite("deb http://x bookworm-security main contrib", "bookworm")
-    assert not has_suite("deb http://x/tool bookworm stable", "bookworm")
-    # A release that the machine has no source for is asked of the machine's own mirror.
-    assert rename_suite("deb x bookworm-security main", "bookworm", "trixie") == (
-        "deb x trixie-security main"
-    )
-
-
-def test_a_build_gets_the_mirrors_of_this_machine_and_none_of_its_paths() -> None:
-    settings = (
-        ":env:.cert='/my/ca.pem'\n:env:.find-links='/my/wheels'\n"
-        "global.index-url='https://u:p@mirror/simple'\nglobal.trusted-host='a\\nb'\n"
-    )
-    text = pip_conf(settings, has_ca=True)
-    assert "index-url = https://u:p@mirror/simple\n" in text
-    assert "trusted-host = a\n    b\n" in text
-    assert "/my/" not in text
-    assert "cert = /run/secrets/ca.crt\n" in text
-    assert "cert" not in pip_conf(settings, has_ca=False)
-
-    dump = (
-        'Acquire "";\nAcquire::http::Proxy "http://p:3128";\nAcquire::Check-Date "false";\n'
-        'Acquire::https::SslCert "/my/cert.pem";\nAcquire::Languages "none";\nDir "/";\n'
-    )
-    assert apt_conf(dump, has_ca=False).splitlines() == [
-        'Acquire::http::Proxy "http://p:3128";',
-        'Acquire::Check-Date "false";',
-    ]
-
-
-def test_a_pattern_that_slims_nothing_fails_the_build(tmp_path: Path) -> None:
-    (tmp_path / "package").mkdir()
-    assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
-    with pytest.raises(SystemExit, match="gone/include matches nothing"):
-        finish.matches(tmp_path, "gone/include")
-    slim = tmp_path / "slim.txt"
-    slim.write_text("# why\nremove a/b\nstrip c.so # d\n")
-    assert finish.slimming(slim) == [("remove", "a/b"), ("strip", "c.so")]
-    slim.write_text("remove a\ndelete b\n")
-    with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
-        finish.slimming(slim)
 
 
 def test_a_few_builds_are_kept_and_the_oldest_are_forgotten(

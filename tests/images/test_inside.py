@@ -79,6 +79,8 @@ def test_debian_packages_are_named_as_the_standard_has_it() -> None:
         "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12"
         "&upstream=glibc%402.36-9%2Bdeb12u1"
     )
+    (of_ubuntu,) = debian_components(listing, "ubuntu-24.04")
+    assert str(of_ubuntu["purl"]).startswith("pkg:deb/ubuntu/libc6@")
     python: dict[str, object] = {
         "name": "pillow",
         "version": "9.0.0",

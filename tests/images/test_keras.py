@@ -6,6 +6,8 @@ import pytest
 
 from images.catalogue import load_catalogue
 from tests.images.checks import (
+    COMMON,
+    KERAS_2,
     TF_KERAS,
     checks_in,
     install,
@@ -16,14 +18,7 @@ from tests.images.checks import (
 )
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
-# What most training scripts use; the image of the released Horovod is checked for that much.
-COMMON = (
-    "an_optimizer_trains_as_one_process_with_all_batches",
-    "the_callbacks_broadcast_and_average",
-    "elastic_state_is_saved_restored_and_synchronized",
-)
 EVERYWHERE = checks_in("any_keras") | checks_in("patched")
-KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,6 +58,7 @@ def test_tf_keras_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
     assert set(found) == set(COMMON)
 
 
+# The image of the released Horovod is checked for what most training scripts use.
 def test_keras_2_on_two_ranks(cpu_2_15: Sandbox) -> None:
     found = results(run(cpu_2_15, TWO_RANKS, *COMMON))
     assert wrong(found) == ""

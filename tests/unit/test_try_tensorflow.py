@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from images.catalogue import load_catalogue
 from images.errors import ImageError
 from tools import try_tensorflow
 
@@ -37,7 +38,7 @@ def checks_say(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(try_tensorflow, "build", build)
         monkeypatch.setattr(try_tensorflow, "sandbox", sandbox)
         monkeypatch.setattr(try_tensorflow, "install", lambda inside: None)
-        monkeypatch.setattr(try_tensorflow, "run", lambda inside, launcher: done)
+        monkeypatch.setattr(try_tensorflow, "run", lambda inside, *command: done)
         return asked
 
     return say
@@ -50,12 +51,36 @@ def result(**wrong: dict[str, str]) -> str:
 def test_all_checks_pass(checks_say: Any, capsys: pytest.CaptureFixture[str]) -> None:
     asked = checks_say(result())
     assert try_tensorflow.main("2.99.0", "3.99.0") == 0
-    wanted = {"tensorflow": "2.99.0", "keras": "3.99.0"}
+    wanted = {"tensorflow": "2.99.0", "keras": "3.99.0", "suite": "bookworm", "openmpi": "4.1.4"}
     assert asked == [{"name": "cpu", "overrides": wanted, "untested": True}]
     said = capsys.readouterr().out
     assert "passes  one_check" in said
-    assert f"{REFERENCE}: 1 of 1 checks pass" in said
+    assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over MPI" in said
+    assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over Gloo" in said
     assert "`combinations`" in said
+
+
+def test_a_python_brings_its_release_along(checks_say: Any) -> None:
+    asked = checks_say(result())
+    assert try_tensorflow.main("2.99.0", python="3.13") == 0
+    wanted = {"tensorflow": "2.99.0", "python": "3.13", "suite": "trixie", "openmpi": "5.0.7"}
+    assert asked == [{"name": "cpu", "overrides": wanted, "untested": True}]
+
+
+def test_what_is_known_to_work_is_checked_as_it_is(
+    checks_say: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    default = load_catalogue()["cpu"].versions["tensorflow"]
+    asked = checks_say(result())
+    assert try_tensorflow.main(default, python="3.13") == 0
+    wanted = {"tensorflow": default, "python": "3.13"}
+    assert asked == [{"name": "cpu", "overrides": wanted, "untested": False}]
+    assert "`combinations`" not in capsys.readouterr().out
+
+
+def test_a_python_that_no_release_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert try_tensorflow.main("2.99.0", python="3.2") == 1
+    assert "python=3.2 is not among the combinations" in capsys.readouterr().err
 
 
 def test_a_failed_check_is_named_with_its_message(

@@ -1,0 +1,87 @@
+"""What a build takes from the machine it runs on: its package sources and its mirrors."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from images import base
+from images.base import has_suite, package_sources, split_sources
+from images.build import refuse_machine
+from images.catalogue import load_catalogue
+from images.errors import ImageError
+from images.machine import apt_conf, pip_conf
+
+
+def test_another_architecture_is_refused() -> None:
+    image = load_catalogue()["cpu"]
+    refuse_machine(image, "x86_64")
+    with pytest.raises(ImageError, match="cpu is built for x86_64, and this machine is aarch64"):
+        refuse_machine(image, "aarch64")
+
+
+def test_package_sources_of_both_forms_are_read() -> None:
+    lines = split_sources("# a\ndeb x bookworm main\n\ndeb-src x bookworm main\n", one_line=True)
+    assert [line for line in lines if has_suite(line, "bookworm")] == ["deb x bookworm main"]
+    text = "Types: deb\n# note\nURIs: x\nSuites: bookworm bookworm-updates\nComponents: main\n\n\n"
+    (paragraph,) = split_sources(text, one_line=False)
+    assert has_suite(paragraph, "bookworm")
+    assert not has_suite(paragraph, "trixie")
+    assert "note" not in paragraph
+    assert has_suite("deb http://x bookworm-security main contrib", "bookworm")
+    assert not has_suite("deb http://x/tool bookworm stable", "bookworm")
+
+
+BOOKWORM = "deb http://d bookworm-security main"
+NOBLE = "Types: deb\nURIs: http://u\nSuites: noble noble-updates\nComponents: main universe"
+
+
+@pytest.fixture
+def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with Debian 12; returns its sources.list.d."""
+    (tmp_path / "sources.list").write_text(f"{BOOKWORM}\n")
+    more = tmp_path / "sources.list.d"
+    more.mkdir()
+    monkeypatch.setattr(base, "_SOURCES", (tmp_path / "sources.list", more))
+    monkeypatch.setattr(
+        platform,
+        "freedesktop_os_release",
+        lambda: {"ID": "debian", "VERSION_CODENAME": "bookworm"},
+    )
+    return more
+
+
+def test_another_release_of_the_machines_distribution_comes_from_its_mirror(debian: Path) -> None:
+    assert package_sources("bookworm", "debian") == [BOOKWORM]
+    assert package_sources("trixie", "debian") == ["deb http://d trixie-security main"]
+
+
+def test_a_release_of_another_distribution_comes_from_its_own_sources_alone(debian: Path) -> None:
+    assert package_sources("noble", "ubuntu") == []
+    (debian / "noble.sources").write_text(f"{NOBLE}\n")
+    assert package_sources("noble", "ubuntu") == [NOBLE]
+    assert package_sources("bookworm", "debian") == [BOOKWORM]
+
+
+def test_a_build_gets_the_mirrors_of_this_machine_and_none_of_its_paths() -> None:
+    settings = (
+        ":env:.cert='/my/ca.pem'\n:env:.find-links='/my/wheels'\n"
+        "global.index-url='https://u:p@mirror/simple'\nglobal.trusted-host='a\\nb'\n"
+    )
+    text = pip_conf(settings, has_ca=True)
+    assert "index-url = https://u:p@mirror/simple\n" in text
+    assert "trusted-host = a\n    b\n" in text
+    assert "/my/" not in text
+    assert "cert = /run/secrets/ca.crt\n" in text
+    assert "cert" not in pip_conf(settings, has_ca=False)
+
+    dump = (
+        'Acquire "";\nAcquire::http::Proxy "http://p:3128";\nAcquire::Check-Date "false";\n'
+        'Acquire::https::SslCert "/my/cert.pem";\nAcquire::Languages "none";\nDir "/";\n'
+    )
+    assert apt_conf(dump, has_ca=False).splitlines() == [
+        'Acquire::http::Proxy "http://p:3128";',
+        'Acquire::Check-Date "false";',
+    ]

@@ -1,0 +1,47 @@
+"""The steps that run inside a build, outside of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from images.catalogue import load_catalogue
+from images.common import build_horovod, finish
+
+
+def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() -> None:
+    flags = build_horovod.switches("torch", ["mpi", "nccl"])
+    assert flags == {
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITHOUT_GLOO": "1",
+        "HOROVOD_GPU": "CUDA",
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+    }
+    with pytest.raises(SystemExit, match="pytorch is none of Horovod's frameworks"):
+        build_horovod.switches("pytorch", ["mpi"])
+    with pytest.raises(SystemExit, match="unknown features: ddl"):
+        build_horovod.switches("torch", ["ddl"])
+
+
+def test_a_pattern_that_slims_nothing_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
+    with pytest.raises(SystemExit, match="gone/include matches nothing"):
+        finish.matches(tmp_path, "gone/include")
+    slim = tmp_path / "slim.txt"
+    slim.write_text("# why\nremove a/b\nstrip c.so # d\n")
+    assert finish.slimming(slim) == [("remove", "a/b"), ("strip", "c.so")]
+    slim.write_text("remove a\ndelete b\n")
+    with pytest.raises(SystemExit, match=r"slim\.txt:2: 'delete b': expected remove or strip"):
+        finish.slimming(slim)
+
+
+def test_todays_tensorflow_has_the_same_patches_with_and_without_gpus() -> None:
+    images = load_catalogue()
+    on_cpus = build_horovod.patches(images["cpu"].folder)
+    on_gpus = build_horovod.patches(images["cuda-next"].folder)
+    assert on_gpus == [*on_cpus, build_horovod.PATCHES / "streams-of-gpus.patch"]
