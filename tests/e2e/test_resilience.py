@@ -13,7 +13,8 @@ import pytest
 
 from tests.e2e.cluster import Namespace, Values, wait_until
 
-EPOCHS = 60
+# More than can be done until the run is changed.
+EPOCHS = 10_000
 
 
 @pytest.fixture
@@ -69,31 +70,33 @@ def last_attempt(namespace: Namespace) -> str:
 def test_a_lost_worker_a_lost_master_and_another_size_cost_no_more_than_an_epoch(
     namespace: Namespace, output: Path
 ) -> None:
-    values: Values = {
-        "worker": {"number": 2, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
-        "master": {"args": ["python", "/examples/digits.py", "--epochs", str(EPOCHS)]},
-        "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": "output"}}],
-        "volumeMounts": [{"name": "output", "mountPath": "/output"}],
-    }
-    namespace.install("hvd", values)
+    def values(workers: int, epochs: int) -> Values:
+        return {
+            "worker": {"number": workers, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
+            "master": {"args": ["python", "/examples/digits.py", "--epochs", str(epochs)]},
+            "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": "output"}}],
+            "volumeMounts": [{"name": "output", "mountPath": "/output"}],
+        }
+
+    namespace.install("hvd", values(2, EPOCHS))
     wait_until(lambda: epochs_saved(output) >= 3, 240, "three epochs")
     first = last_attempt(namespace)
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
 
     wait_until(lambda: last_attempt(namespace) != first, 60, "a second attempt")
     at_loss = epochs_saved(output)
-    assert at_loss < EPOCHS, "the run was over before the worker was lost: train longer"
     second = last_attempt(namespace)
     wait_until(lambda: epochs_saved(output) >= at_loss + 3, 120, "three more epochs")
     namespace.kubectl("delete", "pod", second, "--grace-period=1")
 
     wait_until(lambda: last_attempt(namespace) != second, 60, "a third attempt")
     wait_until(lambda: epochs_saved(output) >= at_loss + 6, 120, "three more epochs")
-    namespace.upgrade("hvd", {**values, "worker": {**values["worker"], "number": 1}})
+    last = epochs_saved(output) + 20
+    namespace.upgrade("hvd", values(1, last))
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.kubectl("logs", last_attempt(namespace))
     result = json.loads(log[log.index("RESULT ") :].splitlines()[0].partition(" ")[2])
-    assert (result["epochs"], result["ranks"]) == (EPOCHS, 1)
+    assert (result["epochs"], result["ranks"]) == (last, 1)
     assert result["resumed_after_epoch"] >= at_loss + 6
     assert result["disagreeing_ranks"] == []
 
