@@ -17,6 +17,7 @@ from localkube.cache import cache_dir, content_key
 from localkube.ui import note, step, tail
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
+_OFF = re.compile(r"^Enabled:\s*no\s*\n?", re.IGNORECASE | re.MULTILINE)
 # What nothing in a pod reads is not even unpacked, now or by a later apt-get.
 _DEBOOTSTRAP = (
     "mmdebstrap",
@@ -59,7 +60,8 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
         raise ImageError(
             f"neither an image registry nor a package source of {distribution}'s {image.suite} "
             "is configured here",
-            f"add a source of {image.suite} below /etc/apt, or make registries reachable",
+            f"add a source of {image.suite} below /etc/apt (docs/images.md), or make registries "
+            "reachable",
         )
     note(f"no image registry can be reached: the base comes from {distribution}'s packages")
     _make(image.suite, sources, local, local_key, engine)
@@ -70,13 +72,22 @@ def package_sources(suite: str, distribution: str) -> list[str]:
     """The machine's own package sources that hold `suite`, its updates and its security fixes.
 
     Each is the text of an entry below /etc/apt in either form; entries of other releases are left
-    out. Where none holds `suite` and the machine runs `distribution` (debian, ubuntu) itself, those
-    of its own release, with the one name put for the other: a mirror has all releases that live.
+    out. Those that say `Enabled: no`, which the machine itself takes nothing from, count where no
+    other holds `suite`. Where none does and the machine runs `distribution` (debian, ubuntu)
+    itself, those of its own release, with the one name put for the other: a mirror has all releases
+    that live.
     """
+    found = _sources_of(suite)
+    if found:
+        return [entry for entry in found if not _OFF.search(entry)] or [
+            _OFF.sub("", entry) for entry in found
+        ]
     machine = platform.freedesktop_os_release()
-    own = machine.get("VERSION_CODENAME", "") if machine.get("ID") == distribution else ""
-    return _sources_of(suite) or [
-        _renamed(entry, own, suite) for entry in (_sources_of(own) if own else [])
+    if machine.get("ID") != distribution:
+        return []
+    own = machine.get("VERSION_CODENAME", "")
+    return [
+        _renamed(entry, own, suite) for entry in _sources_of(own) if own and not _OFF.search(entry)
     ]
 
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from images.errors import ImageError
-from images.parameters import Option, Row, choose, read_options, read_rows
+from images.parameters import Option, Row, choose, read_bases, read_options, read_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).with_name("versions.yaml")
@@ -59,7 +59,7 @@ class Image:
     suite: str | None = None  # and the release to make one of where that cannot be had
     framework: str | None = None  # the module that Horovod is compiled for, if it is
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what it is compiled with
-    packages: tuple[str, ...] = ()  # of Debian, that every rank needs
+    packages: tuple[str, ...] = ()  # of the release, that every rank needs
     choices: Mapping[str, Option] = field(default_factory=dict)
     combinations: tuple[Row, ...] = ()  # what goes together; empty when nobody said
     tested: When = When.ALWAYS
@@ -97,7 +97,8 @@ def load_catalogue(
     entries = document.get("images") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
         raise ImageError(f"{file} has no mapping `images`", "see images/README.md for its form")
-    shared, bases = document.get("versions", {}), document.get("bases", {})
+    shared = document.get("versions", {})
+    bases = read_bases(f"{file}: bases", document.get("bases", {}))
     chain = _chain(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():

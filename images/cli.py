@@ -112,7 +112,7 @@ def audit(
     set_: Set = None,
 ) -> None:
     """Show known vulnerabilities of an image's Python packages and the updates that there are for
-    its Debian packages; status 1 when there are some.
+    its system packages; status 1 when there are some.
     """
     from images.audit import ask_pypi, in_checkout
     from images.inside import python_packages
@@ -124,7 +124,7 @@ def audit(
     for update in newer:
         urgent = "a security update" if update.security else "an update"
         typer.echo(f"{update.package} {update.installed}: {urgent}, {update.candidate}")
-    typer.echo(f"{len(newer)} Debian packages have an update in the image's package sources")
+    typer.echo(f"{len(newer)} system packages have an update in the image's package sources")
     packages = python_packages(document(built))
     if advisories is None:
         status, text = ask_pypi(packages)

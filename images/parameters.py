@@ -1,9 +1,9 @@
 """What `--set` may change of an image: pure rules over the entries of versions.yaml.
 
 An image's parameters are its versions, its options (words to choose one from, the default first,
-or some of, with commas between) and its Debian suite. `combinations` are rows of what goes
-together. A version that a row leaves out is the default one there; an option that it leaves out may
-be any of its words.
+or some of, with commas between) and its suite, a release of Debian or Ubuntu. `combinations` are
+rows of what goes together. A version that a row leaves out is the default one there; an option that
+it leaves out may be any of its words.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from images.errors import ImageError
 
 Row = Mapping[str, tuple[str, ...]]
+_LIBRARY_IMAGE = re.compile(r"[a-z]+:[0-9A-Za-z._-]+")
 _WORD = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]*")
 
 
@@ -105,6 +106,18 @@ def read_rows(
             f"{where}: the defaults are not in the first row", "mend the row or the defaults"
         )
     return rows
+
+
+def read_bases(where: str, written: object) -> Mapping[str, str]:
+    """By release the public image, of Docker's own library: NAME:TAG."""
+    if not isinstance(written, dict):
+        raise ImageError(f"{where} is {written!r}, expected a mapping", "see images/README.md")
+    for release, image in written.items():
+        if not isinstance(image, str) or not _LIBRARY_IMAGE.fullmatch(image):
+            raise ImageError(
+                f"{where}.{release} is {image!r}, expected DISTRIBUTION:TAG", "write ubuntu:noble"
+            )
+    return written
 
 
 def read_options(where: str, written: object) -> dict[str, Option]:

@@ -1,6 +1,6 @@
-"""Debian packages of an image that have an update, asked of the image's own package sources.
+"""System packages of an image that have an update, asked of the image's own package sources.
 
-Debian mends a stable release's vulnerabilities by updates of its packages, in its security suite
+Debian and Ubuntu mend a release's vulnerabilities by updates of its packages, in its security suite
 first; an image has those of the day it was made. What has no update yet, these sources do not know.
 """
 

@@ -22,8 +22,9 @@ from xml.etree import ElementTree
 import typer
 
 from images.build import build
+from images.catalogue import Image, find, load_catalogue
 from images.errors import ImageError
-from tests.images.checks import KERAS_2, STALLS, install_tf_keras
+from tests.images.checks import STALLS, TF_KERAS, WITH_TF_KERAS, install_tf_keras
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, sandbox
 
 LAUNCHERS = {
@@ -65,7 +66,18 @@ def install(inside: Sandbox, checkout: Path, tf_keras: bool) -> dict[str, str]:
     if not tf_keras:
         return environment
     install_tf_keras(inside)
-    return {**environment, "PYTHONPATH": "/output/packages:/output", **KERAS_2}
+    return {**environment, "PYTHONPATH": "/output/packages:/output", **WITH_TF_KERAS}
+
+
+def refuse_tf_keras(image: Image) -> None:
+    """Raises ImageError for an image whose TensorFlow is not the one of our tf_keras."""
+    minor = TF_KERAS.read_text().partition("==")[2].rpartition(".")[0].split()[0]
+    has = image.versions.get("tensorflow", "none")
+    if has.rpartition(".")[0] != minor:
+        raise ImageError(
+            f"--tf-keras: the TensorFlow of {image.name} is {has}, tf_keras here is for {minor}",
+            "use an image with that TensorFlow",
+        )
 
 
 def run(
@@ -151,6 +163,8 @@ def main(
         if not (checkout / "test" / "parallel" / file).is_file():
             sys.exit(f"{checkout}: no test/parallel/{file}; expected Horovod's repository")
     try:
+        if tf_keras:
+            refuse_tf_keras(find(load_catalogue(), image))
         built = build(image)
     except ImageError as error:
         sys.exit(str(error))

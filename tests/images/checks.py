@@ -14,7 +14,7 @@ from tests.images.sandbox import OWN_UID, Result, Sandbox, said
 RANKS = Path(__file__).with_name("ranks")
 # Keras 2 for the default TensorFlow of cpu.
 TF_KERAS = Path(__file__).with_name("tf-keras.txt")
-KERAS_2 = {"TF_USE_LEGACY_KERAS": "1"}
+WITH_TF_KERAS = {"TF_USE_LEGACY_KERAS": "1"}
 # A rank that waits in vain for another says so and fails, instead of waiting for the time limit.
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
 # What most training scripts use.
@@ -58,6 +58,11 @@ def wrong(found: dict[str, dict[str, str]]) -> str:
         for check, by_rank in found.items()
         for rank, text in by_rank.items()
     )
+
+
+def all_checks(own: str) -> set[str]:
+    """All that run on Horovod with patches, with those of `own`: keras_2 or keras_3."""
+    return checks_in("any_keras") | checks_in("patched") | checks_in(own)
 
 
 def checks_in(name: str) -> set[str]:

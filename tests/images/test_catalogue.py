@@ -49,6 +49,8 @@ def test_versions_reach_the_reference_and_can_be_overridden(tmp_path: Path) -> N
         ("context: ctx", "", "lacks keys: context"),
         ("images:", "image:", "no mapping `images`"),
         ("base: debian:x", "base: [", "is no YAML"),
+        ("images:\n", "bases: noble\nimages:\n", "bases is 'noble', expected a mapping"),
+        ("images:\n", "bases: {noble: 24}\nimages:\n", "bases.noble is 24, expected DISTR"),
         ("base: debian:x", "base: debian:x\n    locks: {a.in: some}", "locks.a.in is 'some'"),
     ],
 )

@@ -7,9 +7,9 @@ import pytest
 from images.catalogue import load_catalogue
 from tests.images.checks import (
     COMMON,
-    KERAS_2,
     TF_KERAS,
-    checks_in,
+    WITH_TF_KERAS,
+    all_checks,
     install,
     install_tf_keras,
     results,
@@ -17,8 +17,6 @@ from tests.images.checks import (
     wrong,
 )
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
-
-EVERYWHERE = checks_in("any_keras") | checks_in("patched")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,7 +30,7 @@ def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
 def test_keras_3_on_two_ranks_over_mpi(cpu: Sandbox) -> None:
     found = results(run(cpu, TWO_RANKS))
     assert wrong(found) == ""
-    assert set(found) == EVERYWHERE | checks_in("keras_3")
+    assert set(found) == all_checks("keras_3")
 
 
 def test_keras_3_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
@@ -47,13 +45,13 @@ def test_tf_keras_is_the_one_for_the_default_tensorflow() -> None:
 
 
 def test_tf_keras_on_two_ranks_over_mpi(cpu: Sandbox) -> None:
-    found = results(run(cpu, TWO_RANKS, **KERAS_2))
+    found = results(run(cpu, TWO_RANKS, **WITH_TF_KERAS))
     assert wrong(found) == ""
-    assert set(found) == EVERYWHERE | checks_in("keras_2")
+    assert set(found) == all_checks("keras_2")
 
 
 def test_tf_keras_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
-    found = results(run(cpu, TWO_RANKS_OVER_GLOO, *COMMON, **KERAS_2))
+    found = results(run(cpu, TWO_RANKS_OVER_GLOO, *COMMON, **WITH_TF_KERAS))
     assert wrong(found) == ""
     assert set(found) == set(COMMON)
 

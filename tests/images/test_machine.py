@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from images import base
-from images.base import has_suite, package_sources, split_sources
+from images.base import base_of, has_suite, package_sources, split_sources
 from images.build import refuse_machine
-from images.catalogue import load_catalogue
+from images.catalogue import Image, load_catalogue
+from images.engine import Build, Engine
 from images.errors import ImageError
 from images.machine import apt_conf, pip_conf
 
@@ -56,6 +57,70 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_another_release_of_the_machines_distribution_comes_from_its_mirror(debian: Path) -> None:
     assert package_sources("bookworm", "debian") == [BOOKWORM]
     assert package_sources("trixie", "debian") == ["deb http://d trixie-security main"]
+
+
+def test_entries_that_are_switched_off_count_where_there_are_no_others(debian: Path) -> None:
+    (debian / "noble.sources").write_text(f"{NOBLE}\nEnabled: no\n")
+    (debian / "copy.sources").write_text(
+        "Enabled: no\nTypes: deb\nURIs: http://copy\nSuites: bookworm\nComponents: main\n"
+    )
+    assert package_sources("noble", "ubuntu") == [f"{NOBLE}\n"]
+    assert package_sources("bookworm", "debian") == [BOOKWORM]
+    assert package_sources("trixie", "debian") == ["deb http://d trixie-security main"]
+
+
+class Store(Engine):
+    """An engine that keeps images by name, and gets them from a registry with `registry` in it."""
+
+    program = "store"
+
+    def __init__(self, log: Path, registry: tuple[str, ...] = ()) -> None:
+        super().__init__(log)
+        self.registry = registry
+        self.keys: dict[str, str] = {}
+
+    def key(self, reference: str) -> str | None:
+        return self.keys.get(reference)
+
+    def pull(self, reference: str) -> bool:
+        return reference in self.registry
+
+    def import_root(self, tarball: Path, reference: str, key: str) -> None:
+        self.keys[reference] = key
+
+    def build(self, build: Build) -> None: ...
+
+    def save(self, reference: str, archive: Path, name: str) -> None: ...
+
+
+@pytest.fixture
+def on_ubuntu(debian: Path) -> Image:
+    return load_catalogue({"python": "3.12"}, target="cpu")["cpu"]
+
+
+def test_a_base_is_the_public_image_where_a_registry_has_it(
+    on_ubuntu: Image, tmp_path: Path
+) -> None:
+    public = "docker.io/library/ubuntu:noble"
+    assert base_of(on_ubuntu, Store(tmp_path, (public,))) == (public, "ubuntu:noble")
+    with pytest.raises(ImageError, match=r"neither an image registry nor .* of ubuntu's noble"):
+        base_of(on_ubuntu, Store(tmp_path))
+
+
+def test_a_base_that_was_made_is_taken_until_its_sources_change(
+    on_ubuntu: Image, debian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_make", lambda suite, sources, name, key, engine: made.append(key))
+    made: list[str] = []
+    (debian / "noble.sources").write_text(f"{NOBLE}\n")
+    store = Store(tmp_path)
+    assert base_of(on_ubuntu, store) == ("hvd-base:noble", *made)
+    store.keys["hvd-base:noble"] = made[0]
+    assert base_of(on_ubuntu, store) == ("hvd-base:noble", made[0])
+    assert len(made) == 1
+    (debian / "noble.sources").write_text(f"{NOBLE} multiverse\n")
+    base_of(on_ubuntu, store)
+    assert len(set(made)) == 2
 
 
 def test_a_release_of_another_distribution_comes_from_its_own_sources_alone(debian: Path) -> None:

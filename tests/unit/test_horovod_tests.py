@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.horovod_tests import main, on_all_ranks, outcomes
+from images.catalogue import load_catalogue
+from images.errors import ImageError
+from tools.horovod_tests import main, on_all_ranks, outcomes, refuse_tf_keras
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="test_x.A" name="test_sum"/>
@@ -40,3 +42,12 @@ def test_what_fails_on_one_rank_fails() -> None:
 def test_a_folder_without_the_tests_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"no test/parallel/test_torch\.py"):
         main(tmp_path, "pytorch", ["test_torch.py"])
+
+
+def test_tf_keras_is_for_the_image_that_has_its_tensorflow() -> None:
+    images = load_catalogue()
+    refuse_tf_keras(images["cpu"])
+    with pytest.raises(ImageError, match=r"cpu-2\.15 is 2\.15\.1, tf_keras here is for 2"):
+        refuse_tf_keras(images["cpu-2.15"])
+    with pytest.raises(ImageError, match="pytorch is none"):
+        refuse_tf_keras(images["pytorch"])

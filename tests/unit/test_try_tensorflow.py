@@ -14,16 +14,24 @@ import pytest
 
 from images.catalogue import load_catalogue
 from images.errors import ImageError
+from tests.images.checks import COMMON
+from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO
 from tools import try_tensorflow
 
 REFERENCE = "horovod-cpu:0.28.1-tf2.99.0"
 
 
+def result(**wrong: dict[str, str]) -> str:
+    return f"noise\nRESULT {json.dumps({'one_check': {}, **wrong})}\n"
+
+
 @pytest.fixture
 def checks_say(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets what the ranks print, in an image that is asked for and not built."""
+    """Sets what the ranks print over MPI and over Gloo, in an image that is asked for and not
+    built.
+    """
 
-    def say(printed: str) -> list[dict[str, Any]]:
+    def say(over_mpi: str, over_gloo: str = result()) -> list[dict[str, Any]]:
         asked: list[dict[str, Any]] = []
 
         def build(name: str, **options: Any) -> SimpleNamespace:
@@ -34,18 +42,19 @@ def checks_say(monkeypatch: pytest.MonkeyPatch) -> Any:
         def sandbox(image: Any, folder: Path) -> Iterator[None]:
             yield None
 
-        done = subprocess.CompletedProcess(["mpirun"], 0, printed, "a traceback")
+        printed = {TWO_RANKS: over_mpi, (*TWO_RANKS_OVER_GLOO, *COMMON): over_gloo}
+
+        def run(inside: None, launcher: tuple[str, ...], *checks: str) -> Any:
+            said = printed[*launcher, *checks]
+            return subprocess.CompletedProcess(launcher, 0, said, "a traceback")
+
         monkeypatch.setattr(try_tensorflow, "build", build)
         monkeypatch.setattr(try_tensorflow, "sandbox", sandbox)
         monkeypatch.setattr(try_tensorflow, "install", lambda inside: None)
-        monkeypatch.setattr(try_tensorflow, "run", lambda inside, *command: done)
+        monkeypatch.setattr(try_tensorflow, "run", run)
         return asked
 
     return say
-
-
-def result(**wrong: dict[str, str]) -> str:
-    return f"noise\nRESULT {json.dumps({'one_check': {}, **wrong})}\n"
 
 
 def test_all_checks_pass(checks_say: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +101,14 @@ def test_a_failed_check_is_named_with_its_message(
     assert "fails   another_check\n        ValueError: no ref" in said
     assert "1 of 2 checks pass" in said
     assert "`combinations`" not in said
+
+
+def test_what_fails_over_gloo_alone_fails(
+    checks_say: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks_say(result(), result(another_check={"0": "ValueError: no ref\n"}))
+    assert try_tensorflow.main("2.99.0") == 1
+    assert "1 of 2 checks pass on two ranks over Gloo" in capsys.readouterr().out
 
 
 def test_checks_that_do_not_get_to_their_end_are_told(

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
 
 from images.catalogue import Image
-from tests.images.checks import install, results, run, wrong
+from tests.images.checks import (
+    COMMON,
+    WITH_TF_KERAS,
+    all_checks,
+    install,
+    install_tf_keras,
+    results,
+    run,
+    wrong,
+)
 from tests.images.sandbox import TWO_RANKS, Sandbox
 from tests.images.slimmed import KERAS_2, KERAS_3
 
@@ -19,10 +29,17 @@ OPENED = (
 )
 
 
+class Training(NamedTuple):
+    checks: set[str]
+    only: tuple[str, ...] = ()  # none for all that there are
+    environment: Mapping[str, str] = {}
+
+
 class Case(NamedTuple):
     cudnn: tuple[str, ...]  # the parts that cuDNN opens
     xla_operations: bool  # whether Horovod has them
     uses: str  # a program that shows that nothing was slimmed away too much
+    trains: tuple[Training, ...]
 
 
 CASES = {
@@ -30,6 +47,7 @@ CASES = {
         ("cudnn_cnn_infer", "cudnn_cnn_train", "cudnn_ops_infer", "cudnn_ops_train"),
         True,
         KERAS_2,
+        (Training(set(COMMON), COMMON),),
     ),
     "cuda-next": Case(
         # Not cudnn_engines_runtime_compiled: it asks for the driver itself, which the node brings.
@@ -39,14 +57,20 @@ CASES = {
         ),
         False,
         KERAS_3,
+        (
+            Training(all_checks("keras_3")),
+            Training(all_checks("keras_2"), environment=WITH_TF_KERAS),
+        ),
     ),
 }
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    case = CASES[metafunc.config.getoption("--prove")]
     if "library" in metafunc.fixturenames:
-        proving = metafunc.config.getoption("--prove")
-        metafunc.parametrize("library", (*OPENED, *CASES[proving].cudnn))
+        metafunc.parametrize("library", (*OPENED, *case.cudnn))
+    if "training" in metafunc.fixturenames:
+        metafunc.parametrize("training", case.trains)
 
 
 @pytest.fixture
@@ -83,12 +107,10 @@ def test_what_was_slimmed_away_is_not_missed(case: Case, inside: Sandbox) -> Non
     inside.succeed("tensorboard", "--version")
 
 
-def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox) -> None:
+def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox, training: Training) -> None:
     install(inside)
-    checks = (
-        "an_optimizer_trains_as_one_process_with_all_batches",
-        "the_callbacks_broadcast_and_average",
-    )
-    found = results(run(inside, TWO_RANKS, *checks))
+    if training.environment == WITH_TF_KERAS:
+        install_tf_keras(inside)
+    found = results(run(inside, TWO_RANKS, *training.only, **training.environment))
     assert wrong(found) == ""
-    assert set(found) == set(checks)
+    assert set(found) == training.checks
