@@ -14,7 +14,7 @@ demo: venv ## set everything up and train in pods (CLUSTER=local, kind or curren
 	@$(PY) -m tools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
 
 test: lint ## everything: lint, unit, chart, images, cluster, training
-	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup --durations=20 --durations-min=5 tests
+	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 tests
 
 lint: venv ## ruff, mypy, generated files, yamllint, helm lint
 	@$(PY) -m tools.lint

@@ -21,6 +21,7 @@ TOGETHER = {
     "tests/localkube/test_workloads.py": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/chart/test_scanner.py": "renders of all cases",
+    "tests/images/pytorch/test_pytorch.py": "a run of two ranks",
 }
 
 

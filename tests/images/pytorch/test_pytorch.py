@@ -12,7 +12,6 @@ from tests.images.conftest import Sandboxes
 from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, said
 
 DIGITS = ("python", "digits_torch.py")
-EASY = ("--target-accuracy", "0.1")
 
 
 @pytest.fixture(scope="session")
@@ -46,25 +45,23 @@ def digits(inside: Sandbox, *options: str, ranks: int = 2, where: str = "") -> R
     return inside.run(*launcher, *DIGITS, *options, OUTPUT_PATH=where, OMP_NUM_THREADS="1")
 
 
-def test_two_ranks_learn_to_read_digits(examples_pytorch: Sandbox) -> None:
-    done = digits(examples_pytorch)
-    assert done.returncode == 0, said(done)
-    learnt = result(done)
-    assert learnt["accuracy"] >= 0.95
-    assert (learnt["ranks"], learnt["ranks_agree"], len(learnt["losses"])) == (2, True, 15)
-    assert "first allreduce: 2 ranks" in done.stdout
-
-
 @pytest.fixture(scope="session")
 def first(examples_pytorch: Sandbox) -> tuple[str, Result]:
-    """Where a run of two ranks left its checkpoint, and the run: two epochs."""
+    """Where a run of two ranks left its checkpoint, and the run: 15 epochs."""
     folder = examples_pytorch.folder / "first"
     folder.mkdir()
     folder.chmod(0o777)
     where = f"/output/{folder.name}"
-    done = digits(examples_pytorch, *EASY, "--epochs", "2", where=where)
+    done = digits(examples_pytorch, where=where)
     assert done.returncode == 0, said(done)
     return where, done
+
+
+def test_two_ranks_learn_to_read_digits(first: tuple[str, Result]) -> None:
+    learnt = result(first[1])
+    assert learnt["accuracy"] >= 0.95
+    assert (learnt["ranks"], learnt["ranks_agree"], len(learnt["losses"])) == (2, True, 15)
+    assert "first allreduce: 2 ranks" in first[1].stdout
 
 
 def test_one_rank_comes_to_the_same_losses_as_two(
@@ -75,7 +72,7 @@ def test_one_rank_comes_to_the_same_losses_as_two(
     done = digits(examples_pytorch, *same, "--target-accuracy", "1.01", ranks=1)
     losses = result(done)["losses"]
     # Two halves of a batch are added up in another order than the whole.
-    assert losses == pytest.approx(result(first[1])["losses"], rel=1e-4)
+    assert losses == pytest.approx(result(first[1])["losses"][:2], rel=1e-4)
     assert losses[1] < 0.8 * losses[0]
     # An accuracy below the target fails.
     assert done.returncode == 1, said(done)
@@ -88,14 +85,14 @@ def test_a_run_resumes_from_the_checkpoint_of_another(
 ) -> None:
     where, before = first
     # With another number of ranks, as after a change of the cluster's size.
-    second = digits(examples_pytorch, *EASY, "--epochs", "3", ranks=1, where=where)
+    second = digits(examples_pytorch, "--epochs", "16", ranks=1, where=where)
     assert second.returncode == 0, said(second)
-    assert (result(before)["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 2)
-    assert "epoch 3/3" in second.stdout
-    assert "epoch 2/3" not in second.stdout
-    # Less than where the first ended: the weights came along.
-    assert result(second)["losses"][0] < result(before)["losses"][-1]
+    assert (result(before)["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 15)
+    assert "epoch 16/16" in second.stdout
+    assert "epoch 15/16" not in second.stdout
+    # Near where the first ended: the weights came along.
+    assert result(second)["losses"][0] < 1.5 * result(before)["losses"][-1]
     # Nothing is left to do, and every rank has what rank 0 restored.
-    third = digits(examples_pytorch, *EASY, "--epochs", "3", where=where)
+    third = digits(examples_pytorch, "--epochs", "16", where=where)
     assert result(third)["weights"] == result(second)["weights"]
     assert (result(third)["ranks_agree"], result(third)["losses"]) == (True, [])
