@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hvdchart.rules import YIELD
 from tests.e2e.cluster import Namespace, Values
 
 # In all of them a step is over the same 64 images, and so is the learning rate.
@@ -16,7 +17,7 @@ GLOBAL_BATCH, LEARNING_RATE, EPOCHS = 64, 0.002, 2
 ENVIRONMENT = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
+    YIELD: "1",
 }
 # Two halves of a batch are added up in another order than the whole: relatively 4e-7 was seen.
 TOLERANCE = 1e-4
