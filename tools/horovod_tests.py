@@ -71,11 +71,11 @@ def install(inside: Sandbox, checkout: Path, tf_keras: bool) -> dict[str, str]:
 
 def refuse_tf_keras(image: Image) -> None:
     """Raises ImageError for an image whose TensorFlow is not the one of our tf_keras."""
-    minor = TF_KERAS.read_text().partition("==")[2].rpartition(".")[0].split()[0]
+    ours = TF_KERAS.read_text().split()[0].removeprefix("tf-keras==")
     has = image.versions.get("tensorflow", "none")
-    if has.rpartition(".")[0] != minor:
+    if has.rpartition(".")[0] != ours.rpartition(".")[0]:
         raise ImageError(
-            f"--tf-keras: the TensorFlow of {image.name} is {has}, tf_keras here is for {minor}",
+            f"--tf-keras: the TensorFlow of {image.name} is {has}, tf_keras here is for {ours}",
             "use an image with that TensorFlow",
         )
 

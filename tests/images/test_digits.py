@@ -44,6 +44,7 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
     assert second.returncode == 0, said(second)
     assert result(second)["resumed_after_epoch"] == epochs
     # The optimizer's state came along; its learning rate is that of the ranks there are now.
+    assert result(second)["steps"] > learnt["steps"] > 0
     assert result(second)["learning_rate"] == 0.001
     # A rank alone takes twice the steps for an epoch.
     one_epoch = result(second)["steps"] - learnt["steps"]
