@@ -8,16 +8,16 @@ help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 venv:
-	@python3 tools/bootstrap.py
+	@python3 devtools/bootstrap.py
 
 demo: venv ## set everything up and train in pods (CLUSTER=local, kind or current)
-	@$(PY) -m tools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
+	@$(PY) -m devtools.demo.demo $(if $(CLUSTER),--cluster $(CLUSTER))
 
 test: lint ## everything: lint, unit, chart, images, cluster, training
 	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 tests
 
 lint: venv ## ruff, mypy, generated files, yamllint, helm lint
-	@$(PY) -m tools.lint
+	@$(PY) -m devtools.checks.lint
 
 unit: venv ## tests of pure functions
 	@$(PY) -m pytest -q tests/unit tests/localkube -m "not cluster_lifecycle"
@@ -35,13 +35,13 @@ e2e: venv ## training on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
 generate: venv ## write what is generated: values.yaml, schemas, tables in docs
-	@$(PY) -m tools.chart_docs && $(PY) -m hvdchart.publish && $(PY) -m tools.image_docs
+	@$(PY) -m devtools.docs_gen.chart_docs && $(PY) -m devtools.docs_gen.spec_docs && $(PY) -m devtools.docs_gen.image_docs
 
 schemas: venv ## fetch the API of each Kubernetes that the chart is checked against
-	@$(PY) -m tools.kube_schemas
+	@$(PY) -m devtools.checks.kube_schemas
 
 goldens: venv ## render values/*.spec.yaml again
-	@$(PY) -m tools.goldens
+	@$(PY) -m devtools.docs_gen.goldens
 
 format: venv ## let ruff format the Python files
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
@@ -54,4 +54,4 @@ bench: venv ## figures, not verdicts: start-up, render
 	@for file in tests/bench/bench_*.py; do $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
 try-tensorflow: venv ## does Horovod work on a new TensorFlow? VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
-	@$(PY) -m tools.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"
+	@$(PY) -m devtools.trials.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"

@@ -9,13 +9,14 @@
 Nothing here reaches a network, a cluster or another process. docs/library.md has more.
 """
 
-from hvdchart.chart import checked_values
 from hvdchart.errors import FileError, HvdchartError, SpecError, ValuesError
-from hvdchart.plan import GroupPlan, Plan, make_plan
-from hvdchart.rules import Reason
-from hvdchart.spec import load_spec, parse_spec
-from hvdchart.spec_types import NodeGroup, Spec
-from hvdchart.values_yaml import render_values
+from hvdchart.plan.model import GroupPlan, Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.plan.rules import Reason
+from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.spec.model import NodeGroup, Spec
+from hvdchart.values.check import checked_values
+from hvdchart.values.render import render_values
 
 __all__ = [
     "FileError",

@@ -1,5 +1,5 @@
 """`python -m hvdchart`."""
 
-from hvdchart.cli import main
+from hvdchart.cli.app import main
 
 main()

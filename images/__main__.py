@@ -1,3 +1,3 @@
-from images.cli import main
+from devtools.images.cli import main
 
 main()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from localkube import cluster
+from devtools.localkube import cluster
 from tests.e2e.cluster import Namespace
 
 _STARTED = "hvd/started"
@@ -82,8 +82,8 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
 def in_cluster(name: str) -> str:
     """The reference of one of our images, which is in the cluster then."""
     # Here, so that tests which need no image need nothing that builds one.
-    from images.build import build
-    from localkube.images import load
+    from devtools.images.build import build
+    from devtools.localkube.images import load
 
     image = build(name)
     load(image.reference)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import sys
 
-from hvdchart.rules import FPMATH, ONEDNN
-from hvdchart.tune import Grid, settings_of
+from hvdchart.plan.rules import FPMATH, ONEDNN
+from hvdchart.tune.grid import Grid, settings_of
 from tests.bench.bench_threads import plan_here
 from tests.bench.turns import Rival, Work, measure, table
 

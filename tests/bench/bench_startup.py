@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
-from images.build import build
-from localkube import cluster
-from localkube.images import load
+from devtools.images.build import build
+from devtools.localkube import cluster
+from devtools.localkube.images import load
 from tests.e2e.cluster import Namespace
 
 # The ranks tell when they begin, when the frameworks are imported and when an allreduce is done.

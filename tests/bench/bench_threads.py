@@ -12,9 +12,10 @@ import json
 import os
 import sys
 
-from hvdchart.plan import Plan, make_plan
-from hvdchart.spec import parse_spec
-from hvdchart.tune import Grid, settings_of
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.tune.grid import Grid, settings_of
 from tests.bench.turns import Rival, Work, compared, measure, table
 
 WORKS = (Work("MobileNetV2", 8, 8), Work("ResNet50", 8, 3))

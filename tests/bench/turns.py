@@ -15,9 +15,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hvdchart.tune import Measured, gain
-from images.build import build
-from tests.images.sandbox import Sandbox, sandbox
+from devtools.images.build import build
+from devtools.trials.sandbox import Sandbox, sandbox
+from hvdchart.tune.grid import Measured, gain
 
 TRAINER = (Path(__file__).parent / "trainer.py").read_text("utf-8")
 Speeds = dict[str, list[float]]

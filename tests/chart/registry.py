@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
 
 CONFIGURATION = """\
 version: 0.1

@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]

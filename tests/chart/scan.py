@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
 from tests.chart.render import Manifest
 
 # kube-score's grades; between them, 5 is a warning.

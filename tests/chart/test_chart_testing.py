@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
 
 ROOT = Path(__file__).resolve().parents[2]
 

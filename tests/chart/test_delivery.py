@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
 from tests.chart.render import CHART, of_kind, pod_spec, render
 

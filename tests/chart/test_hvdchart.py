@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from devtools.toolchain.tools import tool
 from hvdchart.errors import SpecError
-from hvdchart.helm import manifests
-from hvdchart.merging import laid_over, settled
-from hvdchart.plan import make_plan
-from hvdchart.spec import load_spec, parse_spec
-from localkube.tools import tool
+from hvdchart.plan.planner import make_plan
+from hvdchart.run.helm import manifests
+from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.values.merge import laid_over, settled
 from tests.chart.render import Manifest, render
 from tests.e2e.cluster import Namespace
 from tests.unit.hvdchart.strategies import specs

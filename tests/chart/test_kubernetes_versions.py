@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from localkube.tools import module_version, tool
+from devtools.checks.kube_schemas import RELEASES, write_for_kubeconform
+from devtools.toolchain.tools import module_version, tool
 from tests.chart.cases import ready_cases, ready_manifests
 from tests.chart.render import CHART, Manifest, helm_template, render
 from tests.chart.test_real_api import CASES
-from tools.kube_schemas import RELEASES, write_for_kubeconform
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_old_and_new_get_the_same(helm: str) -> None:
 def test_what_is_kept_of_the_api_was_not_edited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tools import kube_schemas
+    from devtools.checks import kube_schemas
 
     edited = tmp_path / "kubernetes-api.json"
     edited.write_text(kube_schemas.KEPT.read_text().replace("backoffLimit", "backoffLimits"))

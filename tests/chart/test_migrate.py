@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdchart.chart import chart_dir
+from devtools.toolchain.tools import tool
 from hvdchart.errors import SpecError
-from hvdchart.migrate import Migration, migrate
-from hvdchart.migrate_report import values_text
-from hvdchart.yaml_tree import parse
-from localkube.tools import tool
+from hvdchart.migrate.convert import Migration, migrate
+from hvdchart.migrate.report import values_text
+from hvdchart.spec.yaml_tree import parse
+from hvdchart.values.chart import chart_dir
 from tests.unit.hvdchart.test_migrate import CHANGES, FILES, SCHEMA, changed
 
 

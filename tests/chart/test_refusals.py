@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from devtools.docs_gen.chart_docs import load_source
 from tests.chart.render import CHART, Values, helm_template, refusal
-from tools.chart_docs import load_source
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])

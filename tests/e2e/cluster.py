@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvdchart.rules import YIELD
-from localkube.tools import tool
-from tools.kubectl import Kubectl
+from devtools.demo.kubectl import Kubectl
+from devtools.toolchain.tools import tool
+from hvdchart.plan.rules import YIELD
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]

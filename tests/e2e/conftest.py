@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from images.build import build
-from localkube.images import load
+from devtools.images.build import build
+from devtools.localkube.images import load
 from tests.e2e.cluster import Namespace
 
 

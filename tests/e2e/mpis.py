@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from localkube.cache import cache_dir, content_key
+from devtools.common.cache import cache_dir, content_key
 
 LOCKS = Path(__file__).with_name("mpi")
 

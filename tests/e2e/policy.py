@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from localkube.instance import current
-from localkube.record import Record
-from localkube.tools import tool
+from devtools.localkube.instance import current
+from devtools.localkube.record import Record
+from devtools.toolchain.tools import tool
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.rules import YIELD
+from hvdchart.plan.rules import YIELD
 from tests.e2e.cluster import Namespace, Values
 
 # In all of them a step is over the same 64 images, and so is the learning rate.
@@ -51,8 +51,8 @@ def values(workers: int, slots: int) -> Values:
 def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
     """Two ranks in the image's root file system, without Kubernetes."""
     # Here, so that collecting the tests needs nothing that builds an image.
-    from images.build import build
-    from tests.images.sandbox import TWO_RANKS, sandbox
+    from devtools.images.build import build
+    from devtools.trials.sandbox import TWO_RANKS, sandbox
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     with sandbox(build(image), folder) as inside:

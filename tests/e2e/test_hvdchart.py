@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hvdchart.plan import make_plan
-from hvdchart.spec import parse_spec
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
 from tests.e2e.cluster import Namespace, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from images.build import build
-from localkube.images import load
+from devtools.images.build import build
+from devtools.localkube.images import load
 from tests.e2e.cluster import Namespace, Values
 
 COMMAND = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from localkube.tools import tool
+from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
 from tests.e2e.cluster import CHART, Namespace, wait_until
 

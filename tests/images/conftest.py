@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from images.build import build
-from images.catalogue import Image, When, load_catalogue
-from images.prove import gpu_for, test_folders
-from tests.images.sandbox import Sandbox, sandbox
+from devtools.images.build import build
+from devtools.images.catalogue import Image, When, load_catalogue
+from devtools.images.prove import gpu_for, test_folders
+from devtools.trials.sandbox import Sandbox, sandbox
 
 # The examples on each TensorFlow.
 EXAMPLES = ("examples", "examples-2.15")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdchart import rules
+from hvdchart.plan import rules
 from tests.images.conftest import Sandboxes
 
 TRAIN = """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from images.engine import Build
-from tests.images.sandbox import Sandbox
+from devtools.images.engine import Build
+from devtools.trials.sandbox import Sandbox
 
 BAD = "hvd-test-bad-image:1"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Result, Sandbox, said
 from tests.images.conftest import EXAMPLES, Sandboxes
-from tests.images.sandbox import OWN_UID, TWO_RANKS, Result, Sandbox, said
 
 DIGITS = ("python", "digits.py")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from images.audit import ask_pypi, in_checkout
+from devtools.images.audit import ask_pypi, in_checkout
+from devtools.images.errors import ImageError
+from devtools.images.inside import Layer, differences, files, layers, python_packages
 from images.common.sbom import debian_components, document
-from images.errors import ImageError
-from images.inside import Layer, differences, files, layers, python_packages
 
 ADVISORY = """
 id: PYSEC-2022-1

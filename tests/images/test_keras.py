@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from images.catalogue import load_catalogue
-from tests.images.checks import (
+from devtools.images.catalogue import load_catalogue
+from devtools.trials.checks import (
     COMMON,
     TF_KERAS,
     WITH_TF_KERAS,
@@ -16,7 +16,7 @@ from tests.images.checks import (
     run,
     wrong,
 )
-from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
 
 @pytest.fixture(scope="session", autouse=True)

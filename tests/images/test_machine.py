@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from images import base
-from images.base import base_of, has_suite, package_sources, split_sources
-from images.build import refuse_machine
-from images.catalogue import Image, load_catalogue
-from images.engine import Build, Engine
-from images.errors import ImageError
-from images.machine import apt_conf, pip_conf
+from devtools.images import base
+from devtools.images.base import base_of, has_suite, package_sources, split_sources
+from devtools.images.build import refuse_machine
+from devtools.images.catalogue import Image, load_catalogue
+from devtools.images.engine import Build, Engine
+from devtools.images.errors import ImageError
+from devtools.images.machine import apt_conf, pip_conf
 
 
 def test_another_architecture_is_refused() -> None:

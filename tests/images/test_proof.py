@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from images import cli
-from images import prove as proving
-from images.catalogue import ROOT, Image, When, load_catalogue
-from images.content import content_of
-from images.errors import ImageError
-from images.proof import FILE, Proof, read, state, write
+from devtools.docs_gen import image_docs
+from devtools.images import cli
+from devtools.images import prove as proving
+from devtools.images.catalogue import ROOT, Image, When, load_catalogue
+from devtools.images.content import content_of
+from devtools.images.errors import ImageError
+from devtools.images.proof import FILE, Proof, read, state, write
 from tests.images import conftest
-from tools import image_docs
 
 GOOD = Proof(
     content="0123456789abcdef",

@@ -12,9 +12,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from images.catalogue import Image
-from images.inside import SBOM
-from tests.images.sandbox import OWN_UID, STRANGE_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from devtools.images.catalogue import Image
+from devtools.images.inside import SBOM
+from devtools.trials.sandbox import OWN_UID, STRANGE_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
 # Bytes, unpacked, by image.
 LARGEST = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from images.catalogue import Image, load_catalogue
-from images.content import build_arguments, wheel_key
-from images.errors import ImageError
-from images.lock import filled_in
+from devtools.images.catalogue import Image, load_catalogue
+from devtools.images.content import build_arguments, wheel_key
+from devtools.images.errors import ImageError
+from devtools.images.lock import filled_in
 
 FILE = """
 images:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.catalogue import load_catalogue
+from devtools.images.catalogue import load_catalogue
 from images.common import build_horovod, finish
 
 

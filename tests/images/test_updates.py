@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from images.engine import Build
-from images.updates import Update, planned, updates
-from tests.images.sandbox import Sandbox
+from devtools.images.engine import Build
+from devtools.images.updates import Update, planned, updates
+from devtools.trials.sandbox import Sandbox
 
 OLD = """
 ARG BASE_IMAGE

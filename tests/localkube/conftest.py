@@ -15,11 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
-from localkube import cgroups, health, tools
-from localkube.instance import Instance
-from localkube.oci import pack_program
-from localkube.processes import kubectl_arguments
-from localkube.record import Record
+from devtools.localkube import cgroups, health
+from devtools.localkube.instance import Instance
+from devtools.localkube.oci import pack_program
+from devtools.localkube.processes import kubectl_arguments
+from devtools.localkube.record import Record
+from devtools.toolchain import tools
 
 # Not the default name: the tests must not touch a cluster that is in use.
 NAME = "lifecycle"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from localkube.oci import CONFIG, LAYER, MANIFEST, descriptor, to_json
+from devtools.localkube.oci import CONFIG, LAYER, MANIFEST, descriptor, to_json
 
 
 @dataclass

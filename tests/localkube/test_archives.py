@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from localkube import archives
-from localkube.errors import LocalkubeError
-from localkube.oci import pack_program
+from devtools.localkube import archives
+from devtools.localkube.errors import LocalkubeError
+from devtools.localkube.oci import pack_program
 
 
 @pytest.mark.parametrize(

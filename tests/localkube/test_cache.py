@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localkube.cache import cache_dir, content_key
+from devtools.common.cache import cache_dir, content_key
 
 
 def test_the_cache_is_where_it_was_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

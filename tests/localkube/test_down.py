@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from localkube import cluster
-from localkube.instance import Instance
+from devtools.localkube import cluster
+from devtools.localkube.instance import Instance
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localkube.archives import read_archive
-from localkube.errors import LocalkubeError
-from localkube.intake import serve
-from localkube.oci import LAYER, descriptor, write_pushed
+from devtools.localkube.archives import read_archive
+from devtools.localkube.errors import LocalkubeError
+from devtools.localkube.intake import serve
+from devtools.localkube.oci import LAYER, descriptor, write_pushed
 from tests.localkube.pusher import Pusher
 
 NAME = "docker.io/library/a:1"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from localkube.instance import Instance
-from localkube.processes import EXIT, all_processes
-from localkube.record import Record
+from devtools.localkube.instance import Instance
+from devtools.localkube.processes import EXIT, all_processes
+from devtools.localkube.record import Record
 from tests.localkube.conftest import NAME, REPOSITORY, Cluster, await_true, machine
 
 pytestmark = pytest.mark.cluster_lifecycle

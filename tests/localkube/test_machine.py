@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localkube import cgroups, debian, preflight
-from localkube.errors import LocalkubeError
-from localkube.instance import Instance
-from localkube.procs import Identity, state_and_start
+from devtools.localkube import cgroups, debian, preflight
+from devtools.localkube.errors import LocalkubeError
+from devtools.localkube.instance import Instance
+from devtools.localkube.procs import Identity, state_and_start
 
 HVD = Instance("hvd")
 

@@ -12,10 +12,10 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from localkube import config, instance, pki
-from localkube.errors import LocalkubeError
-from localkube.instance import BENCHMARK_RANGE, Instance
-from localkube.processes import all_processes
+from devtools.localkube import config, instance, pki
+from devtools.localkube.errors import LocalkubeError
+from devtools.localkube.instance import BENCHMARK_RANGE, Instance
+from devtools.localkube.processes import all_processes
 
 HVD = Instance("hvd")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from localkube import tools
-from localkube.errors import LocalkubeError
+from devtools.localkube.errors import LocalkubeError
+from devtools.toolchain import tools
 
 
 def test_versions_come_from_go_mod() -> None:

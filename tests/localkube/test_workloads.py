@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from localkube.archives import Image, read_archive
-from localkube.images import load_pushed
-from localkube.oci import ARCHITECTURES, CONFIG, descriptor, pack_program
-from localkube.store import Store, layers, settle
+from devtools.localkube.archives import Image, read_archive
+from devtools.localkube.images import load_pushed
+from devtools.localkube.oci import ARCHITECTURES, CONFIG, descriptor, pack_program
+from devtools.localkube.store import Store, layers, settle
 from tests.localkube.conftest import PROBE_IMAGE, Cluster, await_true
 from tests.localkube.pusher import Pusher
 

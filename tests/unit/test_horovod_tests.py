@@ -1,4 +1,4 @@
-"""What `tools.horovod_tests` reads out of pytest's reports."""
+"""What `devtools.trials.horovod_tests` reads out of pytest's reports."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from images.catalogue import load_catalogue
-from images.errors import ImageError
-from tools.horovod_tests import main, on_all_ranks, outcomes, refuse_tf_keras
+from devtools.images.catalogue import load_catalogue
+from devtools.images.errors import ImageError
+from devtools.trials.horovod_tests import main, on_all_ranks, outcomes, refuse_tf_keras
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="test_x.A" name="test_sum"/>

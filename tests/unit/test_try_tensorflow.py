@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from images.catalogue import load_catalogue
-from images.errors import ImageError
-from tests.images.checks import COMMON
-from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO
-from tools import try_tensorflow
+from devtools.images.catalogue import load_catalogue
+from devtools.images.errors import ImageError
+from devtools.trials import try_tensorflow
+from devtools.trials.checks import COMMON
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO
 
 REFERENCE = "horovod-cpu:0.28.1-tf2.99.0"
 

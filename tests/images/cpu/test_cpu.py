@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.images.sandbox import Sandbox
+from devtools.trials.sandbox import Sandbox
 from tests.images.slimmed import KERAS_3
 
 

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from images.build import build
-from images.catalogue import ROOT, load_catalogue
-from tests.images.sandbox import Sandbox, said
+from devtools.images.build import build
+from devtools.images.catalogue import ROOT, load_catalogue
+from devtools.trials.sandbox import Sandbox, said
 from tests.images.slimmed import KERAS_2
 
 VERSIONS = load_catalogue()["cpu-2.15"].versions

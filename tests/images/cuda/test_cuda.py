@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from images.catalogue import Image
-from tests.images.checks import (
+from devtools.images.catalogue import Image
+from devtools.trials.checks import (
     COMMON,
     WITH_TF_KERAS,
     all_checks,
@@ -18,7 +18,7 @@ from tests.images.checks import (
     run,
     wrong,
 )
-from tests.images.sandbox import TWO_RANKS, Sandbox
+from devtools.trials.sandbox import TWO_RANKS, Sandbox
 from tests.images.slimmed import KERAS_2, KERAS_3
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.images.checks import RANKS, STALLS, install, results, wrong
-from tests.images.sandbox import OWN_UID, Sandbox, a_rank_a_gpu
+from devtools.trials.checks import RANKS, STALLS, install, results, wrong
+from devtools.trials.sandbox import OWN_UID, Sandbox, a_rank_a_gpu
 
 
 def test_training_on_gpus_is_training_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:

@@ -4,9 +4,9 @@ none. One rank a GPU.
 
 from __future__ import annotations
 
-from images.catalogue import Image
-from tests.images.checks import STALLS
-from tests.images.sandbox import OWN_UID, Sandbox, a_rank_a_gpu
+from devtools.images.catalogue import Image
+from devtools.trials.checks import STALLS
+from devtools.trials.sandbox import OWN_UID, Sandbox, a_rank_a_gpu
 
 # As a training script has it: each rank on its own GPU.
 ALLREDUCE = {

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from images.catalogue import Image
-from tests.images.sandbox import Sandbox
+from devtools.images.catalogue import Image
+from devtools.trials.sandbox import Sandbox
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"
 NCCL = f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2"

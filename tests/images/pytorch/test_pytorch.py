@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.images.checks import checks_in, install, results, run, wrong
+from devtools.trials.checks import checks_in, install, results, run, wrong
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, said
 from tests.images.conftest import Sandboxes
-from tests.images.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, said
 
 DIGITS = ("python", "digits_torch.py")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.images.checks import STALLS, checks_in, install, results, run, wrong
-from tests.images.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, a_rank_a_gpu
+from devtools.trials.checks import STALLS, checks_in, install, results, run, wrong
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, a_rank_a_gpu
 
 NVIDIA = "/usr/local/lib/python3.11/site-packages/nvidia"
 # The weights of one process that has the batches of all ranks.

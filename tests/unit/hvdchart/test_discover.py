@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hvdchart.discover_nodes import amount, pod_requests, read_nodes
-from hvdchart.discover_spec import spec_text
+from hvdchart.discover.nodes import amount, pod_requests, read_nodes
+from hvdchart.discover.spec_text import spec_text
 from hvdchart.errors import ClusterError
-from hvdchart.plan import make_plan
+from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI, memory_bytes
-from hvdchart.spec import parse_spec
-from hvdchart.spec_types import Spec
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.model import Spec
 from tests.unit.hvdchart.nodes import amd, dgx, mig, node, pod, xeon
 
 

@@ -13,8 +13,9 @@ import pytest
 from jsonschema_rs import Draft7Validator
 from ruamel.yaml import YAML
 
-from hvdchart.publish import DOCS, json_schema, published
-from hvdchart.spec import parse_spec
+from devtools.docs_gen.spec_docs import DOCS, published
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.schema import json_schema
 
 VALUES = DOCS.parent / "values"
 
@@ -46,7 +47,7 @@ def test_the_example_of_a_page_is_a_spec(page: str, nodes: int) -> None:
 
 def test_what_is_published_is_current() -> None:
     for path, text in published((DOCS / "spec.md").read_text()).items():
-        assert path.read_text() == text, "`python -m hvdchart.publish` writes it anew"
+        assert path.read_text() == text, "`python -m devtools.docs_gen.spec_docs` writes it anew"
 
 
 @pytest.mark.parametrize("spec", sorted(VALUES.glob("*.spec.yaml")), ids=lambda path: path.name)

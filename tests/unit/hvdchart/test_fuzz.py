@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from hvdchart.chart import checked_values
 from hvdchart.errors import SpecError
-from hvdchart.plan import make_plan
-from hvdchart.plan_report import document
-from hvdchart.spec import parse_spec
-from hvdchart.values_yaml import render_values
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+from hvdchart.values.render import render_values
+from hvdchart.values.report import document
 from tests.unit.hvdchart.strategies import damaged_specs, specs
 
 VALUES = Path(__file__).parents[3] / "values"

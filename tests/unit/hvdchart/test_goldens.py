@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.chart import checked_values
-from hvdchart.plan import make_plan
-from hvdchart.spec import load_spec
-from hvdchart.values_yaml import render_values
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import load_spec
+from hvdchart.values.check import checked_values
+from hvdchart.values.render import render_values
 
 VALUES = Path(__file__).parents[3] / "values"
 SPECS = sorted(VALUES.glob("*.spec.yaml"))

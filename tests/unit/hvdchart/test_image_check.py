@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ImageError
-from hvdchart.image_check import (
+from hvdchart.image.check import (
     STRANGE_USER,
     judge,
     missing,
@@ -18,7 +18,7 @@ from hvdchart.image_check import (
     read_probe,
     report,
 )
-from hvdchart.image_probe import MARK
+from hvdchart.image.probe import MARK
 
 GOOD: dict[str, Any] = {
     "python": "3.8.10",

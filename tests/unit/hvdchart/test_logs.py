@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.logs import follow, has_log, past
-from hvdchart.release import Release
+from hvdchart.run.logs import follow, has_log, past
+from hvdchart.run.release import Release
 from tests.unit.hvdchart.test_status import CREATING, RUNNING, event, job, pod
 
 MASTER = pod("hvd-master-1-a", "master", RUNNING)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from jsonschema_rs import Draft7Validator
 from typer.testing import CliRunner
 
-from hvdchart.cli import app
+from hvdchart.cli.app import app
 from hvdchart.errors import SpecError
-from hvdchart.migrate import Migration, migrate
-from hvdchart.migrate_command import take_apart
-from hvdchart.migrate_reading import leaves, values_schema
-from hvdchart.migrate_report import report_text, values_text
-from hvdchart.spec import dotted
-from hvdchart.yaml_tree import parse
+from hvdchart.migrate.command_line import take_apart
+from hvdchart.migrate.convert import Migration, migrate
+from hvdchart.migrate.ledger import leaves, values_schema
+from hvdchart.migrate.report import report_text, values_text
+from hvdchart.spec.load import dotted
+from hvdchart.spec.yaml_tree import parse
 
 OLD = Path(__file__).parent / "old"
 FILES = sorted(OLD.glob("*.yaml"))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.overlays import overlaid, with_settings
-from hvdchart.spec import read_spec
-from hvdchart.yaml_tree import parse
+from hvdchart.spec.load import read_spec
+from hvdchart.spec.overlays import overlaid, with_settings
+from hvdchart.spec.yaml_tree import parse
 
 BASE = b"""\
 apiVersion: hvdchart/v1

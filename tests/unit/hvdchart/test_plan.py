@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from hvdchart.errors import SpecError
-from hvdchart.launching import Binding
-from hvdchart.plan import Plan, make_plan
-from hvdchart.spec import parse_spec
+from hvdchart.plan.binding import Binding
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
 from tests.unit.hvdchart.strategies import specs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.spec import parse_spec
+from hvdchart.spec.load import parse_spec
 
 GOOD = """\
 apiVersion: hvdchart/v1

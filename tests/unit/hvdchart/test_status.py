@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hvdchart.release import Release, event_order, is_about
-from hvdchart.status import Status, status_of
-from hvdchart.status_report import event_lines, report
+from hvdchart.run.release import Release, event_order, is_about
+from hvdchart.run.report import event_lines, report
+from hvdchart.run.status import Status, status_of
 
 JOB = "hvd-master-1a2b3c4d"
 

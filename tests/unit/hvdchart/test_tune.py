@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart import tune_driver
-from hvdchart.chart import checked_values
 from hvdchart.errors import RunFailedError, SpecError
-from hvdchart.overlays import overlaid
-from hvdchart.plan import Plan, make_plan
-from hvdchart.spec import parse_spec, read_spec
-from hvdchart.tune import (
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec, read_spec
+from hvdchart.spec.overlays import overlaid
+from hvdchart.spec.yaml_tree import parse
+from hvdchart.tune.grid import (
     Grid,
     Measured,
     Search,
@@ -30,7 +30,8 @@ from hvdchart.tune import (
     tuning_plan,
     tuning_text,
 )
-from hvdchart.yaml_tree import parse
+from hvdchart.tune.in_pod import driver as tune_driver
+from hvdchart.values.check import checked_values
 
 OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
 

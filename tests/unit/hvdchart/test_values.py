@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hvdchart.chart import checked_values
 from hvdchart.errors import SpecError
-from hvdchart.plan import make_plan
-from hvdchart.spec import parse_spec
-from hvdchart.values_yaml import dump
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+from hvdchart.values.render import dump
 
 HEAD = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
 NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"

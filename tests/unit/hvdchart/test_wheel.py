@@ -46,7 +46,7 @@ def test_the_wheel_carries_the_whole_chart(installed: Path) -> None:
 def test_it_renders_without_a_checkout(installed: Path, tmp_path: Path) -> None:
     spec = ROOT / "values" / "local.spec.yaml"
     done = subprocess.run(
-        [sys.executable, "-c", "import hvdchart.cli; hvdchart.cli.main()", "render", str(spec)],
+        [sys.executable, "-m", "hvdchart", "render", str(spec)],
         env={**os.environ, "PYTHONPATH": str(installed)},
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -17,7 +17,7 @@ import pytest
 import ssh as pod_ssh
 from settings import Host
 
-from localkube.pki import Authority
+from devtools.localkube.pki import Authority
 
 HOST = Host("hvd-worker-0", "hvd-worker-0.hvd", 1, "hvd-worker", "r1")
 IPV4, IPV6 = "10.0.0.7", "fd00::7"

@@ -1,0 +1,179 @@
+"""The fields of the objects that the chart makes, in each Kubernetes that it says it runs on.
+
+`python -m devtools.checks.kube_schemas` writes tests/chart/kubernetes-api.json from the OpenAPI
+description in the Go modules k8s.io/kubernetes@VERSION. Most definitions are the same in all
+releases, so that each is kept once, with the releases that have it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+RELEASES = (
+    "v1.29.15",
+    "v1.30.14",
+    "v1.31.14",
+    "v1.32.13",
+    "v1.33.13",
+    "v1.34.4",
+    "v1.35.4",
+    "v1.36.3",
+)
+# What the chart renders, custom resources aside.
+ROOTS = (
+    "io.k8s.api.apps.v1.Deployment",
+    "io.k8s.api.apps.v1.StatefulSet",
+    "io.k8s.api.batch.v1.Job",
+    "io.k8s.api.core.v1.ConfigMap",
+    "io.k8s.api.core.v1.Pod",
+    "io.k8s.api.core.v1.Secret",
+    "io.k8s.api.core.v1.Service",
+    "io.k8s.api.core.v1.ServiceAccount",
+    "io.k8s.api.networking.v1.NetworkPolicy",
+    "io.k8s.api.policy.v1.PodDisruptionBudget",
+    "io.k8s.api.rbac.v1.Role",
+    "io.k8s.api.rbac.v1.RoleBinding",
+)
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "tests" / "chart" / "kubernetes-api.json"
+SWAGGER = "api/openapi-spec/swagger.json"
+REFERENCE = "#/definitions/"
+# These two accept more than the type that OpenAPI 2 can say.
+WIDER: dict[str, Any] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["string", "integer"]},
+}
+KUBECONFORM_NAME = "{{.ResourceKind}}{{.KindSuffix}}.json"
+Schema = dict[str, Any]
+
+
+def closure(definitions: dict[str, Schema]) -> dict[str, Schema]:
+    """The definitions that ROOTS are made of, without prose and closed to unknown fields."""
+    found: dict[str, Schema] = {}
+    left = list(ROOTS)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found[name] = WIDER.get(name) or _closed(definitions[name])
+            left += _referred(found[name])
+    return found
+
+
+def _referred(schema: Schema) -> list[str]:
+    return re.findall(rf'"{REFERENCE}([^"]+)"', json.dumps(schema))
+
+
+def _closed(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_closed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return {"$ref": node["$ref"]}
+    result = {
+        key: {name: _closed(child) for name, child in value.items()}
+        if key == "properties"
+        else _closed(value)
+        for key, value in node.items()
+        if key not in ("description", "default") and not key.startswith("x-kubernetes")
+    }
+    if "properties" in node:
+        result["additionalProperties"] = False
+    return result
+
+
+def merged(releases: dict[str, dict[str, Schema]]) -> str:
+    """One document of all releases, a definition a line."""
+    variants: dict[tuple[str, str], list[str]] = {}
+    for release, definitions in releases.items():
+        for name, schema in definitions.items():
+            text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
+            variants.setdefault((name, text), []).append(release)
+    lines = [
+        f'["{name}", {json.dumps(having)}, {text}]'
+        for (name, text), having in sorted(variants.items())
+    ]
+    body = ",\n".join(lines)
+    return (
+        f'{{"sha256": "{checksum(body)}", "releases": {json.dumps(list(releases))},'
+        f' "definitions": [\n{body}\n]}}\n'
+    )
+
+
+def checksum(body: str) -> str:
+    """Tells a definition edited by hand."""
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def load() -> dict[str, dict[str, Schema]]:
+    """Release -> its definitions, from the file that is kept.
+
+    Raises ValueError when the file was edited by hand or knows other releases than RELEASES.
+    """
+    text = KEPT.read_text()
+    document = json.loads(text)
+    body = text.partition('"definitions": [\n')[2].removesuffix("\n]}\n")
+    if document["sha256"] != checksum(body) or document["releases"] != list(RELEASES):
+        raise ValueError(f"{KEPT} is not what `make schemas` wrote for {', '.join(RELEASES)}")
+    releases: dict[str, dict[str, Schema]] = {release: {} for release in RELEASES}
+    for name, having, schema in document["definitions"]:
+        for release in having:
+            releases[release][name] = schema
+    return releases
+
+
+def write_for_kubeconform(folder: Path) -> str:
+    """A file for each release and kind; the -schema-location that finds them."""
+    for release, definitions in load().items():
+        (folder / release).mkdir()
+        for root in ROOTS:
+            group, version, kind = root.removeprefix("io.k8s.api.").split(".")
+            suffix = version if group == "core" else f"{group}-{version}"
+            whole = {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "$ref": REFERENCE + root,
+                "definitions": definitions,
+            }
+            name = f"{kind.lower()}-{suffix}.json"
+            (folder / release / name).write_text(json.dumps(whole))
+    return f"{folder}/{{{{.NormalizedKubernetesVersion}}}}/{KUBECONFORM_NAME}"
+
+
+def download(release: str, cache: Path) -> dict[str, Schema]:
+    """A release's definitions, out of a module that Go checks against its checksum database."""
+    module = f"k8s.io/kubernetes@{release}"
+    done = subprocess.run(
+        ["go", "mod", "download", "-json", module],
+        cwd=cache,
+        env={**os.environ, "GOMODCACHE": str(cache), "GOWORK": "off", "GOFLAGS": "-modcacherw"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        sys.exit(f"kube_schemas: go mod download {module}: {done.stdout}{done.stderr}")
+    swagger = Path(json.loads(done.stdout)["Dir"]) / SWAGGER
+    definitions: dict[str, Schema] = json.loads(swagger.read_text())["definitions"]
+    return definitions
+
+
+def main() -> None:
+    """Download every release and write the file anew."""
+    releases = {}
+    for release in RELEASES:
+        with tempfile.TemporaryDirectory(prefix="kube-schemas-") as folder:
+            releases[release] = closure(download(release, Path(folder)))
+    KEPT.write_text(merged(releases))
+    print(f"wrote {KEPT}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the developer tools share: cache, console output and files."""

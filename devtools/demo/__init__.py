@@ -1,0 +1,1 @@
+"""The demo: from an empty machine to a training run in pods."""

@@ -1,0 +1,1 @@
+"""Writes generated files: values.yaml, schemas and the tables in docs."""

@@ -1,0 +1,1 @@
+"""Builds, tests and inspects the container images of images/versions.yaml."""

@@ -1,0 +1,85 @@
+"""Known vulnerabilities of the Python packages in an image."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from devtools.images.errors import ImageError
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    package: str
+    version: str
+    id: str
+    summary: str
+    fixed_in: tuple[str, ...]
+
+
+def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
+    """pip-audit's exit status (1 when it found some) and table, from PyPI's own advisories.
+
+    Raises ImageError when it could not ask.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.writelines(f"{name}=={version}\n" for name, version in packages.items())
+        file.flush()
+        command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--no-deps"]
+        # Strict: where PyPI's advisories do not answer, it would say that it found nothing.
+        command += ["--strict"]
+        command += ["--progress-spinner=off", "--requirement", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # It ends with 1 for what it found and for what went wrong; a table is printed for the first.
+    if done.returncode != 0 and "Found " not in done.stderr:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise ImageError(
+            f"PyPI's advisories cannot be asked: {''.join(last)}",
+            "use a machine that reaches pypi.org, or --advisories with a checkout of "
+            "https://github.com/pypa/advisory-database",
+        )
+    return done.returncode, done.stdout
+
+
+def in_checkout(folder: Path, packages: Mapping[str, str]) -> list[Vulnerability]:
+    """What a checkout of PyPA's advisory database knows of these versions.
+
+    Raises ImageError for a folder that is none.
+    """
+    advisories = folder / "vulns"
+    if not advisories.is_dir():
+        raise ImageError(
+            f"{folder} has no folder vulns",
+            "name a checkout of https://github.com/pypa/advisory-database",
+        )
+    found = []
+    for name, version in sorted(packages.items()):
+        for file in sorted((advisories / name).glob("*.yaml")):
+            advisory: dict[str, Any] = YAML(typ="safe").load(file)
+            found += _about(advisory, name, version)
+    return found
+
+
+def _about(advisory: Mapping[str, Any], name: str, version: str) -> list[Vulnerability]:
+    if "withdrawn" in advisory:
+        return []
+    for affected in advisory.get("affected", []):
+        # The database lists each version that is affected, beside the ranges they come from.
+        if affected["package"]["name"] == name and version in affected.get("versions", []):
+            fixed = tuple(
+                event["fixed"]
+                for spread in affected.get("ranges", [])
+                if spread["type"] == "ECOSYSTEM"
+                for event in spread["events"]
+                if "fixed" in event
+            )
+            details = str(advisory.get("summary") or advisory.get("details", ""))
+            return [Vulnerability(name, version, advisory["id"], details.partition("\n")[0], fixed)]
+    return []

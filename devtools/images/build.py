@@ -1,0 +1,215 @@
+"""Builds images: each once for what goes into it, its parents first."""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devtools.common.cache import cache_dir
+from devtools.common.ui import note, step
+from devtools.images.base import base_of
+from devtools.images.catalogue import FILE, Image, find, load_catalogue
+from devtools.images.content import build_arguments, image_files, image_key, wheel_key
+from devtools.images.engine import Build, Engine
+from devtools.images.engines import choose_engine
+from devtools.images.errors import ImageError
+from devtools.images.kept import kept_name, newest_last
+from devtools.images.lock import stale_locks, write_missing_locks
+from devtools.images.machine import write_secrets
+
+# Where the images can be built, as Python calls it.
+MACHINES = ("x86_64",)
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    reference: str
+    key: str
+    engine: Engine
+
+
+def build(
+    name: str,
+    tags: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+    versions: Path = FILE,
+    *,
+    untested: bool = False,
+) -> BuiltImage:
+    """Builds an image and what it is built from, unless that is there already; `tags` are further
+    names for it, `untested` builds what is not known to work.
+
+    Raises ImageError, before anything is built, when the name, a version or a lock is not what it
+    should be.
+    """
+    images = load_catalogue(overrides, versions, target=name, untested=untested)
+    image = find(images, name)
+    chain = [image]
+    while chain[0].parent is not None:
+        chain.insert(0, images[chain[0].parent])
+    refuse_machine(image)
+    for member in chain:
+        refuse_stale_locks(member)
+        write_missing_locks(member)
+    logs = cache_dir() / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    engine = choose_engine(logs / f"image-{name}.log")
+    with _only_builder():
+        base, base_key = base_of(chain[0], engine)
+        for member in chain:
+            base_key = _build_one(member, base, base_key, tags if member is image else (), engine)
+            base = member.reference
+    return BuiltImage(image.reference, base_key, engine)
+
+
+def archive(name: str) -> Path:
+    """A docker-archive of the image, for loading elsewhere; made once for each content of it.
+
+    In it the image has the name that Kubernetes gives to one without a registry.
+    """
+    built = build(name)
+    repository = built.reference.partition(":")[0]
+    folder = cache_dir() / "images"
+    target = folder / f"{repository}-{built.key}.tar"
+    if target.exists():
+        return target
+    with _only_builder():
+        if target.exists():
+            return target
+        # One of an earlier content is a gigabyte that nobody asks for again.
+        for old in folder.glob(f"{repository}-{'[0-9a-f]' * len(built.key)}.tar"):
+            old.unlink()
+        partial = target.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        with step(f"write the archive of {built.reference}"):
+            built.engine.save(built.reference, partial, f"docker.io/library/{built.reference}")
+        return partial.rename(target)
+
+
+@contextmanager
+def _only_builder() -> Iterator[None]:
+    """Two builds at once would do the same work twice; the second waits and finds it done."""
+    file = cache_dir() / "images" / ".lock"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("another build of images is going on here: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def refuse_machine(image: Image, machine: str | None = None) -> None:
+    """Raises ImageError where the locked packages and the compiler's choices do not fit."""
+    machine = machine or platform.machine()
+    if machine not in MACHINES:
+        raise ImageError(
+            f"{image.name} is built for {', '.join(MACHINES)}, and this machine is {machine}",
+            "build it on such a machine: the locks hold wheels for it alone, and Horovod is "
+            "compiled for its instructions",
+        )
+
+
+def refuse_stale_locks(image: Image) -> None:
+    stale = stale_locks(image)
+    if stale:
+        raise ImageError(
+            f"{image.name}: {'; '.join(stale)}",
+            f"python -m images lock {image.name} (with the same --set), then build again",
+        )
+
+
+def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engine: Engine) -> str:
+    key = image_key(image, base_key)
+    references = [image.reference, *tags]
+    if all(engine.key(reference) == key for reference in references):
+        note(f"{image.reference} is built already ({key})")
+        return key
+    kept = kept_name(image.reference, key)
+    if engine.key(kept) == key:
+        engine.tag(kept, references)
+        note(f"{image.reference} was built before from the same ({key})")
+    else:
+        wheels = _wheel_folder(image) if image.framework else None
+        _run_build(image, base, [*references, kept], key, wheels, engine)
+    for old in newest_last(kept):
+        engine.remove(old)
+    return key
+
+
+def _run_build(
+    image: Image,
+    base: str,
+    references: Sequence[str],
+    key: str,
+    wheels: Path | None,
+    engine: Engine,
+    *,
+    anew: bool = False,
+) -> None:
+    arguments = {"BASE_IMAGE": base} | build_arguments(image)
+    engine.log.write_text("")
+    note(f"building {references[0]}; the output goes to {engine.log}")
+    with (
+        _context(image, image_files(image), wheels) as (context, secrets),
+        step(f"build {references[0]}"),
+    ):
+        engine.build(
+            Build(context, context / image.dockerfile.relative_to(image.context), references,
+                  arguments, secrets, key, wheels, anew)
+        )  # fmt: skip
+
+
+def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) -> Path:
+    """A docker-archive in `folder` of the image built once more from the same, to compare it with.
+
+    Horovod's wheel is compiled once more when asked for.
+    """
+    built = build(name)
+    image = find(load_catalogue(), name)
+    again = f"hvd-again-{name}:{built.key}"
+    with _only_builder():
+        parent = load_catalogue()[image.parent].reference if image.parent else None
+        base = parent or base_of(image, built.engine)[0]
+        fresh = folder / "wheels"
+        fresh.mkdir()
+        wheels = (fresh if compile_again else _wheel_folder(image)) if image.framework else None
+        _run_build(image, base, [again], built.key, wheels, built.engine, anew=True)
+        target = folder / "again.tar"
+        built.engine.save(again, target, again)
+        built.engine.remove(again)
+    return target
+
+
+def _wheel_folder(image: Image) -> Path:
+    """Where the image's wheel is kept, or will be."""
+    folder = cache_dir() / "wheels" / f"horovod-{wheel_key(image)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _context(
+    image: Image, files: Mapping[str, Path], wheels: Path | None
+) -> Iterator[tuple[Path, dict[str, Path]]]:
+    """A folder with what goes into the build and nothing else, and this machine's secrets beside
+    it.
+    """
+    with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
+        context, hidden = Path(name) / "context", Path(name) / "secrets"
+        hidden.mkdir(mode=0o700)
+        for place, file in files.items():
+            target = context / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Times are kept: without them the engine would see a change in every file.
+            shutil.copy2(file, target)
+        if wheels is not None:
+            shutil.copytree(wheels, context / "wheelhouse")
+        yield context, write_secrets(hidden)

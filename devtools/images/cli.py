@@ -1,0 +1,185 @@
+"""The command `python -m images`: parsing, printing and exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from devtools.common.ui import console
+from devtools.images import build as builder
+from devtools.images.catalogue import find, load_catalogue
+from devtools.images.errors import ImageError
+from devtools.images.lock import write_locks
+from devtools.images.proof import state
+from devtools.localkube.errors import LocalkubeError
+from hvdchart.errors import HvdchartError
+
+app = typer.Typer(
+    help="Build the container images of images/versions.yaml with Docker, Podman or Buildah.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+Name = Annotated[str, typer.Argument(help="an image of versions.yaml, e.g. cpu")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="another version")
+]
+
+
+@app.command("list")
+def list_images() -> None:
+    """The images, what they are called, which versions they hold and how they are tested."""
+    table = Table("image", "reference, versions, what it is made from, tests", box=None)
+    images = load_catalogue()
+    for image in images.values():
+        versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
+        try:
+            tests = state(image, images)
+        except ImageError:
+            tests = f"no proof: python -m images prove {image.name}"
+        made = f"from {image.parent or image.base}, {tests}"
+        table.add_row(image.name, f"{image.reference}\n{versions}\n{made}")
+    console.__class__().print(table)
+
+
+@app.command()
+def ref(name: Name, set_: Set = None) -> None:
+    """Print an image's reference."""
+    typer.echo(find(load_catalogue(_settings(set_), target=name), name).reference)
+
+
+@app.command()
+def build(
+    name: Name,
+    tag: Annotated[list[str] | None, typer.Option(help="a further name for the image")] = None,
+    set_: Set = None,
+) -> None:
+    """Build an image, and what it is built from, unless they are there already; print its
+    reference.
+    """
+    typer.echo(builder.build(name, tag or (), _settings(set_)).reference)
+
+
+@app.command()
+def prove(name: Name) -> None:
+    """Build an image that no run of the tests builds, run its tests inside it, on a GPU where there
+    is one, and write its proof; print the proof's path.
+    """
+    from devtools.images.prove import prove as written
+
+    typer.echo(written(name))
+
+
+@app.command()
+def archive(name: Name) -> None:
+    """Print the path of a docker-archive of an image; builds and writes it when it is not there."""
+    typer.echo(builder.archive(name))
+
+
+@app.command()
+def size(name: Name) -> None:
+    """Show the unpacked size of an image and of each of its layers."""
+    from devtools.images.inside import layers
+
+    table = Table("MB", "layer", box=None)
+    found = layers(builder.archive(name))
+    for layer in found:
+        table.add_row(f"{layer.size / 1e6:.1f}", " ".join(layer.made_by.split())[:100])
+    table.add_row(f"{sum(layer.size for layer in found) / 1e6:.1f}", "all of it")
+    console.__class__().print(table)
+
+
+@app.command()
+def sbom(name: Name, set_: Set = None) -> None:
+    """Print what an image is made of, as a CycloneDX document."""
+    from devtools.images.inside import sbom as document
+
+    typer.echo(document(builder.build(name, overrides=_settings(set_))), nl=False)
+
+
+@app.command()
+def audit(
+    name: Name,
+    advisories: Annotated[
+        Path | None,
+        typer.Option(help="a checkout of github.com/pypa/advisory-database, instead of pypi.org"),
+    ] = None,
+    set_: Set = None,
+) -> None:
+    """Show known vulnerabilities of an image's Python packages and the updates that there are for
+    its system packages; status 1 when there are some.
+    """
+    from devtools.images.audit import ask_pypi, in_checkout
+    from devtools.images.inside import python_packages
+    from devtools.images.inside import sbom as document
+    from devtools.images.updates import updates
+
+    built = builder.build(name, overrides=_settings(set_))
+    newer = updates(built.reference, built.engine)
+    for update in newer:
+        urgent = "a security update" if update.security else "an update"
+        typer.echo(f"{update.package} {update.installed}: {urgent}, {update.candidate}")
+    typer.echo(f"{len(newer)} system packages have an update in the image's package sources")
+    packages = python_packages(document(built))
+    if advisories is None:
+        status, text = ask_pypi(packages)
+        typer.echo(text)
+        raise typer.Exit(1 if newer else status)
+    found = in_checkout(advisories, packages)
+    for item in found:
+        fixed = ", ".join(item.fixed_in) or "no release yet"
+        typer.echo(f"{item.package} {item.version}: {item.id}, mended in {fixed}: {item.summary}")
+    typer.echo(f"{len(found)} known vulnerabilities in {len(packages)} Python packages")
+    raise typer.Exit(1 if found or newer else 0)
+
+
+@app.command()
+def reproduce(
+    name: Name,
+    compile_: Annotated[
+        bool, typer.Option("--compile", help="compile Horovod again too: minutes")
+    ] = False,
+) -> None:
+    """Build an image once more and compare all its files; status 1 when one differs."""
+    from devtools.images.inside import differences, files
+
+    first = files(builder.archive(name))
+    with tempfile.TemporaryDirectory(prefix="hvd-again-") as folder:
+        again = builder.archive_of_another_build(name, Path(folder), compile_again=compile_)
+        found = differences(first, files(again))
+    for line in found:
+        typer.echo(line)
+    typer.echo(f"{len(found)} of {len(first)} files differ")
+    raise typer.Exit(1 if found else 0)
+
+
+@app.command()
+def lock(name: Name, set_: Set = None) -> None:
+    """Write an image's hash-locked requirements anew from its .in files and versions.yaml."""
+    for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):
+        typer.echo(path)
+
+
+def _settings(items: list[str] | None) -> dict[str, str]:
+    settings = {}
+    for item in items or ():
+        key, equals, value = item.partition("=")
+        if not key or not equals:
+            raise ImageError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.14.1")
+        settings[key] = value
+    return settings
+
+
+def main() -> None:
+    # Asked to end, it ends what it runs and takes its temporary files, secrets among them, along.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        app()
+    except (HvdchartError, ImageError, LocalkubeError) as error:
+        console.print(f"[red]images:[/] {error}", soft_wrap=True)
+        raise SystemExit(1) from error

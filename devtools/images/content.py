@@ -1,0 +1,100 @@
+"""What goes into the build of an image, and the keys that change with it. Nothing here builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from devtools.common.cache import content_key
+from devtools.images.catalogue import Image
+from devtools.images.lock import lock_file, tree_lock
+from images.common import build_horovod
+
+# Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
+_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.debs", "series")
+# Options that the compiled Horovod does not depend on.
+_NOT_COMPILED = {"allocator"}
+# What it is compiled for where the catalogue has no such option, or this word of it.
+_UNSAID = {"march": "x86-64", "mpi-from": "debian", "tensorflow-package": "tensorflow-cpu"}
+# What is preloaded for a choice of `allocator`.
+_PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
+
+
+def image_files(image: Image) -> dict[str, Path]:
+    """The files that an image is built from, by their place in the context and in a stable
+    order.
+    """
+    found = {
+        file
+        for place in image.contents
+        for pattern in _TAKEN
+        for file in place.glob(pattern)
+        if file.is_file()
+    }
+    if image.framework:
+        found |= {image.dockerfile, *build_horovod.patches(image.folder)}
+    taken = {file: file for file in sorted(found)}
+    for source in image.locks:
+        taken[tree_lock(source)] = lock_file(image, source)
+    return {place.relative_to(image.context).as_posix(): file for place, file in taken.items()}
+
+
+def image_key(image: Image, base_key: str) -> str:
+    """Changes with every file that is built from, its place, an argument or the base."""
+    files = image_files(image)
+    arguments = [f"{name}={value}" for name, value in build_arguments(image).items()]
+    return content_key(files.values(), *files, *arguments, base_key)
+
+
+def content_of(image: Image, images: Mapping[str, Image]) -> str:
+    """The key of an image's content as the tree has it, with the base by its name: the same on
+    every machine.
+    """
+    base = content_of(images[image.parent], images) if image.parent else image.base or ""
+    return image_key(image, base)
+
+
+def build_arguments(image: Image) -> dict[str, str]:
+    """The ARGs of an image's Dockerfile, beside BASE_IMAGE."""
+    versions = image.versions.items()
+    arguments = {_argument(f"{name}-version"): value for name, value in versions}
+    if image.framework:
+        arguments |= {_argument(name): value for name, value in image.options.items()} | {
+            "IMAGE": image.name,
+            "PRELOAD": _PRELOADED[image.options.get("allocator", "glibc")],
+            "DRIVER_CAPABILITIES": "compute,utility" if "nccl" in image.features else "",
+            "PACKAGES": " ".join(image.packages),
+            "FRAMEWORK": image.framework,
+            "FEATURES": ",".join(image.features),
+            "VERSIONS": " ".join(f"{name}={value}" for name, value in versions),
+        }
+    return arguments
+
+
+def _argument(parameter: str) -> str:
+    return parameter.replace("-", "_").upper()
+
+
+def wheel_key(image: Image) -> str:
+    """Changes with what the compiled Horovod depends on, and with nothing else of the image."""
+    own = [
+        file
+        for place in image.contents
+        for pattern in ("toolchain.py", "toolkit.*")
+        for file in place.glob(pattern)
+    ]
+    files = [
+        image.context / "common" / "build_horovod.py",
+        image.context / "common" / "horovod.txt",
+        *sorted(own),
+        *sorted(image.folder.glob("series")),
+        *build_horovod.patches(image.folder),
+    ]
+    versions = [f"{name}={version}" for name, version in image.versions.items()]
+    chosen = [
+        f"{name}={value}"
+        for name, value in image.options.items()
+        if name not in _NOT_COMPILED and value != _UNSAID.get(name)
+    ]
+    said = (*versions, *chosen, image.framework or "", *image.features, image.suite or "")
+    return content_key(files, *said)

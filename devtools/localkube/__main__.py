@@ -1,0 +1,5 @@
+"""`python -m devtools.localkube`"""
+
+from devtools.localkube.cli import main
+
+main()

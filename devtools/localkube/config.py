@@ -1,0 +1,202 @@
+"""Pure: the configuration files of the components, as text. What is set here differs from a default
+for a reason.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devtools.localkube.instance import Instance
+from devtools.localkube.manifests import bootstrap
+
+# Where Debian's containernetworking-plugins puts its programs.
+CNI_PLUGINS = Path("/usr/lib/cni")
+PAUSE_IMAGE = "docker.io/localkube/pause:1"
+# Names in the state directory.
+PAUSE_ARCHIVE = "pause.tar"
+MANIFESTS = "manifests.json"
+
+
+def containerd(instance: Instance) -> str:
+    """containerd 1.6's TOML. JSON strings are TOML strings."""
+    quoted = json.dumps
+    return f"""\
+version = 2
+root = {quoted(str(instance.store))}
+state = {quoted(str(instance.run / "containerd"))}
+# Snapshotters and helpers that are not used would only print warnings, or write outside our
+# directories.
+disabled_plugins = [
+  "io.containerd.internal.v1.opt",
+  "io.containerd.internal.v1.restart",
+  "io.containerd.internal.v1.tracing",
+  "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.native",
+  "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.tracing.processor.v1.otlp",
+]
+
+[grpc]
+address = {quoted(str(instance.containerd_socket))}
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = {quoted(PAUSE_IMAGE)}
+# Without CAP_SYS_RESOURCE nobody may lower an oom_score_adj, and runc then fails to start a
+# sandbox.
+restrict_oom_score_adj = true
+# Ours alone: /run/netns belongs to the machine.
+netns_mounts_under_state_dir = true
+stream_server_address = "127.0.0.1"
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "overlayfs"
+default_runtime_name = "runc"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = false
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = {quoted(str(CNI_PLUGINS))}
+conf_dir = {quoted(str(instance.state / "cni"))}
+"""
+
+
+def cni(instance: Instance) -> str:
+    """One cable from each pod to the node, which routes: needs no bridge netfilter, unlike a
+    bridge.
+    """
+    ipam = {
+        "type": "host-local",
+        "dataDir": str(instance.run / "addresses"),
+        "ranges": [[{"subnet": str(instance.pods)}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    plugins = [{"type": "ptp", "ipMasq": False, "ipam": ipam}]
+    return json.dumps({"cniVersion": "0.4.0", "name": "localkube", "plugins": plugins}, indent=2)
+
+
+def kubelet(instance: Instance) -> str:
+    everything = ["memory.available", "nodefs.available", "nodefs.inodesFree"]
+    everything += ["imagefs.available", "imagefs.inodesFree"]
+    pki = instance.pki
+    return _yaml(
+        "kubelet.config.k8s.io/v1beta1",
+        "KubeletConfiguration",
+        address=str(instance.node_ip),
+        authentication={
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
+        },
+        authorization={"mode": "Webhook"},
+        tlsCertFile=str(pki / "kubelet-server.crt"),
+        tlsPrivateKeyFile=str(pki / "kubelet-server.key"),
+        containerRuntimeEndpoint=f"unix://{instance.containerd_socket}",
+        cgroupDriver="cgroupfs",
+        cgroupRoot=f"/{instance.cgroup}/pods",
+        clusterDomain="cluster.local",
+        clusterDNS=[str(instance.node_ip)],
+        resolvConf=str(instance.resolv_conf),
+        podLogsDir=str(instance.state / "pod-logs"),
+        volumePluginDir=str(instance.state / "volume-plugins"),
+        maxPods=250,
+        # kube-proxy works through nftables; nobody needs the kubelet's own iptables chains.
+        makeIPTablesUtilChains=False,
+        failSwapOn=False,
+        # All of the machine is for pods, and a disk that other work fills must not evict them.
+        evictionHard=dict.fromkeys(everything, "0%"),
+        imageGCHighThresholdPercent=100,
+        imageGCLowThresholdPercent=99,
+        serializeImagePulls=False,
+        configMapAndSecretChangeDetectionStrategy="Watch",
+        # One node cannot overload its own API server; the defaults would make a burst of pods
+        # queue.
+        kubeAPIQPS=500,
+        kubeAPIBurst=1000,
+        eventRecordQPS=0,
+    )
+
+
+def proxy(instance: Instance) -> str:
+    return _yaml(
+        "kubeproxy.config.k8s.io/v1alpha1",
+        "KubeProxyConfiguration",
+        mode="nftables",
+        clientConnection={"kubeconfig": str(instance.pki / "proxy.conf"), "qps": 100, "burst": 200},
+        clusterCIDR=str(instance.pods),
+        detectLocalMode="ClusterCIDR",
+        hostnameOverride=instance.node_name,
+        healthzBindAddress="127.0.0.1:10256",
+        metricsBindAddress="127.0.0.1:10249",
+        nodePortAddresses=[f"{instance.node_ip}/32"],
+        # Leaves the machine's connection tracking limits alone: they are not the cluster's to set.
+        conntrack={
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+        # A new Service is reachable at once; the default waits a second to gather changes.
+        nftables={"minSyncPeriod": "0s", "syncPeriod": "30s"},
+    )
+
+
+def corefile(instance: Instance) -> str:
+    """No cache: names come from memory as it is, and a cached "no such name" would delay a pod that
+    is just starting.
+
+    Any other name is answered with NXDOMAIN at once: the cluster has no way out to ask a real
+    server.
+    """
+    return f"""\
+cluster.local in-addr.arpa ip6.arpa {{
+    bind {instance.node_ip}
+    errors
+    ready {instance.node_ip}:8181
+    kubernetes cluster.local in-addr.arpa ip6.arpa {{
+        kubeconfig {instance.pki / "coredns.conf"}
+        pods verified
+        ttl 1
+    }}
+    loadbalance
+}}
+. {{
+    bind {instance.node_ip}
+    errors
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
+}}
+"""
+
+
+def resolv_conf(instance: Instance) -> str:
+    """What a pod with dnsPolicy Default gets instead of the machine's own file."""
+    return f"nameserver {instance.node_ip}\n"
+
+
+def _yaml(api_version: str, kind: str, **fields: Any) -> str:
+    return yaml.safe_dump({"apiVersion": api_version, "kind": kind, **fields}, sort_keys=False)
+
+
+def files(instance: Instance) -> dict[Path, str]:
+    """Every configuration file of the cluster and its contents."""
+    state = instance.state
+    return {
+        state / "containerd.toml": containerd(instance),
+        state / "cni" / "10-localkube.conflist": cni(instance),
+        state / "kubelet.yaml": kubelet(instance),
+        state / "proxy.yaml": proxy(instance),
+        state / "Corefile": corefile(instance),
+        state / MANIFESTS: bootstrap(),
+        instance.resolv_conf: resolv_conf(instance),
+    }

@@ -1,0 +1,81 @@
+"""How a cluster is: what runs, and whether each part that others rely on answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from devtools.localkube.errors import LocalkubeError
+from devtools.localkube.instance import Instance
+from devtools.localkube.kubectl import kubectl
+from devtools.localkube.probe import is_ok
+from devtools.localkube.record import Record
+
+
+@dataclass(frozen=True)
+class Part:
+    """One line of the status: a component, or something that it must do."""
+
+    name: str
+    healthy: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """running: the node's process 1 lives. healthy: and so is every part."""
+
+    running: bool
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        return self.running and all(part.healthy for part in self.parts)
+
+
+def health(instance: Instance) -> Health:
+    """Asks; takes at most some seconds, and changes nothing."""
+    record = Record.read(instance)
+    if record is None or not record.init.is_alive():
+        return Health(running=False)
+    parts = [*_processes(instance), _answers(instance, "API server", f"{instance.api_url}/readyz")]
+    if parts[-1].healthy:
+        parts.append(_node(instance))
+    parts.append(_answers(instance, "cluster DNS", f"http://{instance.node_ip}:8181/ready"))
+    return Health(running=True, parts=parts)
+
+
+def _processes(instance: Instance) -> list[Part]:
+    path = instance.run / "node.json"
+    if not path.exists():
+        return [Part("processes", healthy=False, detail="not started yet")]
+    processes: dict[str, dict[str, Any]] = json.loads(path.read_text())["processes"]
+    return [Part(name, process["ready"], _detail(process)) for name, process in processes.items()]
+
+
+def _detail(process: dict[str, Any]) -> str:
+    if process["pid"]:
+        state = "running" if process["ready"] else "starting"
+    elif process["ready"]:
+        state = "done"
+    else:
+        state = f"not running, last ended with {process['lastExit'] or 'nothing yet'}"
+    return state + (f", restarted {process['restarts']} times" if process["restarts"] else "")
+
+
+def _answers(instance: Instance, name: str, url: str) -> Part:
+    healthy = is_ok(url, instance.pki / "ca.crt")
+    return Part(name, healthy, url if healthy else f"{url} does not answer 200")
+
+
+def _node(instance: Instance) -> Part:
+    name = instance.node_name
+    try:
+        node = json.loads(kubectl(instance, "get", "node", name, "--output=json"))
+    except LocalkubeError as error:
+        return Part("node", healthy=False, detail=error.problem)
+    ready = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
+    healthy = bool(ready) and ready[0]["status"] == "True"
+    reason = ready[0].get("message", "") if ready else "no Ready condition yet"
+    return Part("node", healthy, name if healthy else f"{name} is not Ready: {reason}")

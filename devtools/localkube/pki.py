@@ -1,0 +1,159 @@
+"""The cluster's certificate authority, and the certificates by which components know each other."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from devtools.common.files import write_private
+from devtools.localkube.instance import Instance
+
+VALIDITY = dt.timedelta(days=3650)
+# A machine whose clock is a little behind must not meet a certificate from the future.
+BACKDATED = dt.timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A private key and its certificate, both PEM."""
+
+    key: bytes
+    certificate: bytes
+
+
+class Authority:
+    """A certificate authority with an ECDSA P-256 key."""
+
+    def __init__(self, name: str) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        usage = x509.KeyUsage(
+            digital_signature=True, key_cert_sign=True, crl_sign=True,
+            content_commitment=False, key_encipherment=False, data_encipherment=False,
+            key_agreement=False, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+        self._certificate = (
+            self._builder(self._subject, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(usage, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    @property
+    def certificate(self) -> bytes:
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue(self, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> KeyPair:
+        """A certificate for a client (Kubernetes reads CN as the user, O as the groups) and, with
+        `hosts`, a server.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = self._builder(subject, key.public_key())
+        if hosts:
+            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return KeyPair(private_pem(key), certificate.public_bytes(serialization.Encoding.PEM))
+
+    def _builder(
+        self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey
+    ) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._subject)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - BACKDATED)
+            .not_valid_after(now + VALIDITY)
+        )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def kubeconfig(instance: Instance, ca: bytes, user: str, pair: KeyPair) -> str:
+    """A kubeconfig with everything inside it, so that one file can be handed to anyone."""
+    name = instance.node_name
+    cluster = {"server": instance.api_url, "certificate-authority-data": _base64(ca)}
+    credentials = {
+        "client-certificate-data": _base64(pair.certificate),
+        "client-key-data": _base64(pair.key),
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def write_all(instance: Instance) -> None:
+    """Makes every key, certificate and kubeconfig of the cluster anew, readable by their owner
+    alone.
+    """
+    authority = Authority(f"localkube {instance.name}")
+    node_ip = str(instance.node_ip)
+    kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    api_names = [*kubernetes, "kubernetes.default.svc.cluster.local", "localhost", "127.0.0.1"]
+    api_names += [node_ip, str(instance.api_service_ip)]
+    pairs = {
+        "apiserver": authority.issue("kube-apiserver", hosts=api_names),
+        "apiserver-kubelet-client": authority.issue("kube-apiserver", ["system:masters"]),
+        "kubelet-server": authority.issue(instance.node_name, hosts=[instance.node_name, node_ip]),
+        "service-account": authority.issue("service-accounts"),
+    }
+    write_private(instance.pki / "ca.crt", authority.certificate)
+    for name, pair in pairs.items():
+        write_private(instance.pki / f"{name}.key", pair.key)
+        write_private(instance.pki / f"{name}.crt", pair.certificate)
+    for path, user, groups in _clients(instance):
+        pair = authority.issue(user, groups)
+        text = kubeconfig(instance, authority.certificate, user, pair)
+        write_private(path, text.encode())
+
+
+def _clients(instance: Instance) -> list[tuple[Path, str, list[str]]]:
+    return [
+        (instance.kubeconfig, "admin", ["system:masters"]),
+        (instance.pki / "kubelet.conf", f"system:node:{instance.node_name}", ["system:nodes"]),
+        (instance.pki / "scheduler.conf", "system:kube-scheduler", []),
+        (instance.pki / "controller-manager.conf", "system:kube-controller-manager", []),
+        (instance.pki / "proxy.conf", "system:kube-proxy", []),
+        (instance.pki / "coredns.conf", "system:coredns", []),
+    ]

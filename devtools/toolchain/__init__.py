@@ -1,0 +1,1 @@
+"""Builds the Go programs (Kubernetes, Helm, chart-testing) from pinned modules."""

@@ -1,0 +1,179 @@
+"""Runs commands in an image as a pod under Pod Security `restricted` would: any user, no
+capabilities, no new privileges, a read-only root, /tmp in memory, no network but the loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from devtools.images.build import BuiltImage
+
+Result = subprocess.CompletedProcess[str]
+# Of an ordinary user of the image, and of one that it has never heard of.
+OWN_UID, STRANGE_UID = 1000, 1000680000
+_TIME_LIMIT = 300
+# A rank that waits for the other gives its core away: the tests may have few cores, and share them.
+TWO_RANKS = (
+    *("mpirun", "-np", "2", "--bind-to", "none", "--oversubscribe"),
+    *("--mca", "mpi_yield_when_idle", "1"),
+)
+TWO_RANKS_OVER_GLOO = (
+    *("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2"),
+    *("--network-interface", "lo"),
+)
+
+
+def a_rank_a_gpu(gpus: int) -> tuple[str, ...]:
+    """A launcher of as many ranks as there are GPUs, whatever the number of cores."""
+    return ("mpirun", "-np", str(gpus), "--bind-to", "none", "--oversubscribe")
+
+
+@dataclass(frozen=True)
+class Sandbox(ABC):
+    image: BuiltImage
+    folder: Path  # of this machine, at /output inside, writable for all
+
+    @abstractmethod
+    def _command(
+        self, command: Sequence[str], uid: int, environment: Mapping[str, str]
+    ) -> list[str]:
+        """What to run on this machine so that `command` runs in the image."""
+
+    def with_gpus(self) -> Sandbox:
+        """The same with the GPUs of this machine."""
+        raise NotImplementedError(f"{self.image.engine.program} passes no GPU on")
+
+    def run(self, *command: str, uid: int = STRANGE_UID, **environment: str) -> Result:
+        """Runs a command to its end, whatever its exit status."""
+        return subprocess.run(
+            self._command(command, uid, {"HOME": "/tmp", **environment}),
+            capture_output=True,
+            text=True,
+            timeout=_TIME_LIMIT,
+            check=False,
+        )
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        """Starts a command that reads lines and writes lines; who starts it ends it."""
+        return subprocess.Popen(
+            self._command(command, STRANGE_UID, {"HOME": "/tmp", **environment}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def python(self, code: str, uid: int = STRANGE_UID) -> str:
+        """The output of a Python program, which must succeed."""
+        return self.succeed("python3", "-c", code, uid=uid)
+
+    def succeed(self, *command: str, uid: int = STRANGE_UID, **environment: str) -> str:
+        done = self.run(*command, uid=uid, **environment)
+        assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{said(done)}"
+        return done.stdout
+
+
+def said(done: Result) -> str:
+    return f"{done.stdout}\n{done.stderr}"
+
+
+@dataclass(frozen=True)
+class Command(Sandbox):
+    """Docker and Podman run containers themselves."""
+
+    gpus: bool = False
+
+    def with_gpus(self) -> Sandbox:
+        return replace(self, gpus=True)
+
+    def _command(
+        self, command: Sequence[str], uid: int, environment: Mapping[str, str]
+    ) -> list[str]:
+        variables = [f"--env={name}={value}" for name, value in environment.items()]
+        podman = self.image.engine.program == "podman"
+        gpus = ["--device=nvidia.com/gpu=all" if podman else "--gpus=all"] if self.gpus else []
+        return [
+            *(self.image.engine.program, "run", "--rm", "--interactive", "--read-only"),
+            *("--network=none", *gpus),
+            # Gloo crashes where the host's own name is unknown; in a pod it never is.
+            *("--hostname=sandbox", "--add-host=sandbox:127.0.0.1"),
+            *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"),
+            *(f"--user={uid}:0", f"--volume={self.folder}:/output", *variables),
+            *(self.image.reference, *command),
+        ]
+
+
+@dataclass(frozen=True)
+class Bundle(Sandbox):
+    """Buildah builds only: its images are run by runc, from a specification of runc's own
+    making.
+    """
+
+    root: Path
+    config: Mapping[str, Any]  # the image's: Env, WorkingDir
+    bundles: Path = field(repr=False)
+
+    def _command(
+        self, command: Sequence[str], uid: int, environment: Mapping[str, str]
+    ) -> list[str]:
+        bundle = Path(tempfile.mkdtemp(dir=self.bundles))
+        subprocess.run(["runc", "spec", "--bundle", bundle], check=True)
+        file = bundle / "config.json"
+        spec = json.loads(file.read_text())
+        process = spec["process"]
+        process["terminal"] = False
+        process["user"] = {"uid": uid, "gid": 0}
+        process["args"] = list(command)
+        process["env"] = [*self.config["Env"], *(f"{k}={v}" for k, v in environment.items())]
+        process["cwd"] = self.config["WorkingDir"]
+        process["capabilities"] = {kind: [] for kind in process["capabilities"]}
+        spec["root"] = {"path": str(self.root), "readonly": True}
+        spec["mounts"] += [
+            {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
+            {
+                "destination": "/output",
+                "type": "bind",
+                "source": str(self.folder),
+                "options": ["rbind", "rw"],
+            },
+        ]
+        # As in a pod: Gloo crashes where the host's own name is unknown.
+        hosts = bundle / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost {spec['hostname']}\n")
+        spec["mounts"].append(
+            {"destination": "/etc/hosts", "type": "bind", "source": str(hosts), "options": ["bind"]}
+        )
+        file.write_text(json.dumps(spec))
+        return ["runc", "run", "--bundle", str(bundle), f"hvd-test-{uuid.uuid4().hex[:12]}"]
+
+
+@contextmanager
+def sandbox(image: BuiltImage, folder: Path) -> Iterator[Sandbox]:
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    if image.engine.program != "buildah":
+        yield Command(image, folder)
+        return
+    container = _buildah("from", image.reference)
+    bundles = Path(tempfile.mkdtemp(prefix="hvd-bundles-"))
+    try:
+        root = Path(_buildah("mount", container))
+        details = json.loads(_buildah("inspect", "--type=container", container))
+        yield Bundle(image, folder, root, details["OCIv1"]["config"], bundles)
+    finally:
+        _buildah("rm", container)
+        shutil.rmtree(bundles)
+
+
+def _buildah(*arguments: str) -> str:
+    done = subprocess.run(["buildah", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()

@@ -1,0 +1,1 @@
+"""Reads a cluster's nodes and writes a spec for them."""

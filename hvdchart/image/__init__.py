@@ -1,0 +1,1 @@
+"""Checks whether an image has what the chart needs."""

@@ -1,0 +1,130 @@
+"""How the ranks are bound to cores and what they talk over, whatever launches them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdchart.plan import rules
+from hvdchart.plan.rules import Reason
+from hvdchart.spec import topology
+from hvdchart.spec.model import NodeGroup, Spec
+
+# One interface, its readers: Open MPI's data and control connections, libfabric's TCP (Intel MPI,
+# MPICH), NCCL, Horovod's Gloo.
+INTERFACE_VARIABLES = (
+    "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_oob_tcp_if_include",
+    "FI_TCP_IFACE",
+    "NCCL_SOCKET_IFNAME",
+    "HOROVOD_GLOO_IFACE",
+)
+
+
+_OURS = "hvdchart"
+_SPEC = "the spec"
+# Options of Open MPI, MPICH and horovodrun that bind ranks: then nothing else must.
+_BINDING_OPTIONS = {"bind-to", "map-by", "rankfile", "cpu-set", "cpu-list", "binding-args"}
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The chart's launch.binding: `to` is socket, core or none; None for a number not given."""
+
+    to: str
+    cores_per_rank: int | None = None
+    ranks_per_socket: int | None = None
+
+
+@dataclass(frozen=True)
+class Launching:
+    """The launcher's part of the plan.
+
+    `interface` is the one that all groups name; when they differ it is None and each group's
+    variables stand in `group_env`, by group name. `transport` is the chart's, empty for its own.
+    """
+
+    binding: Binding
+    options: tuple[str, ...]
+    reason: Reason
+    interface: str | None
+    group_env: Mapping[str, Mapping[str, str]]
+    transport: str
+
+
+def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
+    """How ranks are bound and started; `slots` are the groups' ranks a node."""
+    to, why = _wanted_binding(spec, slots)
+    binding = _common_binding(spec.nodes, slots, to)
+    if binding is None and to == "core":
+        # Groups with unlike sockets may still have one binding in common: by socket.
+        why = Reason("groups differ in cores: each rank to its socket", _OURS)
+        binding = _common_binding(spec.nodes, slots, "socket")
+    if binding is None:
+        why = Reason("groups differ in ranks a socket: no one mapping", _OURS)
+    interface, group_env = _interfaces(spec.nodes)
+    transport = "RDMA" if _moves_data_by_rdma(spec) else ""
+    options = spec.launch.options
+    return Launching(binding or Binding("none"), options, why, interface, group_env, transport)
+
+
+def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
+    for index, group in enumerate(spec.nodes):
+        if group.tuning.binding:
+            return group.tuning.binding, rules.said(f"nodes[{index}].tuning.binding")
+    if spec.tuning.binding:
+        return spec.tuning.binding, rules.said("tuning.binding")
+    named = {option.lstrip("-").partition("=")[0] for option in spec.launch.options}
+    if named & _BINDING_OPTIONS:
+        return "none", Reason("launch.options says it", _SPEC)
+    if spec.launch.mode == "elastic":
+        return "none", Reason("elastic runs change their ranks a host", "Horovod")
+    if spec.launch.mode == "custom":
+        return "none", Reason("the whole command line is the user's", _SPEC)
+    for group, ranks in zip(spec.nodes, slots, strict=True):
+        if not group.gpus and ranks > topology.cores(group) - topology.reserved_cores(group):
+            return "none", Reason("more ranks than cores", _OURS)
+    return rules.binding(list(spec.nodes))
+
+
+def _common_binding(nodes: Sequence[NodeGroup], slots: Sequence[int], to: str) -> Binding | None:
+    """The binding that serves all groups; None when there is none."""
+    found = {_binding(group, ranks, to) for group, ranks in zip(nodes, slots, strict=True)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
+    """The binding for a group's nodes; None when its sockets cannot share the ranks.
+
+    Ranks in order, each on the next so many cores, fill one socket after the other, and do so as
+    well on a virtual machine that shows each of its CPUs as a socket. Where the ranks of a socket
+    leave cores over, the next rank would straddle sockets: there each socket is named.
+    """
+    if to == "none":
+        return Binding("none")
+    sockets = group.sockets or 1
+    is_even = ranks % sockets == 0
+    per_socket = ranks // sockets
+    if to == "socket":
+        return Binding("socket", None, per_socket) if is_even else None
+    cores = rules.cores_per_rank(group, ranks)
+    straddles = is_even and (group.cores_per_socket or 0) % per_socket > 0
+    return Binding("core", cores, per_socket if straddles else None)
+
+
+def _moves_data_by_rdma(spec: Spec) -> bool:
+    """CPU ranks reduce through MPI, which reaches RDMA devices by UCX; NCCL finds them itself."""
+    return all(group.rdma and not group.gpus for group in spec.nodes)
+
+
+def _interfaces(
+    nodes: Sequence[NodeGroup],
+) -> tuple[str | None, dict[str, dict[str, str]]]:
+    names = {group.interface for group in nodes}
+    if len(names) == 1:
+        return names.pop(), {}
+    return None, {
+        group.name: dict.fromkeys(INTERFACE_VARIABLES, group.interface)
+        for group in nodes
+        if group.interface
+    }

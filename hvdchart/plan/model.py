@@ -1,0 +1,81 @@
+"""The plan as plain data: what each group of workers gets, and what the whole run gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hvdchart.plan.binding import Launching
+from hvdchart.plan.rules import Reason
+from hvdchart.quantity import cpu_text, memory_text
+from hvdchart.spec.model import NodeGroup, Spec
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """What one group's workers get. `reasons` is keyed by the key below the worker's values.
+
+    `cpu` is in thousandths and `memory` and `shm` in bytes; None: the spec does not say enough.
+    """
+
+    group: NodeGroup
+    slots: int
+    env: Mapping[str, str]
+    cpu: int | None
+    memory: int | None
+    shm: int
+    reasons: Mapping[str, Reason]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks on all nodes of the group."""
+        return self.group.count * self.slots
+
+    @property
+    def requests(self) -> Mapping[str, str]:
+        """Resource requests of a worker."""
+        both = {} if self.memory is None else {"memory": memory_text(self.memory)}
+        return both if self.cpu is None else {"cpu": cpu_text(self.cpu), **both}
+
+    @property
+    def limits(self) -> Mapping[str, str]:
+        """Resource limits of a worker. No CPU limit: throttled, a rank would hold up all others.
+
+        With the static CPU manager limits equal requests, which is what gives a pod its own cores.
+        """
+        limits = dict(self.requests)
+        if self.group.cpu_manager != "static":
+            limits.pop("cpu", None)
+        if self.group.gpus:
+            limits[self.group.gpu_resource] = str(self.group.gpus)
+        if self.group.rdma:
+            limits[self.group.rdma.resource] = str(self.group.rdma.count)
+        return limits
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole plan. `warnings` are for a person to act on; `shm` is in bytes."""
+
+    spec: Spec
+    groups: tuple[GroupPlan, ...]
+    launching: Launching
+    shm: int
+    shm_reason: Reason
+    warnings: tuple[str, ...]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the whole job: mpirun's np."""
+        return sum(group.ranks for group in self.groups)
+
+    @property
+    def workers(self) -> int:
+        """Worker pods of the whole job."""
+        return sum(group.group.count for group in self.groups)
+
+    @property
+    def global_batch(self) -> int | None:
+        """Samples in one step of all ranks; None when the spec gives no batch size."""
+        batch = self.spec.train.batch_size
+        return None if batch is None else batch * self.ranks

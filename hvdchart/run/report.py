@@ -1,0 +1,47 @@
+"""A run's status and events as lines that a person reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hvdchart.run.release import Object, event_time
+from hvdchart.run.status import Status
+
+
+def report(status: Status, namespace: str) -> str:
+    """The state, the reason, the way out, the pods, and the next command."""
+    return "".join(f"{line}\n" for line in _report(status, namespace))
+
+
+def _report(status: Status, namespace: str) -> Iterator[str]:
+    head = f"{status.name}: {status.state}"
+    if status.job and not status.over:
+        head += f", {status.workers_ready} of {status.workers_wanted} workers up"
+    if status.attempts > 1 and status.attempt > 1:
+        head += f", attempt {status.attempt} of {status.attempts}"
+    yield head
+    if status.reason:
+        yield f"why: {status.reason}"
+    if status.advice:
+        yield f"what to do: {status.advice}"
+    if status.pods:
+        width = max(len(pod.name) for pod in status.pods)
+        for pod in status.pods:
+            where = f" on {pod.node}" if pod.node else ""
+            again = f", restarted {pod.restarts} times" if pod.restarts else ""
+            yield f"  {pod.name:<{width}}  {pod.state}{where}{again}"
+    if status.job:
+        yield f"next: hvdchart {'events' if status.reason else 'logs'} {status.name} -n {namespace}"
+
+
+def event_lines(events: Iterable[Object]) -> Iterator[str]:
+    """One line an event: when, how grave, about what, why, and the message."""
+    for event in events:
+        about = event.get("involvedObject", {})
+        count = int(event.get("count") or 1)
+        times = f" ({count} times)" if count > 1 else ""
+        message = " ".join(str(event.get("message", "")).split())
+        yield (
+            f"{event_time(event)} {event.get('type', '')} {about.get('kind', '')}/"
+            f"{about.get('name', '')} {event.get('reason', '')}: {message}{times}"
+        )

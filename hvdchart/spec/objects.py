@@ -1,0 +1,87 @@
+"""Maps with known keys, read into dataclasses.
+
+The fields of the spec's dataclasses carry their readers as metadata (`key(...)`), so that a key is
+described in one place only: its type, limits, default, meaning, error text and schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from hvdchart.errors import SpecError
+from hvdchart.spec.fields import Reader, nearest, refuse
+from hvdchart.spec.yaml_tree import Node, Plain, shorten
+
+T = TypeVar("T")
+_READER = "reader"
+_DOC = "doc"
+
+
+@dataclass(frozen=True)
+class Table(Generic[T]):
+    """A map with known keys, read into a dataclass whose fields are made with `key`."""
+
+    make: type[T]
+
+    def read(self, node: Node, path: str) -> T:
+        if not isinstance(node.value, dict):
+            raise refuse(node, path, f"a map with {_some(list(_keys(self.make)))}")
+        keys = _keys(self.make)
+        prefix = f"{path}." if path else ""
+        for name, child in node.value.items():
+            if name not in keys:
+                raise SpecError(
+                    str(child.key_place or child.place), path, f"unknown key {shorten(name)!r}",
+                    f"{_some(list(keys))}{nearest(name, keys)}",
+                )  # fmt: skip
+        values = {}
+        for name, field in keys.items():
+            if name in node.value:
+                reader: Reader[Any] = field.metadata[_READER]
+                values[field.name] = reader.read(node.value[name], prefix + name)
+            elif field.default is field.default_factory is dataclasses.MISSING:
+                raise SpecError(
+                    str(node.place), path, f"key {name!r} is missing", str(field.metadata[_DOC])
+                )
+        return self.make(**values)
+
+    def schema(self) -> dict[str, Plain]:
+        keys = _keys(self.make)
+        missing = dataclasses.MISSING
+        required = [n for n, f in keys.items() if f.default is f.default_factory is missing]
+        properties = {}
+        for name, field in keys.items():
+            properties[name] = {
+                **field.metadata[_READER].schema(),
+                "description": field.metadata[_DOC],
+            }
+            default: object = field.default
+            if isinstance(default, str | int):
+                properties[name]["default"] = default
+        closed: dict[str, Plain] = {"type": "object", "additionalProperties": False}
+        return {**closed, **({"required": required} if required else {}), "properties": properties}
+
+
+def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name: str = "") -> Any:
+    """A dataclass field read from a key: the field's name in camelCase, or `name`."""
+    metadata = {_READER: reader, _DOC: doc, "name": name}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
+    fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
+    return {field.metadata["name"] or camel(field.name): field for field in fields}
+
+
+def camel(name: str) -> str:
+    """cores_per_socket -> coresPerSocket."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _some(names: list[str]) -> str:
+    return "one of the keys " + ", ".join(names)

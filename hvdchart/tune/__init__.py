@@ -1,0 +1,1 @@
+"""Measures thread settings in pods and writes the best as a tuning block."""

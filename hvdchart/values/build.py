@@ -1,0 +1,199 @@
+"""Plan -> the chart's values: one dict, and why each number in it is what it is. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from hvdchart.plan.model import GroupPlan, Plan
+from hvdchart.plan.rules import Reason
+from hvdchart.quantity import MI, cpu_text, memory_text
+from hvdchart.spec.model import NodeGroup, Switches, Toleration, Volume
+from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
+from hvdchart.spec.validate import mount_path
+from hvdchart.spec.yaml_tree import Plain
+from hvdchart.values.merge import laid_over
+
+PATH_VARIABLES = {"data": "DATA_PATH", "output": "OUTPUT_PATH"}
+ValuePath: TypeAlias = tuple[str | int, ...]
+"""Where a value stands; a step into a list of named things may be the name."""
+
+
+def make_values(plan: Plan) -> dict[str, Plain]:
+    """The chart's values for a plan, the spec's own `values` merged last."""
+    spec = plan.spec
+    values: dict[str, Plain] = {}
+    if spec.image:
+        image = {"repository": spec.image.repository, "tag": spec.image.tag}
+        values["image"] = _said({**image, "pullPolicy": spec.image.pull_policy})
+        values["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
+    common = [*_environment(_paths(plan, None)), *_environment(spec.train.env)]
+    if len(plan.groups) == 1:
+        values["worker"] = _worker(plan, plan.groups[0], common)
+    else:
+        values["worker"] = {"env": common} if common else {}
+        groups = [{"name": g.group.name, **_worker(plan, g, [])} for g in plan.groups]
+        values["workerGroups"] = groups
+    values["master"] = _master(plan)
+    values["launch"] = _launch(plan)
+    values["horovod"] = _switches(spec.horovod)
+    values["network"] = _said(
+        {"interface": plan.launching.interface, "transport": plan.launching.transport or None}
+    )
+    everywhere = {n: v for n, v in spec.volumes.items() if _is_everywhere(plan, v)}
+    values["volumes"] = [_volume(name, volume) for name, volume in everywhere.items()]
+    values["volumeMounts"] = [_mount(name, volume) for name, volume in everywhere.items()]
+    values["shm"] = {"sizeLimit": memory_text(plan.shm)}
+    return laid_over(_said(values), spec.values)
+
+
+def explain(plan: Plan) -> dict[ValuePath, Reason]:
+    """The reason for each planned number, by the path of its value."""
+    found: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
+    if plan.spec.launch.mode != "custom":
+        found["launch", "binding", "to"] = plan.launching.reason
+    for index, group in enumerate(plan.groups):
+        root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
+        for key, reason in group.reasons.items():
+            _, limit, resource = key.partition("resources.limits.")
+            steps = ["resources", "limits", resource] if limit else key.split(".")
+            found[(*root, *steps)] = reason
+    return found
+
+
+def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plain]:
+    nodes = group.group
+    own_paths = _paths(plan, nodes.name) if len(plan.groups) > 1 else {}
+    interfaces = plan.launching.group_env.get(nodes.name, {})
+    worker: dict[str, Plain] = {"number": nodes.count, "slots": group.slots}
+    worker["env"] = [*_environment({**group.env, **interfaces, **own_paths}), *common]
+    worker["resources"] = _said({"requests": dict(group.requests), "limits": dict(group.limits)})
+    worker.update(_scheduling(nodes))
+    if not nodes.shared and "podAntiAffinity" not in nodes.affinity:
+        # One worker a node, whatever its requests: two would be bound to the same cores.
+        worker["spread"] = "Required"
+    own = {n: v for n, v in plan.spec.volumes.items() if _is_only_in(plan, v, nodes.name)}
+    worker["volumes"] = [_volume(name, volume) for name, volume in own.items()]
+    worker["volumeMounts"] = [_mount(name, volume) for name, volume in own.items()]
+    return _said(worker)
+
+
+def _master(plan: Plan) -> dict[str, Plain]:
+    """The master runs no rank; it goes where the first group may go, for the volumes' sake."""
+    train = plan.spec.train
+    requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(MASTER_MEMORY)}
+    master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
+    master.update(_scheduling(plan.groups[0].group))
+    master["backoffLimit"] = train.retries
+    master["activeDeadlineSeconds"] = train.deadline_seconds
+    return _said(master)
+
+
+def _launch(plan: Plan) -> dict[str, Plain]:
+    launch = plan.spec.launch
+    mode = None if launch.mode == "mpirun" else launch.mode
+    options = list(plan.launching.options)
+    binding = plan.launching.binding
+    bound = {
+        "to": None if mode == "custom" and binding.to == "none" else binding.to,
+        "coresPerRank": binding.cores_per_rank,
+        "ranksPerSocket": binding.ranks_per_socket,
+    }
+    timeout = launch.hosts_timeout_seconds
+    limits = {"minRanks": launch.elastic.min_ranks, "maxRanks": launch.elastic.max_ranks}
+    said = {"mode": mode, "binding": _said(bound), "options": options, "elastic": _said(limits)}
+    return _said({**said, "hostsTimeoutSeconds": timeout})
+
+
+def _switches(switches: Switches) -> dict[str, Plain]:
+    threshold, cycle = switches.fusion_threshold, switches.cycle_time
+    return _said(
+        {
+            "timeline": switches.timeline or None,
+            "autotune": switches.autotune or None,
+            "fusionThresholdMiB": None if threshold is None else threshold // MI,
+            "cycleTimeMs": cycle,
+        }
+    )
+
+
+def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
+    return _said(
+        {
+            "nodeSelector": dict(nodes.node_selector),
+            "affinity": copy.deepcopy(dict(nodes.affinity)),
+            "tolerations": [_toleration(toleration) for toleration in nodes.tolerations],
+        }
+    )
+
+
+def _toleration(toleration: Toleration) -> dict[str, Plain]:
+    return _said(
+        {
+            "key": toleration.taint,
+            "operator": toleration.operator,
+            "value": toleration.value,
+            "effect": toleration.effect,
+            "tolerationSeconds": toleration.toleration_seconds,
+        }
+    )
+
+
+def _is_everywhere(plan: Plan, volume: Volume) -> bool:
+    return not volume.groups or {g.name for g in plan.spec.nodes} <= set(volume.groups)
+
+
+def _is_only_in(plan: Plan, volume: Volume, group: str) -> bool:
+    return group in volume.groups and not _is_everywhere(plan, volume)
+
+
+def _paths(plan: Plan, group: str | None) -> dict[str, str]:
+    """DATA_PATH and its like, of the volumes that all groups have or that only some have."""
+    found = {}
+    for name, variable in PATH_VARIABLES.items():
+        volume = plan.spec.volumes.get(name)
+        if volume is None:
+            continue
+        here = _is_only_in(plan, volume, group) if group else _is_everywhere(plan, volume)
+        if here:
+            found[variable] = mount_path(name, volume)
+            checkpoints = plan.spec.train.checkpoints
+            if name == "output" and checkpoints is not None:
+                found["CHECKPOINT_PATH"] = f"{found[variable]}/{checkpoints}"
+    return found
+
+
+def _environment(env: Mapping[str, Any]) -> list[Plain]:
+    return [
+        {"name": name, **({"value": said} if isinstance(said, str) else {"valueFrom": dict(said)})}
+        for name, said in env.items()
+    ]
+
+
+def _volume(name: str, volume: Volume) -> dict[str, Plain]:
+    if volume.host_path is not None:
+        # A missing data directory must fail with its name, not train on nothing.
+        kind = "Directory" if volume.read_only else "DirectoryOrCreate"
+        return {"name": name, "hostPath": {"path": volume.host_path, "type": kind}}
+    if volume.pvc is not None:
+        read_only = {"readOnly": True} if volume.read_only else {}
+        return {"name": name, "persistentVolumeClaim": {"claimName": volume.pvc, **read_only}}
+    if volume.nfs is not None:
+        nfs: dict[str, Plain] = {"server": volume.nfs.server, "path": volume.nfs.path}
+        return {"name": name, "nfs": {**nfs, **({"readOnly": True} if volume.read_only else {})}}
+    if volume.config_map is not None:
+        return {"name": name, "configMap": {"name": volume.config_map}}
+    return {"name": name, "emptyDir": copy.deepcopy(dict(volume.empty_dir or {}))}
+
+
+def _mount(name: str, volume: Volume) -> dict[str, Plain]:
+    mount: dict[str, Plain] = {"name": name, "mountPath": mount_path(name, volume)}
+    mount["readOnly"] = volume.read_only or None
+    mount["subPath"] = volume.sub_path
+    return _said(mount)
+
+
+def _said(pairs: dict[str, Plain]) -> dict[str, Plain]:
+    """`pairs` without what was not said: None and empty lists and maps."""
+    return {key: value for key, value in pairs.items() if value not in (None, [], {}, ())}

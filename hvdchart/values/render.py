@@ -1,0 +1,97 @@
+"""Values as YAML text: stable order, reasons as comments, words quoted that Helm reads otherwise.
+
+Helm reads YAML 1.1 (`no` is false there) and this project writes for both versions, so text stands
+without quotes only where every version agrees that it is text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+from hvdchart.plan.model import Plan
+from hvdchart.plan.rules import Reason
+from hvdchart.quantity import counted
+from hvdchart.spec.yaml_tree import Plain
+from hvdchart.values.build import ValuePath, explain
+from hvdchart.values.check import checked_values
+
+_SURELY_TEXT = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
+_WORDS_THAT_ARE_NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+_COMMENT_COLUMN = 45
+
+
+def render_values(plan: Plan, origin: str = "a spec") -> str:
+    """The values file of a plan as text; `origin` names the spec in its first line.
+
+    Raises SpecError when the chart refuses what the spec's own `values` make of it.
+    """
+    head = f"# Rendered by `python -m hvdchart render {origin}`: edit the spec, not this file.\n"
+    batch = "" if plan.global_batch is None else f", global batch {plan.global_batch}"
+    head += f"# {counted(plan.ranks, 'rank')} on {counted(plan.workers, 'worker')}{batch}.\n"
+    return head + dump(checked_values(plan), explain(plan))
+
+
+def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
+    """`values` as block YAML; `reasons` become comments behind the values at their paths."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    # A bare "key:" looks forgotten; null is said.
+    yaml.representer.add_representer(type(None), _represent_null)
+    yaml.width = 1_000_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    yaml.dump(_commented(values, (), reasons), stream)
+    # A comment behind the last value comes without a line end.
+    return stream.getvalue().rstrip("\n") + "\n"
+
+
+def _represent_null(representer: Any, value: None) -> Any:
+    return representer.represent_scalar("tag:yaml.org,2002:null", "null")
+
+
+def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) -> Any:
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    if isinstance(value, dict):
+        result = CommentedMap()
+        for key, child in value.items():
+            result[_text(key)] = _commented(child, (*path, key), reasons)
+            if (*path, key) in reasons:
+                _explain(result, key, child, reasons[(*path, key)])
+        return result
+    if isinstance(value, list):
+        items = CommentedSeq()
+        for index, child in enumerate(value):
+            items.append(_commented(child, (*path, index), reasons))
+            name = str(child.get("name")) if isinstance(child, dict) else ""
+            if (*path, name) in reasons:
+                items[index].fa.set_flow_style()
+                items.yaml_add_eol_comment(
+                    reasons[(*path, name)].because, index, column=_COMMENT_COLUMN
+                )
+            elif isinstance(child, dict) and _is_flat(child):
+                items[index].fa.set_flow_style()
+        if items and not any(isinstance(item, dict | list) for item in items):
+            items.fa.set_flow_style()
+        return items
+    return _text(value) if isinstance(value, str) else value
+
+
+def _is_flat(value: dict[str, Plain]) -> bool:
+    return not any(isinstance(child, dict | list) for child in value.values())
+
+
+def _explain(result: Any, key: str, child: Plain, reason: Reason) -> None:
+    if isinstance(child, dict) or child == []:
+        return
+    result.yaml_add_eol_comment(reason.because, key, column=_COMMENT_COLUMN)
+
+
+def _text(value: str) -> Any:
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+    plain = _SURELY_TEXT.fullmatch(value) and value.lower() not in _WORDS_THAT_ARE_NOT_TEXT
+    return value if plain else DoubleQuotedScalarString(value)

@@ -1,0 +1,155 @@
+"""A plan as a document for programs and as tables for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hvdchart.plan.model import GroupPlan, Plan
+from hvdchart.quantity import counted, memory_text
+from hvdchart.spec.model import Volume
+from hvdchart.spec.validate import VOLUME_SOURCES, mount_path
+from hvdchart.spec.yaml_tree import Plain
+from hvdchart.values.build import explain, make_values
+
+LEARNING_RATE_RULE = "linear scaling: the learning rate of one rank times the ranks, warmed up"
+
+
+def document(plan: Plan) -> dict[str, Plain]:
+    """The plan as JSON can say it; keys are stable."""
+    return {
+        "name": plan.spec.name,
+        "workers": plan.workers,
+        "ranks": plan.ranks,
+        "globalBatch": plan.global_batch,
+        "learningRateScale": plan.ranks,
+        "binding": {
+            "to": plan.launching.binding.to,
+            "coresPerRank": plan.launching.binding.cores_per_rank,
+            "ranksPerSocket": plan.launching.binding.ranks_per_socket,
+        },
+        "launchOptions": list(plan.launching.options),
+        "shm": memory_text(plan.shm),
+        "groups": [_group_document(group) for group in plan.groups],
+        "volumes": {
+            name: {"mountPath": mount_path(name, volume), "source": _source(volume)}
+            for name, volume in plan.spec.volumes.items()
+        },
+        "warnings": list(plan.warnings),
+        "reasons": [
+            {"value": name, "is": is_, "because": because, "source": source}
+            for name, is_, because, source in reasons(plan)
+        ],
+    }
+
+
+def _group_document(group: GroupPlan) -> dict[str, Plain]:
+    return {
+        "name": group.group.name,
+        "nodes": group.group.count,
+        "slots": group.slots,
+        "ranks": group.ranks,
+        "env": dict(group.env),
+        "requests": dict(group.requests),
+        "limits": dict(group.limits),
+    }
+
+
+def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
+    """Each planned value: its path, what it is, why, and where the rule is from."""
+    values = make_values(plan)
+    rows = []
+    for path, reason in explain(plan).items():
+        found = _look_up(values, path)
+        if found is not None:
+            name = ".".join(str(step) for step in path)
+            rows.append((name, found, reason.because, reason.source))
+    return rows
+
+
+def _look_up(values: Plain, path: tuple[str | int, ...]) -> Any:
+    """The value at a path in which a step into a list may be the name of the thing there."""
+    node = values
+    for step in path:
+        if isinstance(node, dict):
+            node = node.get(step)
+        elif isinstance(node, list) and isinstance(step, int):
+            node = node[step] if step < len(node) else None
+        elif isinstance(node, list):
+            named = (item for item in node if isinstance(item, dict) and item.get("name") == step)
+            node = next((item.get("value") for item in named), None)
+        else:
+            return None
+    return node
+
+
+def _source(volume: Volume) -> str:
+    return next(key for key, field in VOLUME_SOURCES.items() if getattr(volume, field) is not None)
+
+
+def tables(plan: Plan) -> list[Any]:
+    """What `hvdchart plan` prints: rich renderables."""
+    from rich.table import Table
+    from rich.text import Text
+
+    size = f"{counted(plan.ranks, 'rank')} on {counted(plan.workers, 'worker')}"
+    groups = Table(title=f"{plan.spec.name}: {size}")
+    groups.add_column("group")
+    for name in ("nodes", "slots", "ranks", "OMP/intra/inter", "CPUs", "memory"):
+        groups.add_column(name, justify="right")
+    groups.add_column("devices")
+    for group in plan.groups:
+        groups.add_row(*_group_row(group))
+    found: list[Any] = [groups]
+    if plan.spec.volumes:
+        volumes = Table("volume", "from", "seen at", "mode", "groups")
+        for name, volume in plan.spec.volumes.items():
+            mode = "read only" if volume.read_only else "read and write"
+            where = ", ".join(volume.groups) or "all"
+            volumes.add_row(name, _source(volume), mount_path(name, volume), mode, where)
+        found.append(volumes)
+    found.append(Text(f"launch: {_launch_line(plan)}"))
+    batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
+    found.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
+    found += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
+    return found
+
+
+def _launch_line(plan: Plan) -> str:
+    """Launcher, binding and the options added to its command line."""
+    binding = plan.launching.binding
+    words = [plan.spec.launch.mode, f"bound to {binding.to}"]
+    if binding.cores_per_rank:
+        words.append(f"{counted(binding.cores_per_rank, 'core')} a rank")
+    if binding.ranks_per_socket:
+        words.append(f"{counted(binding.ranks_per_socket, 'rank')} a socket")
+    return ", ".join([*words, *plan.launching.options])
+
+
+def _group_row(group: GroupPlan) -> list[str]:
+    names = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    threads = "/".join(group.env.get(name, "-") for name in names)
+    devices = [f"{count} {name}" for name, count in group.limits.items() if "/" in name]
+    return [
+        group.group.name,
+        str(group.group.count),
+        str(group.slots),
+        str(group.ranks),
+        threads,
+        group.requests.get("cpu", "-"),
+        group.requests.get("memory", "-"),
+        ", ".join(devices) or "-",
+    ]
+
+
+def reason_table(plan: Plan) -> Any:
+    """What `--explain` prints: one row for each planned value."""
+    from rich.table import Table
+
+    table = Table(title=f"{plan.spec.name}: where each number came from")
+    table.add_column("value", overflow="fold")
+    for name in ("is", "because", "source"):
+        table.add_column(name)
+    for name, value, because, source in reasons(plan):
+        shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        table.add_row(name, shown, because, source)
+    return table

@@ -1,5 +1,0 @@
-"""`python -m localkube`"""
-
-from localkube.cli import main
-
-main()

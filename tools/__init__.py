@@ -1,1 +1,0 @@
-"""What maintains this repository: environment, generated files, the demo."""
