@@ -24,6 +24,7 @@ def checks() -> dict[str, list[str]]:
             *(python, "-m", "mypy", "--config-file=", "--strict"),
             *(str(file) for file in sorted(POD_FILES.glob("*.py"))),
         ],
+        "layers of imports": [str(Path(python).with_name("lint-imports"))],
         "generated from values.source.yaml": [
             python,
             "-m",

@@ -14,11 +14,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from devtools.common.errors import ImageError, LocalkubeError
 from devtools.common.ui import console, note, step
 from devtools.demo import clusters
 from devtools.demo.kubectl import CommandError, Kubectl, run
-from devtools.images.errors import ImageError
-from devtools.localkube.errors import LocalkubeError
 from devtools.toolchain.tools import tool
 
 ROOT = Path(__file__).resolve().parents[2]

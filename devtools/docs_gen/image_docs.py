@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.errors import ImageError
 from devtools.images.proof import AGED, PRESENT, proved_for, read
 
 START = "<!-- parameters: generated from images/versions.yaml by `make generate` -->"

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from devtools.images.errors import ImageError
+from devtools.common.errors import ImageError
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import subprocess
 from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.errors import ImageError
 from devtools.common.ui import note, step, tail
 from devtools.images.catalogue import Image
 from devtools.images.engine import Engine
 from devtools.images.engines import ensure_program
-from devtools.images.errors import ImageError
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 _OFF = re.compile(r"^Enabled:\s*no\s*\n?", re.IGNORECASE | re.MULTILINE)

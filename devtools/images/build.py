@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
+from devtools.common.errors import ImageError
 from devtools.common.ui import note, step
 from devtools.images.base import base_of
 from devtools.images.catalogue import FILE, Image, find, load_catalogue
 from devtools.images.content import build_arguments, image_files, image_key, wheel_key
 from devtools.images.engine import Build, Engine
 from devtools.images.engines import choose_engine
-from devtools.images.errors import ImageError
 from devtools.images.kept import kept_name, newest_last
 from devtools.images.lock import stale_locks, write_missing_locks
 from devtools.images.machine import write_secrets

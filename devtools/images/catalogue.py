@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from devtools.images.errors import ImageError
+from devtools.common.errors import ImageError
 from devtools.images.parameters import Option, Row, choose, read_bases, read_options, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,13 +11,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from devtools.common.errors import ImageError, LocalkubeError
 from devtools.common.ui import console
 from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
-from devtools.images.errors import ImageError
 from devtools.images.lock import write_locks
 from devtools.images.proof import state
-from devtools.localkube.errors import LocalkubeError
 from hvdchart.errors import HvdchartError
 
 app = typer.Typer(

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from devtools.common.errors import ImageError
 from devtools.common.ui import tail
-from devtools.images.errors import ImageError
 
 KEY_LABEL = "dev.hvdchart.images.key"
 

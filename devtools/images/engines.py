@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
+from devtools.common.errors import ImageError
 from devtools.common.ui import step, tail
 from devtools.images.engine import KEY_LABEL, Build, Engine
-from devtools.images.errors import ImageError
 
 CHOICE = "HVD_IMAGE_ENGINE"
 

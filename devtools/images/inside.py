@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devtools.common.errors import ImageError
 from devtools.images.build import BuiltImage
-from devtools.images.errors import ImageError
 from hvdchart.image.engines import run_in
 
 # Where images/common/Dockerfile leaves it.

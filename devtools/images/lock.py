@@ -13,9 +13,9 @@ from string import Template
 from typing import Any
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.errors import ImageError
 from devtools.common.ui import step
 from devtools.images.catalogue import Image, Lock
-from devtools.images.errors import ImageError
 from devtools.images.machine import index_options
 from devtools.images.parameters import selected
 

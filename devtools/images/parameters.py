@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from devtools.images.errors import ImageError
+from devtools.common.errors import ImageError
 
 Row = Mapping[str, tuple[str, ...]]
 _LIBRARY_IMAGE = re.compile(r"[a-z]+:[0-9A-Za-z._-]+")

@@ -14,9 +14,9 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import Image, When
 from devtools.images.content import content_of
-from devtools.images.errors import ImageError
 
 FILE = "proof.yaml"
 _HEAD = """\

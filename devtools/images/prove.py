@@ -12,12 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from devtools.common.errors import ImageError
 from devtools.common.ui import note
 from devtools.images.build import build
 from devtools.images.catalogue import ROOT, Image, When, find, load_catalogue
 from devtools.images.content import content_of
 from devtools.images.engine import Engine
-from devtools.images.errors import ImageError
 from devtools.images.inside import unpacked_size
 from devtools.images.proof import Proof, write
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devtools.localkube.errors import LocalkubeError
+from devtools.common.errors import LocalkubeError
 
 
 @dataclass(frozen=True)

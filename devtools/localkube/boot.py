@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import IO
 
+from devtools.common.errors import LocalkubeError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import Instance
 from devtools.localkube.kubectl import kubectl
 from devtools.localkube.node import Plan

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import full_name
-from devtools.localkube.errors import LocalkubeError
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from devtools.common.errors import LocalkubeError
 from devtools.common.ui import console as steps
 from devtools.localkube import cluster, images
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import current
 from devtools.toolchain import tools
 
@@ -106,5 +106,5 @@ def main() -> None:
         app()
     except LocalkubeError as error:
         steps.print(f"[red]error:[/] {error.problem}", soft_wrap=True)
-        steps.print(f"[bold]way out:[/] {error.way_out}", soft_wrap=True)
+        steps.print(f"[bold]remedy:[/] {error.remedy}", soft_wrap=True)
         sys.exit(1)

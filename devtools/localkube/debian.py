@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
+from devtools.common.errors import LocalkubeError
 from devtools.common.ui import step, tail
 from devtools.localkube.config import CNI_PLUGINS
-from devtools.localkube.errors import LocalkubeError
 
 # Package: the programs that we need of it. mount, unshare and nsenter are in util-linux, which is
 # always there.

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from devtools.localkube.errors import LocalkubeError
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.instance import Instance
 from devtools.localkube.kubectl import kubectl
 from devtools.localkube.probe import is_ok

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import Image, read_archive
 from devtools.localkube.builders import Held, find
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.intake import serve
 from devtools.localkube.oci import write_pushed

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
-from devtools.localkube.errors import LocalkubeError
+from devtools.common.errors import LocalkubeError
 
 DEFAULT_NAME = "hvd"
 # RFC 2544 sets this range aside for benchmarks: no real network routes it. A cluster takes one /20

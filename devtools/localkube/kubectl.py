@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from devtools.localkube.errors import LocalkubeError
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.instance import Instance
 from devtools.localkube.processes import kubectl_arguments
 from devtools.toolchain.tools import tool

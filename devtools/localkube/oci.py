@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from devtools.localkube.errors import LocalkubeError
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.intake import CHUNK, Intake
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"

@@ -12,9 +12,9 @@ import subprocess
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube import cgroups
 from devtools.localkube.cgroups import MOUNT_TABLE
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import Instance
 
 # Cluster state stays under 200 MB; images of training frameworks are 1 to 2 GB, stored packed and

@@ -7,8 +7,8 @@ import re
 import subprocess
 from dataclasses import dataclass
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import Image
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import Instance
 from devtools.localkube.processes import ctr_command
 

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.errors import LocalkubeError
 from devtools.common.ui import note, step, tail
-from devtools.localkube.errors import LocalkubeError
 
 GO_SOURCES = Path(__file__).parent / "go"
 # grpcnotrace keeps golang.org/x/net/trace out, and with it reflection that stops the linker from

@@ -22,9 +22,9 @@ from xml.etree import ElementTree
 
 import typer
 
+from devtools.common.errors import ImageError
 from devtools.images.build import build
 from devtools.images.catalogue import Image, find, load_catalogue
-from devtools.images.errors import ImageError
 from devtools.trials.checks import STALLS, TF_KERAS, WITH_TF_KERAS, install_tf_keras
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, sandbox
 

@@ -14,9 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from devtools.common.errors import ImageError
 from devtools.images.build import BuiltImage, build
 from devtools.images.catalogue import load_catalogue
-from devtools.images.errors import ImageError
 from devtools.trials.checks import COMMON, install, results, run
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, sandbox
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import ROOT, Image, load_catalogue
 from devtools.images.content import build_arguments, image_files, image_key, wheel_key
-from devtools.images.errors import ImageError
 from devtools.images.kept import KEPT, kept_name, newest_last
 from devtools.images.lock import filled_in, lock_file, stale_locks
 from images.common import build_horovod

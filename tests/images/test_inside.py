@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images.audit import ask_pypi, in_checkout
-from devtools.images.errors import ImageError
 from devtools.images.inside import Layer, differences, files, layers, python_packages
 from images.common.sbom import debian_components, document
 

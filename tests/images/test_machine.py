@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images import base
 from devtools.images.base import base_of, has_suite, package_sources, split_sources
 from devtools.images.build import refuse_machine
 from devtools.images.catalogue import Image, load_catalogue
 from devtools.images.engine import Build, Engine
-from devtools.images.errors import ImageError
 from devtools.images.machine import apt_conf, pip_conf
 
 

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.docs_gen import image_docs
 from devtools.images import cli
 from devtools.images import prove as proving
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import content_of
-from devtools.images.errors import ImageError
 from devtools.images.proof import FILE, Proof, read, state, write
 from tests.images import conftest
 

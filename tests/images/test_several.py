@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import Image, load_catalogue
 from devtools.images.content import build_arguments, wheel_key
-from devtools.images.errors import ImageError
 from devtools.images.lock import filled_in
 
 FILE = """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import load_catalogue
-from devtools.images.errors import ImageError
 from images.nvidia import toolkit
 
 NVCC = "#!/bin/sh\n[ \"$1\" = --list-gpu-arch ] && printf 'compute_80\\ncompute_90\\n'\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube import archives
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.oci import pack_program
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import read_archive
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.intake import serve
 from devtools.localkube.oci import LAYER, descriptor, write_pushed
 from tests.localkube.pusher import Pusher

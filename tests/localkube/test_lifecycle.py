@@ -128,7 +128,7 @@ def test_without_root_it_says_so(down_cluster: Cluster) -> None:
     )
     assert refused.returncode == 1
     assert "not root (uid 65534)" in refused.stderr
-    assert "way out" in refused.stderr
+    assert "remedy" in refused.stderr
 
 
 def test_an_address_in_use_is_refused_before_anything_starts(down_cluster: Cluster) -> None:

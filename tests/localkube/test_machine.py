@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube import cgroups, debian, preflight
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import Instance
 from devtools.localkube.procs import Identity, state_and_start
 

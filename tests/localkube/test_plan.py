@@ -12,8 +12,8 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from devtools.common.errors import LocalkubeError
 from devtools.localkube import config, instance, pki
-from devtools.localkube.errors import LocalkubeError
 from devtools.localkube.instance import BENCHMARK_RANGE, Instance
 from devtools.localkube.processes import all_processes
 

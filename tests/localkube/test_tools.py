@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from devtools.localkube.errors import LocalkubeError
+from devtools.common.errors import LocalkubeError
 from devtools.toolchain import tools
 
 

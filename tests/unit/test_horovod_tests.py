@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import load_catalogue
-from devtools.images.errors import ImageError
 from devtools.trials.horovod_tests import main, on_all_ranks, outcomes, refuse_tf_keras
 
 REPORT = """<testsuites><testsuite>

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from devtools.common.errors import ImageError
 from devtools.images.catalogue import load_catalogue
-from devtools.images.errors import ImageError
 from devtools.trials import try_tensorflow
 from devtools.trials.checks import COMMON
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO

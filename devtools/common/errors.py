@@ -1,0 +1,23 @@
+"""Errors that the developer tools show to a person."""
+
+from __future__ import annotations
+
+
+class DevtoolsError(Exception):
+    """Something a person can act on: the problem, and the remedy.
+
+    A command prints both and exits with status 1.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}\n  remedy: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+class LocalkubeError(DevtoolsError):
+    """The tools cannot be built, or the local cluster cannot be used as asked."""
+
+
+class ImageError(DevtoolsError):
+    """An image cannot be built, tested or read as asked."""
