@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, Iterable
 
 from kube import Api, ApiError
-from settings import Host, say
+from settings import Host, log
 
 Slice = Dict[str, Any]
 
@@ -78,7 +78,7 @@ class SliceAddresses:
                 self._watch(version)
                 version = self._list()
             except (ApiError, OSError, ValueError) as problem:
-                say(f"cannot watch the hosts' addresses: {problem}; trying again")
+                log(f"cannot watch the hosts' addresses: {problem}; trying again")
                 # The API server is not there: nothing can be awaited, so ask again in a while.
                 time.sleep(1)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from kube import Api, ApiError, Object
 from record import FAILED, FINISHED, Record
-from settings import BAD_CONFIGURATION, LaunchError, Run, RunError, say
+from settings import BAD_CONFIGURATION, LaunchError, Run, RunError, log
 from statefulsets import scale
 
 # Seconds that a Job's controller waits before it tries again: doubled with each failure.
@@ -28,7 +28,7 @@ def find_job(api: Api, stopped: bool) -> Object | None:
             job = _await_verdict(api, name, job)
     except (ApiError, OSError) as problem:
         # An upgrade removes the Job, and its Role names the new one only.
-        say(f"the Job is gone or cannot be read: {problem}")
+        log(f"the Job is gone or cannot be read: {problem}")
         return None
     return None if "deletionTimestamp" in job["metadata"] else job
 
@@ -96,7 +96,7 @@ def conclude(
     """Record how the run ended and let its workers go, unless it goes on or another took over."""
     code = problem.exit_code if problem else 0
     if job is None:
-        say("the workers are left to what comes next")
+        log("the workers are left to what comes next")
     elif not may_try_again(job, code, time.time()):
         record.write(FAILED if problem else FINISHED, str(problem or ""))
         release_workers(run, api, code)
@@ -110,6 +110,6 @@ def release_workers(run: Run, api: Api, code: int) -> None:
         scale(api, dict.fromkeys(run.stateful_sets, 0))
     except (ApiError, OSError) as problem:
         # The training's own result stands; the workers that were left are named.
-        say(f"cannot scale {', '.join(run.stateful_sets)} to 0: {problem}")
+        log(f"cannot scale {', '.join(run.stateful_sets)} to 0: {problem}")
     else:
-        say("workers scaled to 0")
+        log("workers scaled to 0")

@@ -7,7 +7,7 @@ import socket
 from datetime import datetime, timezone
 
 from kube import Api, ApiError
-from settings import say
+from settings import log
 
 
 class Events:
@@ -53,4 +53,4 @@ class Events:
         try:
             self._api.create("core/events", body)
         except (ApiError, OSError) as problem:
-            say(f"no event {reason} was made: {problem}")
+            log(f"no event {reason} was made: {problem}")

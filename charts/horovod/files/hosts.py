@@ -10,7 +10,7 @@ from typing import Callable
 from addresses import DnsAddresses, SliceAddresses
 from kube import Api, ApiError
 from podstatus import describe, is_hopeless
-from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, say
+from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, log
 from ssh import BANNER_MARK
 from statefulsets import refusal, wake
 
@@ -96,7 +96,7 @@ class Gathering:
         report = f"waiting for {len(missing)} of {len(self.run.hosts)} hosts: {shown}{more}"
         now = time.monotonic()
         if report != self._reported or now - self._reported_at > REPEAT_AFTER:
-            say(f"{report} ({self._deadline - now:.0f} s left)")
+            log(f"{report} ({self._deadline - now:.0f} s left)")
             self._reported, self._reported_at = report, now
 
     def _reason(self, host: Host) -> str:
@@ -150,12 +150,12 @@ class Gathering:
         if self.api is None or host.name in self._replaced:
             return
         self._replaced.add(host.name)
-        say(f"{host.name} is {STALE}: replacing it")
+        log(f"{host.name} is {STALE}: replacing it")
         try:
             self.api.delete(f"core/pods/{host.name}")
         except ApiError as problem:
             if problem.status != 404:
-                say(f"cannot replace {host.name}: {problem}")
+                log(f"cannot replace {host.name}: {problem}")
 
     def _missing_error(self, missing: list[Host]) -> RunError:
         reasons = {host.name: self._reason(host) for host in missing}
@@ -172,7 +172,7 @@ def _unmade(api: Api, run: Run, host: Host) -> str:
     """Why a host has no pod. One that nobody asks for any more is asked for again."""
     try:
         if wake(api, host.stateful_set, run.number(host.stateful_set)):
-            say(f"{host.stateful_set} was scaled to 0: asking for its workers again")
+            log(f"{host.stateful_set} was scaled to 0: asking for its workers again")
         said = refusal(api, host.stateful_set, host.name)
     except (ApiError, OSError) as problem:
         said = str(problem)
@@ -186,7 +186,7 @@ def _addresses(run: Run, api: Api | None) -> DnsAddresses | SliceAddresses:
     try:
         source.start()
     except (ApiError, OSError) as problem:
-        say(f"EndpointSlices cannot be read ({problem}): asking DNS for the hosts instead")
+        log(f"EndpointSlices cannot be read ({problem}): asking DNS for the hosts instead")
         return DnsAddresses()
     return source
 

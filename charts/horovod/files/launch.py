@@ -12,7 +12,7 @@ from typing import Mapping, Sequence
 
 import mpi
 from mpi import HOSTFILE, Flavour, default_interface
-from settings import FILES, GENERATED, ConfigurationError, Host, Run, say
+from settings import FILES, GENERATED, ConfigurationError, Host, Run, log
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
@@ -45,7 +45,7 @@ def flavour_for(run: Run, variables: Mapping[str, str]) -> Flavour:
     if not needs_mpirun(run) and not (run.mode == "custom" and has_mpirun):
         return mpi.OPEN_MPI_4
     flavour = mpi.find_flavour(variables)
-    say(f"mpirun is {flavour.name}'s")
+    log(f"mpirun is {flavour.name}'s")
     return flavour
 
 
@@ -131,7 +131,7 @@ class Launcher:
         program = arguments[0]
         if shutil.which(program, path=environment["PATH"]) is None:
             raise ConfigurationError(f"the image has no {program} on PATH ({environment['PATH']})")
-        say(f"$ {shlex.join(arguments)}")
+        log(f"$ {shlex.join(arguments)}")
         if self.stopped:
             return 128 + signal.SIGTERM
         self._process = subprocess.Popen(arguments, env=dict(environment), cwd=Path.cwd())
@@ -139,7 +139,7 @@ class Launcher:
         return 128 - code if code < 0 else code
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        say("asked to end: ending the ranks")
+        log("asked to end: ending the ranks")
         self.stopped = True
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)

@@ -18,7 +18,7 @@ from kube import Api
 from launch import Launcher, command, environment, flavour_for, write_live_hosts
 from mpi import HOSTFILE, hostfile
 from record import FINISHED, RUNNING, Entry, Record
-from settings import ConfigurationError, LaunchError, Run, RunError, fail, parse_run, say
+from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
 
 
 def train(run: Run, api: Api | None, events: Events, launcher: Launcher) -> None:
@@ -29,12 +29,12 @@ def train(run: Run, api: Api | None, events: Events, launcher: Launcher) -> None
     flavour = flavour_for(run, variables)
     line = command(run, flavour)
     events.tell("Started", f"waiting for workers of {run.ranks} ranks")
-    say(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
+    log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     gathering = Gathering(run, api, launcher.was_stopped)
     metrics.start(run, lambda: events.stage, lambda: len(gathering.addresses()))
     addresses = gathering.wait()
     for host, address in addresses.items():
-        say(f"host {host.name} at {address}, {host.slots} slots")
+        log(f"host {host.name} at {address}, {host.slots} slots")
     events.tell("HostsReady", f"{len(addresses)} hosts answer")
     ssh.write_client_config(run.ssh_port, addresses)
     HOSTFILE.write_text(hostfile(list(addresses), flavour))
@@ -54,9 +54,9 @@ def follow(run: Run, gathering: Gathering) -> None:
     while True:
         now = gathering.wait_for_change(known)
         for host in now.keys() - known.keys():
-            say(f"host {host.name} came, at {now[host]}")
+            log(f"host {host.name} came, at {now[host]}")
         for host in known.keys() - now.keys():
-            say(f"host {host.name} went")
+            log(f"host {host.name} went")
         known = now
         ssh.write_client_config(run.ssh_port, known)
         write_live_hosts(list(known))
@@ -73,7 +73,7 @@ def attempt(run: Run, api: Api | None, events: Events, record: Record) -> RunErr
         problem = error
     job = find_job(api, launcher.stopped) if api else None
     if problem is None:
-        say("training finished")
+        log("training finished")
         events.tell("Finished", "the training ended with exit code 0")
     else:
         problem = interruption(job, problem.exit_code) if launcher.stopped else problem
@@ -81,7 +81,7 @@ def attempt(run: Run, api: Api | None, events: Events, record: Record) -> RunErr
     if api:
         conclude(run, api, job, record, problem)
     elif run.cleanup != "Never":
-        say("the workers stay: without a service account the master cannot scale them")
+        log("the workers stay: without a service account the master cannot scale them")
     return problem
 
 
@@ -91,7 +91,7 @@ def skip(run: Run, api: Api, events: Events, earlier: Entry) -> RunError | None:
     again = "change a value to run it again, for instance master.podAnnotations"
     if earlier["state"] == FINISHED:
         problem = None
-        say(f"{told}: nothing to do; {again}")
+        log(f"{told}: nothing to do; {again}")
         events.tell("Finished", f"{told}; {again}")
     else:
         problem = ConfigurationError(f"{told}: {earlier['reason']}; {again}")
@@ -102,7 +102,7 @@ def skip(run: Run, api: Api, events: Events, earlier: Entry) -> RunError | None:
 
 def report(problem: RunError, events: Events) -> None:
     """Tell why the attempt failed in the log, the termination message and an event."""
-    fail(problem)
+    report_failure(problem)
     events.tell("Failed", str(problem), warning=True)
 
 

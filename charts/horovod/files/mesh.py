@@ -6,7 +6,7 @@ import http.client
 import os
 from typing import Mapping
 
-from settings import say
+from settings import log
 
 # Port in the pod itself -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
@@ -28,4 +28,4 @@ def end_proxy(
             continue
         finally:
             connection.close()
-        say(f"the mesh's proxy was asked to end ({path}): it answered {status}")
+        log(f"the mesh's proxy was asked to end ({path}): it answered {status}")

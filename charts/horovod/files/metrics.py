@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Callable, Mapping
 
-from settings import Run, say
+from settings import Run, log
 
 # A sample of Prometheus' text format: a name, labels, a number.
 SAMPLE = re.compile(
@@ -115,4 +115,4 @@ def start(
     try:
         serve(lambda: page(run, stage(), hosts_ready(), read_script_file(file)), int(port))
     except OSError as problem:
-        say(f"no metrics are served: port {port}: {problem}")
+        log(f"no metrics are served: port {port}: {problem}")

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Dict, Mapping
 
 from kube import Api, ApiError
-from settings import say
+from settings import log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
 Entry = Dict[str, str]
@@ -31,7 +31,7 @@ class Record:
         try:
             data = self._api.get(f"core/configmaps/{self._name}").get("data") or {}
         except (ApiError, OSError) as problem:
-            say(f"no record of earlier runs can be read: {problem}")
+            log(f"no record of earlier runs can be read: {problem}")
             return None
         return data if ended_before(data, os.environ) else None
 
@@ -49,7 +49,7 @@ class Record:
         try:
             self._api.merge_patch(f"core/configmaps/{self._name}", {"data": entry})
         except (ApiError, OSError) as problem:
-            say(f"no record of the run was kept: {problem}")
+            log(f"no record of the run was kept: {problem}")
 
 
 def ended_before(data: Mapping[str, str], environment: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from events import Events
 from kube import Api, ApiError, Object
 from launch import Launcher
 from master import train
-from settings import FILES, Run, RunError, fail, parse_run, say
+from settings import FILES, Run, RunError, log, parse_run, report_failure
 from statefulsets import scale
 
 
@@ -30,7 +30,7 @@ def await_end(api: Api, job: str) -> None:
         raise
     if is_over(found):
         return
-    say(f"waiting for the run to end: {job}")
+    log(f"waiting for the run to end: {job}")
     while True:
         for event in api.watch("batch/jobs", {"fieldSelector": f"metadata.name={job}"}):
             if event["type"] == "DELETED" or is_over(event["object"]):
@@ -63,11 +63,11 @@ def main() -> int:
         train(run, api, Events(None), Launcher())
         code = 0
     except RunError as error:
-        code = fail(error)
+        code = report_failure(error)
     finally:
         if run.cleanup != "Never":
             scale(api, dict.fromkeys(wanted, 0))
-    say("the test passed" if code == 0 else f"the test failed with exit code {code}")
+    log("the test passed" if code == 0 else f"the test failed with exit code {code}")
     return code
 
 

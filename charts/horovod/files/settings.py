@@ -53,19 +53,19 @@ class LaunchError(RunError):
         self.exit_code = exit_code
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """Print one line of the launcher's own, told apart from the ranks' output by its prefix."""
     print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", flush=True)
 
 
-def fail(error: RunError) -> int:
+def report_failure(error: RunError) -> int:
     """Report an error where a person looks for it: the log and the pod's termination message."""
     print(f"[hvd] error: {error}", file=sys.stderr, flush=True)
     try:
         TERMINATION_LOG.write_text(f"{error}\n")
     except OSError as problem:
         # Outside a pod, or where the platform does not offer the file: the log has it already.
-        say(f"no termination message was left: {problem}")
+        log(f"no termination message was left: {problem}")
     return error.exit_code
 
 

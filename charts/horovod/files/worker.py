@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ssh
-from settings import RunError, fail, say
+from settings import RunError, log, report_failure
 
 
 def main() -> int:
@@ -19,8 +19,8 @@ def main() -> int:
         )
         ssh.write_environment(os.environ)
     except RunError as error:
-        return fail(error)
-    say(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")
+        return report_failure(error)
+    log(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")
     os.execv(command[0], command)
 
 
