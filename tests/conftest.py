@@ -14,7 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 from devtools.localkube import cluster
 from tests.e2e.cluster import Namespace
 
-_STARTED = "hvd/started"
+# Whether this run started the shared cluster.
+_STARTED = pytest.StashKey[bool]()
 # Files of tests -> what they share, and what one process must therefore have alone.
 TOGETHER = {
     "tests/localkube/test_lifecycle.py": "a second cluster",
@@ -32,28 +33,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    if _leads(session):
-        _remember(session, False)
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """What a test's process started, the process that leads them all stops at the end."""
-    if _leads(session) and session.config.cache and session.config.cache.get(_STARTED, False):
+    """Stop the cluster that this run started, in the process that leads the others."""
+    workeroutput = getattr(session.config, "workeroutput", None)
+    started = session.config.stash.get(_STARTED, False)
+    if workeroutput is not None:
+        workeroutput["started"] = started
+    elif started:
         cluster.down()
 
 
-def _leads(session: pytest.Session) -> bool:
-    """Whether this process hands out the tests, or runs them all, with or without pytest-xdist."""
-    return not hasattr(session.config, "workerinput")
-
-
-def _remember(session: pytest.Session, started: bool) -> None:
-    # Without the provider the attribute itself is missing.
-    cache: pytest.Cache | None = getattr(session.config, "cache", None)
-    if cache is None:
-        raise pytest.UsageError("these tests need pytest's cache provider")
-    cache.set(_STARTED, started)
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Learn from a test process that ends whether it started the cluster."""
+    if getattr(node, "workeroutput", {}).get("started"):
+        node.config.stash[_STARTED] = True
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]
@@ -75,7 +69,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
 def kubeconfig(request: pytest.FixtureRequest) -> Path:
     """A real Kubernetes with the examples' image in it."""
     if not cluster.status().healthy:
-        _remember(request.session, True)
+        request.config.stash[_STARTED] = True
     return cluster.up()
 
 
