@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from settings import Binding, ConfigurationError
 
-from tests.unit.podfiles.test_pod_files import run
+from tests.unit.podfiles.runs import make_run as run
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}

@@ -11,7 +11,7 @@ import mesh
 import metrics
 import pytest
 
-from tests.unit.podfiles.test_pod_files import run
+from tests.unit.podfiles.runs import make_run as run
 
 
 def test_the_page_says_where_the_run_stands() -> None:

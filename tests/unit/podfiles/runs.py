@@ -1,0 +1,33 @@
+"""The run that tests of the pod files start from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import settings
+
+
+def make_run(**changes: Any) -> settings.Run:
+    """A run of two groups."""
+    document: dict[str, Any] = {
+        "service": "hvd",
+        "groups": [
+            {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"},
+            {"statefulSet": "hvd-gpu", "number": 1, "maximum": 1, "slots": 4, "revision": "r2"},
+        ],
+        "args": ["python", "train.py"],
+        "mode": "mpirun",
+        "options": [],
+        "hostsTimeoutSeconds": 60,
+        "minRanks": 1,
+        "maxRanks": 0,
+        "interface": "",
+        "sshPort": 2222,
+        "cleanup": "OnSuccess",
+        "record": "hvd-run",
+        "api": True,
+        "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
+        "transport": "",
+    }
+    return settings.parse_run(json.dumps({**document, **changes}))

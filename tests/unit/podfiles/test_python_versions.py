@@ -1,0 +1,27 @@
+"""The pod files run on the Python of any image."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+import settings
+
+FILES = Path(settings.__file__).parent
+
+
+@pytest.mark.parametrize("file", sorted(FILES.glob("*.py")), ids=lambda file: file.name)
+def test_pod_files_need_only_the_standard_library_and_python_3_8(file: Path) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+    own = {other.stem for other in FILES.glob("*.py")} | {"horovod"}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names or top in own, name
