@@ -1,44 +1,48 @@
-"""Files written whole or not at all, and compared."""
+"""Writes files in one step, and compares them with a text."""
 
 from __future__ import annotations
 
 import difflib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 from hvdchart.errors import FileError
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` to `path` whole or not at all; raises FileError.
+def write_atomically(path: Path, content: str | bytes, mode: int | None = None) -> None:
+    """Replace `path` by a file with `content` (text is written as UTF-8) in one step.
 
-    A link stays one and its target is written. What is no file, /dev/null or a pipe, is written
-    into: it is not ours to replace.
+    A reader, or a crash, never meets half of it. `mode` is the file's permissions; None: what the
+    umask allows. A symbolic link stays one and its target is replaced. A device or a pipe, such as
+    /dev/stdout, is written to instead. Raises FileError when the file cannot be written.
     """
+    data = content.encode() if isinstance(content, str) else content
     try:
         path = path.resolve()
         if path.exists() and not path.is_file():
-            path.write_text(text, "utf-8")
+            path.write_bytes(data)
             return
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            # mkstemp's 0600 would hide the file from who could read it under its old name.
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(name).chmod(0o666 & ~umask)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+            with os.fdopen(
+                os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb"
+            ) as file:
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                file.write(data)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise FileError(f"{path}: cannot write: {error.strerror}") from error
 
 
 def difference(path: Path, text: str) -> str:
-    """What would change if `text` were written to `path`, as a unified diff; empty: nothing."""
+    """The unified diff from the file at `path` to `text`; empty when they are equal.
+
+    A missing file counts as an empty one. Raises FileError for a file that cannot be read.
+    """
     try:
         old = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
 """Kubernetes quantities: CPUs as whole thousandths, memory as whole bytes.
 
-Source of the suffixes: Kubernetes API reference, "Quantity".
+Source of the format: Kubernetes API reference, "Quantity".
 """
 
 from __future__ import annotations
@@ -10,28 +10,52 @@ from fractions import Fraction
 
 MI = 1024**2
 GI = 1024**3
-_SCALES = {
-    "": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "P": 1000**5,
-    "Ki": 1024, "Mi": MI, "Gi": GI, "Ti": 1024**4, "Pi": 1024**5,
+_SCALES: dict[str, Fraction | int] = {
+    "n": Fraction(1, 1000**3), "u": Fraction(1, 1000**2), "m": Fraction(1, 1000), "": 1,
+    "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "P": 1000**5, "E": 1000**6,
+    "Ki": 1024, "Mi": MI, "Gi": GI, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6,
 }  # fmt: skip
-_MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P|)")
-_CPU = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(m|)")
+# A sign is left out on purpose: no resource of a node, a pod or a spec is negative.
+_QUANTITY = re.compile(
+    r"(?P<number>[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
+    rf"(?:[eE](?P<exponent>[-+]?[0-9]{{1,2}})|(?P<suffix>{'|'.join(_SCALES)}))"
+)
+
+
+def parse_quantity(text: str) -> Fraction:
+    """The exact number that a quantity stands for: 1.5Gi, 500m, 1e3.
+
+    Raises ValueError for any other text. Reads what `kubernetes.utils.parse_quantity` reads, which
+    a test compares; importing that package would take longer than rendering a spec.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a Kubernetes quantity")
+    exponent = match["exponent"]
+    scale = _SCALES[match["suffix"]] if exponent is None else Fraction(f"1e{exponent}")
+    return Fraction(match["number"]) * scale
 
 
 def memory_bytes(text: str) -> int:
-    """Bytes in a quantity such as 384Gi or 1.5G; raises ValueError for anything else."""
-    match = _MEMORY.fullmatch(text)
-    if not match:
-        raise ValueError(text)
-    return int(Fraction(match[1]) * _SCALES[match[2]])
+    """Bytes in a quantity such as 384Gi or 1.5G, rounded down; raises ValueError otherwise.
+
+    Fractional suffixes are refused: Kubernetes reads 128m as 0.128 bytes, where 128M was meant.
+    """
+    if text.endswith(("n", "u", "m")):
+        raise ValueError(f"{text!r} is a fraction of a byte")
+    return int(parse_quantity(text))
 
 
 def cpu_millis(text: str) -> int:
-    """Thousandths of a CPU in a quantity such as 2, 1.5 or 500m; raises ValueError otherwise."""
-    match = _CPU.fullmatch(text)
-    if not match or (match[2] and "." in match[1]):
-        raise ValueError(text)
-    return int(Fraction(match[1]) * (1 if match[2] else 1000))
+    """Thousandths of a CPU in a quantity such as 2, 1.5 or 500m.
+
+    Raises ValueError for any other text, and for a fraction of a thousandth, which Kubernetes
+    refuses in resources.
+    """
+    millis = parse_quantity(text) * 1000
+    if millis.denominator != 1:
+        raise ValueError(f"{text!r} is not a whole number of thousandths of a CPU")
+    return int(millis)
 
 
 def cpu_text(millis: int) -> str:
@@ -47,6 +71,6 @@ def memory_text(size: int) -> str:
     return str(size)
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """1 rank, 2 ranks."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

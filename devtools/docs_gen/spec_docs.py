@@ -15,7 +15,7 @@ from typing import Any
 from hvdchart.errors import DifferenceError, HvdchartError
 from hvdchart.files import difference, write_atomically
 from hvdchart.spec.model import Spec
-from hvdchart.spec.objects import Table
+from hvdchart.spec.objects import ObjectOf
 from hvdchart.spec.schema import json_schema
 from hvdchart.spec.yaml_tree import Plain
 
@@ -26,7 +26,7 @@ _END = "<!-- end of the tables -->"
 
 def tables() -> str:
     """The keys of a spec as Markdown: one table for each map with known keys."""
-    return "\n".join(_tables("", Table(Spec).schema()))
+    return "\n".join(_tables("", ObjectOf(Spec).schema()))
 
 
 def _tables(path: str, schema: dict[str, Any]) -> Iterator[str]:

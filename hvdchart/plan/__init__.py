@@ -1,1 +1,1 @@
-"""Works out ranks, slots, threads, bindings and resources from a spec."""
+"""Plans ranks, slots, threads, bindings and resources from a spec."""

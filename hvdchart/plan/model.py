@@ -1,4 +1,4 @@
-"""The plan as plain data: what each group of workers gets, and what the whole run gets."""
+"""The plan as plain data: for each group of workers, and for the run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from hvdchart.spec.model import NodeGroup, Spec
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """What one group's workers get. `reasons` is keyed by the key below the worker's values.
+    """The plan of one group's workers.
 
-    `cpu` is in thousandths and `memory` and `shm` in bytes; None: the spec does not say enough.
+    `cpu` is in thousandths, `memory` and `shm` in bytes; None: the spec does not give the node's
+    size. `reasons` are by the key that a number has in the values of a worker.
     """
 
     group: NodeGroup
@@ -39,9 +40,9 @@ class GroupPlan:
 
     @property
     def limits(self) -> Mapping[str, str]:
-        """Resource limits of a worker. No CPU limit: throttled, a rank would hold up all others.
+        """Resource limits of a worker, without a CPU limit: a throttled rank delays all others.
 
-        With the static CPU manager limits equal requests, which is what gives a pod its own cores.
+        With the static CPU manager limits equal requests, which gives a pod exclusive cores.
         """
         limits = dict(self.requests)
         if self.group.cpu_manager != "static":
@@ -55,7 +56,7 @@ class GroupPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole plan. `warnings` are for a person to act on; `shm` is in bytes."""
+    """The plan of a run. `shm` is in bytes; `warnings` each say what to do."""
 
     spec: Spec
     groups: tuple[GroupPlan, ...]
@@ -66,16 +67,16 @@ class Plan:
 
     @property
     def ranks(self) -> int:
-        """Ranks of the whole job: mpirun's np."""
+        """Ranks of the run: mpirun's np."""
         return sum(group.ranks for group in self.groups)
 
     @property
     def workers(self) -> int:
-        """Worker pods of the whole job."""
+        """Worker pods of the run."""
         return sum(group.group.count for group in self.groups)
 
     @property
     def global_batch(self) -> int | None:
-        """Samples in one step of all ranks; None when the spec gives no batch size."""
+        """Samples in one step of all ranks; None when the spec has no batch size."""
         batch = self.spec.train.batch_size
         return None if batch is None else batch * self.ranks

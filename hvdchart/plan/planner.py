@@ -1,6 +1,6 @@
-"""Spec -> plan: ranks, slots, threads, bindings, resources, environment. Pure, all explained.
+"""Makes a plan from a spec: slots, threads, bindings, resources, environment. Pure.
 
-docs/planning.md tells the rules and their sources; each planned number carries a `Reason`.
+Each planned number carries a `Reason`; docs/planning.md has the rules and their sources.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from hvdchart.plan.binding import plan_launching
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
+from hvdchart.spec import topology
 from hvdchart.spec.model import NodeGroup, Spec, Tuning
 from hvdchart.spec.objects import camel
 
 
 def make_plan(spec: Spec) -> Plan:
-    """The plan of a spec. It cannot fail: contradictions were refused when the spec was read."""
+    """The plan of a spec. It raises nothing: reading the spec refused all contradictions."""
     groups = tuple(_plan_group(spec, index) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
     largest = max(groups, key=lambda group: group.shm)
@@ -26,18 +27,18 @@ def make_plan(spec: Spec) -> Plan:
 
 
 class _Choices:
-    """Collects planned numbers with their reasons; a tuned number wins over the rule's."""
+    """Chooses between tuned and planned numbers, and collects the reasons by key of the values."""
 
     def __init__(self, where: str, group: Tuning, everywhere: Tuning) -> None:
         self.tunings = ((f"{where}.tuning", group), ("tuning", everywhere))
         self.reasons: dict[str, Reason] = {}
 
     def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> object:
-        """The value for a values key: `field` of Tuning when said there, else the rule's."""
+        """The number for `key`: `field` of the group's or the spec's tuning, else `planned`."""
         for name, tuning in self.tunings:
             value = getattr(tuning, field)
             if value is not None:
-                self.reasons[key] = rules.said(f"{name}.{camel(field)}", planned)
+                self.reasons[key] = rules.given_by(f"{name}.{camel(field)}", planned)
                 return value
         if planned is not None:
             self.reasons[key] = why
@@ -52,8 +53,9 @@ class _Choices:
 def _plan_group(spec: Spec, index: int) -> GroupPlan:
     group = spec.nodes[index]
     choose = _Choices(f"nodes[{index}]", group.tuning, spec.tuning)
-    choose.reasons["number"] = rules.said(f"nodes[{index}].count")
-    slots = choose.number("slots", "slots", *rules.slots(group)) or 1
+    choose.reasons["number"] = rules.given_by(f"nodes[{index}].count")
+    choose.tuned("slots", "slots", *rules.slots(group))
+    slots = topology.slots(group, spec)
     env = _environment(choose, group, slots)
     cpu = choose.number("resources.requests.cpu", "cpu", *rules.cpu_request(group))
     memory = choose.number("resources.requests.memory", "memory", *rules.memory_request(group))
@@ -66,7 +68,7 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
 
 
 def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str]:
-    """Thread settings of one rank; empty where the spec says nothing about a GPU node's cores."""
+    """Variables of each rank; without threads where the spec does not give a GPU node's cores."""
     cores = rules.cores_per_rank(group, slots)
     planned = {
         "OMP_NUM_THREADS": ("omp_threads", rules.omp_threads(group, cores)),

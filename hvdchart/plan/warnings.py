@@ -1,16 +1,16 @@
-"""What a plan allows and a person likely did not mean. Pure."""
+"""Warns of what a plan allows and its author likely did not intend. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import cpu_text, memory_text
+from hvdchart.quantity import cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """One line each: what, and the way out."""
+    """The warnings, one line each: what is wrong and what to do."""
     for group in plan.groups:
         for line in _group(group):
             yield f"group {group.group.name}: {line}"
@@ -23,16 +23,16 @@ def warnings(plan: Plan) -> Iterator[str]:
     shared = any(group.group.shared for group in plan.groups)
     binds_itself = plan.spec.launch.mode in ("elastic", "custom") or plan.spec.launch.options
     if plan.launching.binding.to == "none" and gpus == {False} and not shared and not binds_itself:
-        yield "ranks are not bound to cores: give all groups the same number of ranks a socket"
+        yield "ranks are not bound to cores: give all groups the same number of ranks per socket"
     if plan.launching.binding.to == "socket":
         yield (
-            "ranks are bound by socket: nodes must show the sockets that the spec says (lscpu); "
-            "a virtual machine may show each CPU as one, and a rank would have one core"
+            "ranks are bound by socket: check with lscpu that nodes have the sockets of the spec; "
+            "a virtual machine may show each CPU as a socket, and a rank would have one core"
         )
     if any(group.group.rdma for group in plan.groups):
         yield (
-            "rdma locks memory: the nodes' container runtime must allow that (LimitMEMLOCK), or "
-            "run as root with values.worker.capabilities: [IPC_LOCK]"
+            "rdma locks memory: allow that in the nodes' container runtime (LimitMEMLOCK), or run "
+            "as root with values.worker.capabilities: [IPC_LOCK]"
         )
     yield from _volumes(plan)
 
@@ -42,24 +42,31 @@ def _group(plan: GroupPlan) -> Iterator[str]:
     sockets = group.sockets or 1
     if not group.gpus and plan.slots % sockets:
         yield (
-            f"{plan.slots} ranks on {sockets} sockets: a rank would straddle sockets; "
+            f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
             "make slots a multiple of sockets"
         )
     cores = topology.cores(group)
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
         threads = int(plan.env.get(name, "0")) * plan.slots
         if cores and threads > cores:
-            yield f"{name} makes {threads} threads on {cores} cores: oversubscribed; lower it"
+            yield f"{name} starts {threads} threads on {cores} cores; lower it"
     node = topology.node_cpu(group)
     if node and plan.cpu is not None and plan.cpu > node:
-        yield f"requests {cpu_text(plan.cpu)} CPUs of a node with {cpu_text(node)}: never scheduled"
+        yield (
+            f"requests {cpu_text(plan.cpu)} CPUs of a node with {cpu_text(node)}: never "
+            "scheduled; lower tuning.cpu"
+        )
     if group.memory is not None and plan.memory is not None and plan.memory > group.memory:
         have = memory_text(group.memory)
-        yield f"requests {memory_text(plan.memory)} of a node with {have}: never scheduled"
-    if group.cpu_manager == "static" and group.reserved.cpu is None:
         yield (
-            f"cpuManager static: {topology.reserved_cores(group)} cores taken as the kubelet's "
-            "reserve; say reserved.cpu as the kubelet's reservedSystemCPUs has it"
+            f"requests {memory_text(plan.memory)} of a node with {have}: never scheduled; "
+            "lower tuning.memory"
+        )
+    if group.cpu_manager == "static" and group.reserved.cpu is None:
+        reserved = pluralize(topology.reserved_cores(group), "core")
+        yield (
+            f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
+            "reserved.cpu to the number of CPUs in its reservedSystemCPUs"
         )
 
 
@@ -69,18 +76,21 @@ def _volumes(plan: Plan) -> Iterator[str]:
     if host_paths:
         yield (
             f"volumes {', '.join(host_paths)} are hostPath: Pod Security levels baseline and "
-            "restricted refuse them, and user 1000 needs access to the directories"
+            "restricted forbid them, and user 1000 needs access to the directories"
         )
     claims = [name for name, volume in volumes.items() if volume.pvc and not volume.read_only]
     if claims and plan.workers > 1:
-        yield f"volumes {', '.join(claims)} are claims of several pods: they must be ReadWriteMany"
+        yield (
+            f"volumes {', '.join(claims)} are claims that several pods write to: they must be "
+            "ReadWriteMany"
+        )
     output = volumes.get("output")
     if output and output.empty_dir is not None:
-        yield "output is an emptyDir: results and checkpoints end with their pod"
+        yield "output is an emptyDir: results and checkpoints are deleted with their pod"
     if output and output.host_path and plan.workers > 1:
         yield (
-            "output is a hostPath: checkpoints lie on the node of rank 0 alone; a shared volume "
-            "(pvc, nfs) lets a run resume on other nodes"
+            "output is a hostPath: checkpoints are on the node of rank 0 only; use a shared volume "
+            "(pvc, nfs) to resume on other nodes"
         )
     for name, volume in volumes.items():
         missing = [g.name for g in plan.spec.nodes if volume.groups and g.name not in volume.groups]

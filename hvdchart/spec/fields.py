@@ -1,6 +1,6 @@
-"""How a spec's values are read: small readers, each also writing its part of the JSON schema.
+"""Readers of a spec's values; each also describes its values as a JSON schema.
 
-A reader turns a `Node` into a checked Python value or raises SpecError with the node's place.
+A reader turns a `Node` into a checked Python value, or raises SpecError with the place of the node.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Reader(Protocol[T_co]):
         """The checked value of `node`; raises SpecError."""
 
     def schema(self) -> dict[str, Plain]:
-        """The JSON schema of what `read` takes."""
+        """The JSON schema of the values that `read` accepts."""
 
 
-def refuse(node: Node, path: str, expected: str) -> SpecError:
-    """The error for a value of the wrong kind."""
+def wrong_value(node: Node, path: str, expected: str) -> SpecError:
+    """The error for a value that is not what its key takes."""
     return SpecError(str(node.place), path, f"got {node.shown}", expected)
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A whole number within limits."""
+class Integer:
+    """A whole number from `low` to `high`."""
 
     low: int
     high: int
@@ -48,7 +48,7 @@ class Whole:
             or isinstance(value, bool)
             or not self.low <= value <= self.high
         ):
-            raise refuse(node, path, f"a whole number from {self.low} to {self.high}")
+            raise wrong_value(node, path, f"a whole number from {self.low} to {self.high}")
         return value
 
     def schema(self) -> dict[str, Plain]:
@@ -56,18 +56,20 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Real:
-    """A number within limits."""
+class Number:
+    """A number from `low` to `high`."""
 
     low: float
     high: float
 
     def read(self, node: Node, path: str) -> float:
         value = node.value
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise refuse(node, path, f"a number from {self.low:g} to {self.high:g}")
-        if not self.low <= value <= self.high:
-            raise refuse(node, path, f"a number from {self.low:g} to {self.high:g}")
+        if (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not self.low <= value <= self.high
+        ):
+            raise wrong_value(node, path, f"a number from {self.low:g} to {self.high:g}")
         return float(value)
 
     def schema(self) -> dict[str, Plain]:
@@ -75,12 +77,12 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Flag:
+class Boolean:
     """true or false."""
 
     def read(self, node: Node, path: str) -> bool:
         if not isinstance(node.value, bool):
-            raise refuse(node, path, "true or false")
+            raise wrong_value(node, path, "true or false")
         return node.value
 
     def schema(self) -> dict[str, Plain]:
@@ -88,8 +90,8 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Text:
-    """Text that matches a pattern as a whole; `expected` says the pattern in words."""
+class String:
+    """String that matches a pattern as a whole; `expected` says the pattern in words."""
 
     expected: str = "text"
     pattern: str = r"(?s).*"
@@ -99,18 +101,18 @@ class Text:
     def read(self, node: Node, path: str) -> str:
         value = node.value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise refuse(node, path, f'{self.expected}; in quotes: "{node.text}"')
+            raise wrong_value(node, path, f'{self.expected}; write it in quotes: "{node.text}"')
         if not isinstance(value, str) or not re.fullmatch(self.pattern, value):
-            raise refuse(node, path, self.expected)
+            raise wrong_value(node, path, self.expected)
         if not self.shortest <= len(value) <= self.longest:
-            raise refuse(
+            raise wrong_value(
                 node, path, f"{self.expected}, {self.shortest} to {self.longest} characters long"
             )
         return value
 
     def schema(self) -> dict[str, Plain]:
         limits: dict[str, Plain] = {"minLength": self.shortest, "maxLength": self.longest}
-        if self.pattern != Text.pattern:
+        if self.pattern != String.pattern:
             limits["pattern"] = f"^(?:{self.pattern})$"
         return {"type": "string", **limits}
 
@@ -125,7 +127,7 @@ class OneOf:
         value = node.value
         if not isinstance(value, str) or value not in self.words:
             near = nearest(str(value), self.words)
-            raise refuse(node, path, f"one of {', '.join(self.words)}{near}")
+            raise wrong_value(node, path, f"one of {', '.join(self.words)}{near}")
         return value
 
     def schema(self) -> dict[str, Plain]:
@@ -143,21 +145,21 @@ class _Quantity:
 
     def read(self, node: Node, path: str) -> int:
         if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
-            raise refuse(node, path, self.expected)
+            raise wrong_value(node, path, self.expected)
         try:
             number = self.parse(node.text)
         except ValueError:
-            raise refuse(node, path, self.expected) from None
+            raise wrong_value(node, path, self.expected) from None
         if not self.low <= number <= self.high:
-            raise refuse(node, path, self.expected)
+            raise wrong_value(node, path, self.expected)
         return number
 
     def schema(self) -> dict[str, Plain]:
         return {"type": ["string", "number"], "description": self.expected}
 
 
-def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802 - reads as the other readers do
-    """CPUs, hyperthreads counted, in thousandths."""
+def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802 - named like the other readers
+    """CPUs in thousandths, counting hyperthreads."""
     expected = f"a number of CPUs from {low_millis / 1000:g} to 16384, such as 4 or 500m"
     return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000)
 
@@ -170,7 +172,7 @@ def Memory(low: str = "16Mi", high: str = "64Ti") -> Reader[int]:  # noqa: N802
 
 @dataclass(frozen=True)
 class ListOf(Generic[T]):
-    """A list of like things."""
+    """A list whose items are all read by `item`."""
 
     item: Reader[T]
     shortest: int = 0
@@ -178,9 +180,9 @@ class ListOf(Generic[T]):
 
     def read(self, node: Node, path: str) -> tuple[T, ...]:
         if not isinstance(node.value, list):
-            raise refuse(node, path, "a list")
+            raise wrong_value(node, path, "a list")
         if not self.shortest <= len(node.value) <= self.longest:
-            raise refuse(node, path, f"a list of {self.shortest} to {self.longest}")
+            raise wrong_value(node, path, f"a list of {self.shortest} to {self.longest} items")
         return tuple(self.item.read(child, f"{path}[{i}]") for i, child in enumerate(node.value))
 
     def schema(self) -> dict[str, Plain]:
@@ -190,17 +192,17 @@ class ListOf(Generic[T]):
 
 @dataclass(frozen=True)
 class MapOf(Generic[T]):
-    """A map from names of a person's choice to like things."""
+    """A map from names that the user chooses to values that are all read by `item`."""
 
-    name: Text
+    name: String
     item: Reader[T]
     longest: int = 200
 
     def read(self, node: Node, path: str) -> Mapping[str, T]:
         if not isinstance(node.value, dict):
-            raise refuse(node, path, "a map")
+            raise wrong_value(node, path, "a map")
         if len(node.value) > self.longest:
-            raise refuse(node, path, f"at most {self.longest} keys")
+            raise wrong_value(node, path, f"a map with at most {self.longest} keys")
         result = {}
         for key, child in node.value.items():
             self.name.read(Node(child.key_place or child.place, key), f"a key of {path}")
@@ -217,12 +219,12 @@ class MapOf(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Free:
-    """Kubernetes' own map, passed on as it is; the API server checks it."""
+class AnyObject:
+    """A map of any content: the API server checks it, not hvdchart."""
 
     def read(self, node: Node, path: str) -> Mapping[str, Plain]:
         if not isinstance(node.value, dict):
-            raise refuse(node, path, "a map")
+            raise wrong_value(node, path, "a map")
         return cast(Mapping[str, Plain], node.plain)
 
     def schema(self) -> dict[str, Plain]:
@@ -230,6 +232,6 @@ class Free:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint at the known word that a misspelt one is nearest to; empty when none is near."""
+    """A hint that names the known word most like `word`; empty when none is alike."""
     near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,7 +1,7 @@
-"""Maps with known keys, read into dataclasses.
+"""Reads maps with known keys into dataclasses.
 
-The fields of the spec's dataclasses carry their readers as metadata (`key(...)`), so that a key is
-described in one place only: its type, limits, default, meaning, error text and schema.
+Each field of a dataclass carries its reader as metadata (`key(...)`), so that a key is described in
+one place only: its type, limits, default, meaning, error text and schema.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.fields import Reader, nearest, refuse
+from hvdchart.spec.fields import Reader, nearest, wrong_value
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 
 T = TypeVar("T")
@@ -20,21 +20,21 @@ _DOC = "doc"
 
 
 @dataclass(frozen=True)
-class Table(Generic[T]):
-    """A map with known keys, read into a dataclass whose fields are made with `key`."""
+class ObjectOf(Generic[T]):
+    """A map with known keys, read into a dataclass whose fields are declared with `key`."""
 
     make: type[T]
 
     def read(self, node: Node, path: str) -> T:
         if not isinstance(node.value, dict):
-            raise refuse(node, path, f"a map with {_some(list(_keys(self.make)))}")
+            raise wrong_value(node, path, f"a map with {_one_of(list(_keys(self.make)))}")
         keys = _keys(self.make)
         prefix = f"{path}." if path else ""
         for name, child in node.value.items():
             if name not in keys:
                 raise SpecError(
                     str(child.key_place or child.place), path, f"unknown key {shorten(name)!r}",
-                    f"{_some(list(keys))}{nearest(name, keys)}",
+                    f"{_one_of(list(keys))}{nearest(name, keys)}",
                 )  # fmt: skip
         values = {}
         for name, field in keys.items():
@@ -83,5 +83,5 @@ def camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _some(names: list[str]) -> str:
+def _one_of(names: list[str]) -> str:
     return "one of the keys " + ", ".join(names)

@@ -1,11 +1,11 @@
-"""The JSON schema of a spec, generated from the spec's own dataclasses."""
+"""The JSON schema of a spec, generated from its dataclasses."""
 
 from __future__ import annotations
 
 import json
 
 from hvdchart.spec.model import Spec
-from hvdchart.spec.objects import Table
+from hvdchart.spec.objects import ObjectOf
 
 
 def json_schema() -> str:
@@ -14,4 +14,4 @@ def json_schema() -> str:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "hvdchart spec",
     }
-    return json.dumps({**head, **Table(Spec).schema()}, indent=1) + "\n"
+    return json.dumps({**head, **ObjectOf(Spec).schema()}, indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""Plan -> the chart's values: one dict, and why each number in it is what it is. Pure."""
+"""Makes the chart's values from a plan, with the reason for each planned number. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, TypeAlias
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.quantity import MI, cpu_text, memory_text
-from hvdchart.spec.model import NodeGroup, Switches, Toleration, Volume
+from hvdchart.spec.model import NodeGroup, Switches, Toleration
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
-from hvdchart.spec.validate import mount_path
+from hvdchart.spec.volumes import Volume, mount_path
 from hvdchart.spec.yaml_tree import Plain
-from hvdchart.values.merge import laid_over
+from hvdchart.values.merge import merge_values
 
 PATH_VARIABLES = {"data": "DATA_PATH", "output": "OUTPUT_PATH"}
 ValuePath: TypeAlias = tuple[str | int, ...]
-"""Where a value stands; a step into a list of named things may be the name."""
+"""The path of a value; in a list of named items, such as `env`, the last step is the name."""
 
 
 def make_values(plan: Plan) -> dict[str, Plain]:
-    """The chart's values for a plan, the spec's own `values` merged last."""
+    """The chart's values for a plan, with the spec's `values` merged last; not checked yet."""
     spec = plan.spec
     values: dict[str, Plain] = {}
     if spec.image:
         image = {"repository": spec.image.repository, "tag": spec.image.tag}
-        values["image"] = _said({**image, "pullPolicy": spec.image.pull_policy})
+        values["image"] = _omit_empty({**image, "pullPolicy": spec.image.pull_policy})
         values["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
     common = [*_environment(_paths(plan, None)), *_environment(spec.train.env)]
     if len(plan.groups) == 1:
@@ -38,28 +38,28 @@ def make_values(plan: Plan) -> dict[str, Plain]:
     values["master"] = _master(plan)
     values["launch"] = _launch(plan)
     values["horovod"] = _switches(spec.horovod)
-    values["network"] = _said(
+    values["network"] = _omit_empty(
         {"interface": plan.launching.interface, "transport": plan.launching.transport or None}
     )
     everywhere = {n: v for n, v in spec.volumes.items() if _is_everywhere(plan, v)}
     values["volumes"] = [_volume(name, volume) for name, volume in everywhere.items()]
     values["volumeMounts"] = [_mount(name, volume) for name, volume in everywhere.items()]
     values["shm"] = {"sizeLimit": memory_text(plan.shm)}
-    return laid_over(_said(values), spec.values)
+    return merge_values(_omit_empty(values), spec.values)
 
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
     """The reason for each planned number, by the path of its value."""
-    found: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
+    reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
     if plan.spec.launch.mode != "custom":
-        found["launch", "binding", "to"] = plan.launching.reason
+        reasons["launch", "binding", "to"] = plan.launching.reason
     for index, group in enumerate(plan.groups):
         root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
         for key, reason in group.reasons.items():
             _, limit, resource = key.partition("resources.limits.")
             steps = ["resources", "limits", resource] if limit else key.split(".")
-            found[(*root, *steps)] = reason
-    return found
+            reasons[(*root, *steps)] = reason
+    return reasons
 
 
 def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plain]:
@@ -68,26 +68,28 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     interfaces = plan.launching.group_env.get(nodes.name, {})
     worker: dict[str, Plain] = {"number": nodes.count, "slots": group.slots}
     worker["env"] = [*_environment({**group.env, **interfaces, **own_paths}), *common]
-    worker["resources"] = _said({"requests": dict(group.requests), "limits": dict(group.limits)})
+    worker["resources"] = _omit_empty(
+        {"requests": dict(group.requests), "limits": dict(group.limits)}
+    )
     worker.update(_scheduling(nodes))
     if not nodes.shared and "podAntiAffinity" not in nodes.affinity:
-        # One worker a node, whatever its requests: two would be bound to the same cores.
+        # Ranks of two workers on one node would be bound to the same cores.
         worker["spread"] = "Required"
     own = {n: v for n, v in plan.spec.volumes.items() if _is_only_in(plan, v, nodes.name)}
     worker["volumes"] = [_volume(name, volume) for name, volume in own.items()]
     worker["volumeMounts"] = [_mount(name, volume) for name, volume in own.items()]
-    return _said(worker)
+    return _omit_empty(worker)
 
 
 def _master(plan: Plan) -> dict[str, Plain]:
-    """The master runs no rank; it goes where the first group may go, for the volumes' sake."""
+    """The master runs no rank; it is scheduled like the first group, to reach the same volumes."""
     train = plan.spec.train
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(MASTER_MEMORY)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
     master.update(_scheduling(plan.groups[0].group))
     master["backoffLimit"] = train.retries
     master["activeDeadlineSeconds"] = train.deadline_seconds
-    return _said(master)
+    return _omit_empty(master)
 
 
 def _launch(plan: Plan) -> dict[str, Plain]:
@@ -100,15 +102,21 @@ def _launch(plan: Plan) -> dict[str, Plain]:
         "coresPerRank": binding.cores_per_rank,
         "ranksPerSocket": binding.ranks_per_socket,
     }
-    timeout = launch.hosts_timeout_seconds
     limits = {"minRanks": launch.elastic.min_ranks, "maxRanks": launch.elastic.max_ranks}
-    said = {"mode": mode, "binding": _said(bound), "options": options, "elastic": _said(limits)}
-    return _said({**said, "hostsTimeoutSeconds": timeout})
+    return _omit_empty(
+        {
+            "mode": mode,
+            "binding": _omit_empty(bound),
+            "options": options,
+            "elastic": _omit_empty(limits),
+            "hostsTimeoutSeconds": launch.hosts_timeout_seconds,
+        }
+    )
 
 
 def _switches(switches: Switches) -> dict[str, Plain]:
     threshold, cycle = switches.fusion_threshold, switches.cycle_time
-    return _said(
+    return _omit_empty(
         {
             "timeline": switches.timeline or None,
             "autotune": switches.autotune or None,
@@ -119,7 +127,7 @@ def _switches(switches: Switches) -> dict[str, Plain]:
 
 
 def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
-    return _said(
+    return _omit_empty(
         {
             "nodeSelector": dict(nodes.node_selector),
             "affinity": copy.deepcopy(dict(nodes.affinity)),
@@ -129,7 +137,7 @@ def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
 
 
 def _toleration(toleration: Toleration) -> dict[str, Plain]:
-    return _said(
+    return _omit_empty(
         {
             "key": toleration.taint,
             "operator": toleration.operator,
@@ -149,31 +157,36 @@ def _is_only_in(plan: Plan, volume: Volume, group: str) -> bool:
 
 
 def _paths(plan: Plan, group: str | None) -> dict[str, str]:
-    """DATA_PATH and its like, of the volumes that all groups have or that only some have."""
-    found = {}
+    """Variables with mount paths: of the volumes that only `group` and some others mount.
+
+    None: of the volumes that all groups mount.
+    """
+    variables = {}
     for name, variable in PATH_VARIABLES.items():
         volume = plan.spec.volumes.get(name)
         if volume is None:
             continue
         here = _is_only_in(plan, volume, group) if group else _is_everywhere(plan, volume)
         if here:
-            found[variable] = mount_path(name, volume)
+            variables[variable] = mount_path(name, volume)
             checkpoints = plan.spec.train.checkpoints
             if name == "output" and checkpoints is not None:
-                found["CHECKPOINT_PATH"] = f"{found[variable]}/{checkpoints}"
-    return found
+                variables["CHECKPOINT_PATH"] = f"{variables[variable]}/{checkpoints}"
+    return variables
 
 
 def _environment(env: Mapping[str, Any]) -> list[Plain]:
     return [
-        {"name": name, **({"value": said} if isinstance(said, str) else {"valueFrom": dict(said)})}
-        for name, said in env.items()
+        {"name": name, "value": value}
+        if isinstance(value, str)
+        else {"name": name, "valueFrom": dict(value)}
+        for name, value in env.items()
     ]
 
 
 def _volume(name: str, volume: Volume) -> dict[str, Plain]:
     if volume.host_path is not None:
-        # A missing data directory must fail with its name, not train on nothing.
+        # Without the data directory the pod fails and names it, instead of training on nothing.
         kind = "Directory" if volume.read_only else "DirectoryOrCreate"
         return {"name": name, "hostPath": {"path": volume.host_path, "type": kind}}
     if volume.pvc is not None:
@@ -191,9 +204,9 @@ def _mount(name: str, volume: Volume) -> dict[str, Plain]:
     mount: dict[str, Plain] = {"name": name, "mountPath": mount_path(name, volume)}
     mount["readOnly"] = volume.read_only or None
     mount["subPath"] = volume.sub_path
-    return _said(mount)
+    return _omit_empty(mount)
 
 
-def _said(pairs: dict[str, Plain]) -> dict[str, Plain]:
-    """`pairs` without what was not said: None and empty lists and maps."""
+def _omit_empty(pairs: dict[str, Plain]) -> dict[str, Plain]:
+    """`pairs` without keys whose value is None or an empty list or map."""
     return {key: value for key, value in pairs.items() if value not in (None, [], {}, ())}

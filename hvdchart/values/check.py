@@ -1,73 +1,74 @@
-"""Checks a plan's values against the chart's schema before Helm sees them."""
+"""Checks a plan's values against the chart's schema."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hvdchart.errors import SpecError, ValuesError
 from hvdchart.plan.model import Plan
 from hvdchart.spec.fields import nearest
-from hvdchart.spec.load import dotted, nearest_node
+from hvdchart.spec.paths import KeyPath, dotted, nearest_node
 from hvdchart.spec.yaml_tree import Plain, shorten
 from hvdchart.values.build import make_values
-from hvdchart.values.chart import default_values, resolved, schema_at, values_schema
-from hvdchart.values.merge import nulls, settled
+from hvdchart.values.merge import null_paths, omit_needless_nulls
+from hvdchart.values.schema import default_values, resolve, schema_at, values_schema
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft7Validator
 
 
 def checked_values(plan: Plan) -> dict[str, Plain]:
-    """The plan's values when the chart takes them; raises SpecError at the spec's `values` else.
+    """The plan's values, checked against the chart's schema.
 
-    ValuesError, without a place in the spec, means a defect of hvdchart.
+    Raises SpecError when the spec's `values` are wrong, and ValuesError when other values are,
+    which is a defect of hvdchart.
     """
     values = make_values(plan)
-    schema = values_schema()
-    if any(True for _ in nulls(values)):
-        for null in nulls(values):
-            _refuse_needed(plan, schema, null)
-        values = settled(values, default_values())
+    nulls = list(null_paths(values))
+    if nulls:
+        for path in nulls:
+            _check_null(plan, path)
+        values = omit_needless_nulls(values, default_values())
     errors = list(_validator().iter_errors(_without_nulls(values)))
     if errors:
         first = min(errors, key=lambda error: [str(step) for step in error.instance_path])
-        path: tuple[str | int, ...] = tuple(first.instance_path)
-        problem = shorten(first.message, 200)
-        # Each keyword has a class of its own here, which the package's types do not name.
+        where: KeyPath = tuple(first.instance_path)
+        # The class of `kind` depends on the schema's keyword, which the package's types leave out.
         unexpected: list[str] = getattr(first.kind, "unexpected", [])
         if unexpected:
-            known = schema_at(schema, first.schema_path[:-1]).get("properties", {})
             unknown = min(unexpected)
+            known = (schema_at(values_schema(), where) or {}).get("properties", {})
             problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
-            raise _refused(plan, (*path, unknown), problem, at_key=True)
-        raise _refused(plan, path, problem)
+            raise _refused(plan, (*where, unknown), problem, at_key=True)
+        raise _refused(plan, where, shorten(first.message, 200))
     return values
 
 
-def _refuse_needed(plan: Plan, schema: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    """A null takes the chart's default away; its templates need one wherever the schema says so."""
-    node: Any = schema
-    for step in path:
-        node = resolved(schema, node).get("properties", {}).get(step)
-        if node is None:
-            return
-    kinds = resolved(schema, node).get("type", "null")
+def _check_null(plan: Plan, path: tuple[str, ...]) -> None:
+    """Refuse a null where the templates need a value: it would delete the chart's default."""
+    *above, name = path
+    child = (schema_at(values_schema(), above) or {}).get("properties", {}).get(name)
+    if child is None:
+        return
+    kinds = resolve(values_schema(), child).get("type", "null")
     if "null" not in ([kinds] if isinstance(kinds, str) else kinds):
-        raise _refused(plan, path, f"null deletes what the chart needs; give it {kinds} instead")
+        problem = f"null deletes a value that the chart needs; give it {kinds} instead"
+        raise _refused(plan, path, problem)
 
 
 def _refused(
-    plan: Plan, path: tuple[str | int, ...], problem: str, at_key: bool = False
+    plan: Plan, path: KeyPath, problem: str, at_key: bool = False
 ) -> SpecError | ValuesError:
-    """The error for what stands at a path of the values; `at_key`: its key is what is wrong."""
+    """The error for the value at a path of the values, or for its key (`at_key`)."""
     tree = plan.spec.tree
     if tree is not None and path[:1] and path[0] in plan.spec.values:
         where = ("values", *path)
         node = nearest_node(tree, where)
         place = (at_key and node.key_place) or node.place
-        return SpecError(str(place), dotted(where), problem, "what the chart takes there")
+        expected = "a key of the chart" if at_key else "a value that the chart accepts"
+        return SpecError(str(place), dotted(where), problem, expected)
     return ValuesError(f"the chart refuses {dotted(path) or 'the values'}: {problem}")
 
 

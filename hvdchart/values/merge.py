@@ -1,48 +1,53 @@
-"""Maps laid on maps as Helm lays one values file on another. Pure."""
+"""Merges values as Helm merges values files, and handles the nulls that delete defaults."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
 
+from hvdchart.spec.merge import Merger
 from hvdchart.spec.yaml_tree import Plain
 
 
-def laid_over(base: Mapping[str, Plain], over: Mapping[str, Plain]) -> dict[str, Plain]:
-    """`over` laid on `base`: maps merge, lists and scalars replace, a null stays as a null.
+class _PlainMerger(Merger[Plain]):
+    def entries(self, value: Plain) -> Mapping[str, Plain] | None:
+        return value if isinstance(value, Mapping) else None
 
-    A null is Helm's word for "delete", which Helm acts on when it comes to the chart's defaults;
-    `settled` does so for what the chart has no default for.
+    def with_entries(self, base: Plain, entries: dict[str, Plain]) -> Plain:
+        return entries
+
+
+def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[str, Plain]:
+    """A copy of `base` with `newer` merged into it; a null in `newer` stays a null.
+
+    To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes those for
+    which the chart has no default.
     """
-    result = copy.deepcopy(dict(base))
-    for key, value in over.items():
-        old = result.get(key)
-        if isinstance(old, dict) and isinstance(value, Mapping):
-            result[key] = laid_over(old, value)
-        else:
-            result[key] = copy.deepcopy(value)
-    return result
+    merged: dict[str, Plain] = copy.deepcopy(_PlainMerger().merge(base, newer))
+    return merged
 
 
-def settled(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
-    """`values` without the nulls that delete nothing of the chart's `defaults`.
+def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
+    """`values` without the nulls that delete none of the chart's `defaults`.
 
-    Helm would pass those on, and a template or the API server would read them as it likes.
+    Helm would pass those on to the templates, which expect a value or no key at all.
     """
     known = defaults if isinstance(defaults, Mapping) else {}
     result = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            result[key] = settled(value, known.get(key))
+            result[key] = omit_needless_nulls(value, known.get(key))
         elif value is not None or known.get(key) is not None:
             result[key] = value
     return result
 
 
-def nulls(values: Mapping[str, Plain], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def null_paths(
+    values: Mapping[str, Plain], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
     """The paths of all nulls in maps of maps."""
     for key, value in values.items():
         if value is None:
             yield (*above, key)
         elif isinstance(value, Mapping):
-            yield from nulls(value, (*above, key))
+            yield from null_paths(value, (*above, key))

@@ -1,7 +1,7 @@
-"""Values as YAML text: stable order, reasons as comments, words quoted that Helm reads otherwise.
+"""Writes values as YAML: in a stable order, with reasons as comments.
 
-Helm reads YAML 1.1 (`no` is false there) and this project writes for both versions, so text stands
-without quotes only where every version agrees that it is text.
+Helm reads YAML 1.1, where `no` is false, and other programs read YAML 1.2: text is written without
+quotes only where both versions read it as text.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from typing import Any
 
 from hvdchart.plan.model import Plan
 from hvdchart.plan.rules import Reason
-from hvdchart.quantity import counted
+from hvdchart.quantity import pluralize
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.build import ValuePath, explain
 from hvdchart.values.check import checked_values
 
-_SURELY_TEXT = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
-_WORDS_THAT_ARE_NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+_TEXT = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
+_YAML_1_1_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _COMMENT_COLUMN = 45
 
 
 def render_values(plan: Plan, origin: str = "a spec") -> str:
     """The values file of a plan as text; `origin` names the spec in its first line.
 
-    Raises SpecError when the chart refuses what the spec's own `values` make of it.
+    Raises SpecError when the chart refuses the values because of the spec's `values`.
     """
     head = f"# Rendered by `python -m hvdchart render {origin}`: edit the spec, not this file.\n"
     batch = "" if plan.global_batch is None else f", global batch {plan.global_batch}"
-    head += f"# {counted(plan.ranks, 'rank')} on {counted(plan.workers, 'worker')}{batch}.\n"
+    head += f"# {pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}{batch}.\n"
     return head + dump(checked_values(plan), explain(plan))
 
 
 def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
-    """`values` as block YAML; `reasons` become comments behind the values at their paths."""
+    """`values` as block YAML; `reasons` become comments after the values at their paths."""
     from ruamel.yaml import YAML
 
     yaml = YAML()
-    # A bare "key:" looks forgotten; null is said.
+    # By default null is written as nothing, which looks like a forgotten value.
     yaml.representer.add_representer(type(None), _represent_null)
     yaml.width = 1_000_000
     yaml.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
     yaml.dump(_commented(values, (), reasons), stream)
-    # A comment behind the last value comes without a line end.
+    # A comment after the last value is written without a line end.
     return stream.getvalue().rstrip("\n") + "\n"
 
 
@@ -93,5 +93,5 @@ def _explain(result: Any, key: str, child: Plain, reason: Reason) -> None:
 def _text(value: str) -> Any:
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-    plain = _SURELY_TEXT.fullmatch(value) and value.lower() not in _WORDS_THAT_ARE_NOT_TEXT
+    plain = _TEXT.fullmatch(value) and value.lower() not in _YAML_1_1_WORDS
     return value if plain else DoubleQuotedScalarString(value)

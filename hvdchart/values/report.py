@@ -1,21 +1,21 @@
-"""A plan as a document for programs and as tables for a person."""
+"""Reports a plan: as a document for programs, and as tables for the terminal."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import counted, memory_text
-from hvdchart.spec.model import Volume
-from hvdchart.spec.validate import VOLUME_SOURCES, mount_path
+from hvdchart.quantity import memory_text, pluralize
+from hvdchart.spec.paths import child_at, value_at
+from hvdchart.spec.volumes import mount_path
 from hvdchart.spec.yaml_tree import Plain
-from hvdchart.values.build import explain, make_values
+from hvdchart.values.build import ValuePath, explain, make_values
 
 LEARNING_RATE_RULE = "linear scaling: the learning rate of one rank times the ranks, warmed up"
 
 
 def document(plan: Plan) -> dict[str, Plain]:
-    """The plan as JSON can say it; keys are stable."""
+    """The plan as JSON data; its keys are stable."""
     return {
         "name": plan.spec.name,
         "workers": plan.workers,
@@ -31,7 +31,7 @@ def document(plan: Plan) -> dict[str, Plain]:
         "shm": memory_text(plan.shm),
         "groups": [_group_document(group) for group in plan.groups],
         "volumes": {
-            name: {"mountPath": mount_path(name, volume), "source": _source(volume)}
+            name: {"mountPath": mount_path(name, volume), "source": volume.sources[0]}
             for name, volume in plan.spec.volumes.items()
         },
         "warnings": list(plan.warnings),
@@ -55,43 +55,33 @@ def _group_document(group: GroupPlan) -> dict[str, Plain]:
 
 
 def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
-    """Each planned value: its path, what it is, why, and where the rule is from."""
+    """One row per planned value: its path, the value, the reason, and the source of the rule."""
     values = make_values(plan)
     rows = []
     for path, reason in explain(plan).items():
-        found = _look_up(values, path)
-        if found is not None:
+        value = _planned_value(values, path)
+        if value is not None:
             name = ".".join(str(step) for step in path)
-            rows.append((name, found, reason.because, reason.source))
+            rows.append((name, value, reason.because, reason.source))
     return rows
 
 
-def _look_up(values: Plain, path: tuple[str | int, ...]) -> Any:
-    """The value at a path in which a step into a list may be the name of the thing there."""
-    node = values
-    for step in path:
-        if isinstance(node, dict):
-            node = node.get(step)
-        elif isinstance(node, list) and isinstance(step, int):
-            node = node[step] if step < len(node) else None
-        elif isinstance(node, list):
-            named = (item for item in node if isinstance(item, dict) and item.get("name") == step)
-            node = next((item.get("value") for item in named), None)
-        else:
-            return None
-    return node
-
-
-def _source(volume: Volume) -> str:
-    return next(key for key, field in VOLUME_SOURCES.items() if getattr(volume, field) is not None)
+def _planned_value(values: Plain, path: ValuePath) -> Plain:
+    """The value at a path; in a list of named items, such as `env`, the last step is the name."""
+    *above, name = path
+    parent = value_at(values, above)
+    if isinstance(parent, list):
+        named = (item for item in parent if isinstance(item, dict) and item.get("name") == name)
+        return next((item.get("value") for item in named), None)
+    return child_at(parent, name)
 
 
 def tables(plan: Plan) -> list[Any]:
-    """What `hvdchart plan` prints: rich renderables."""
+    """What `hvdchart plan` prints, as rich renderables."""
     from rich.table import Table
     from rich.text import Text
 
-    size = f"{counted(plan.ranks, 'rank')} on {counted(plan.workers, 'worker')}"
+    size = f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
     groups = Table(title=f"{plan.spec.name}: {size}")
     groups.add_column("group")
     for name in ("nodes", "slots", "ranks", "OMP/intra/inter", "CPUs", "memory"):
@@ -99,19 +89,19 @@ def tables(plan: Plan) -> list[Any]:
     groups.add_column("devices")
     for group in plan.groups:
         groups.add_row(*_group_row(group))
-    found: list[Any] = [groups]
+    parts: list[Any] = [groups]
     if plan.spec.volumes:
-        volumes = Table("volume", "from", "seen at", "mode", "groups")
+        volumes = Table("volume", "source", "mount path", "mode", "groups")
         for name, volume in plan.spec.volumes.items():
             mode = "read only" if volume.read_only else "read and write"
             where = ", ".join(volume.groups) or "all"
-            volumes.add_row(name, _source(volume), mount_path(name, volume), mode, where)
-        found.append(volumes)
-    found.append(Text(f"launch: {_launch_line(plan)}"))
+            volumes.add_row(name, volume.sources[0], mount_path(name, volume), mode, where)
+        parts.append(volumes)
+    parts.append(Text(f"launch: {_launch_line(plan)}"))
     batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
-    found.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
-    found += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
-    return found
+    parts.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
+    return parts
 
 
 def _launch_line(plan: Plan) -> str:
@@ -119,9 +109,9 @@ def _launch_line(plan: Plan) -> str:
     binding = plan.launching.binding
     words = [plan.spec.launch.mode, f"bound to {binding.to}"]
     if binding.cores_per_rank:
-        words.append(f"{counted(binding.cores_per_rank, 'core')} a rank")
+        words.append(f"{pluralize(binding.cores_per_rank, 'core')} per rank")
     if binding.ranks_per_socket:
-        words.append(f"{counted(binding.ranks_per_socket, 'rank')} a socket")
+        words.append(f"{pluralize(binding.ranks_per_socket, 'rank')} per socket")
     return ", ".join([*words, *plan.launching.options])
 
 
@@ -142,10 +132,10 @@ def _group_row(group: GroupPlan) -> list[str]:
 
 
 def reason_table(plan: Plan) -> Any:
-    """What `--explain` prints: one row for each planned value."""
+    """What `--explain` prints, as a rich table: one row per planned value."""
     from rich.table import Table
 
-    table = Table(title=f"{plan.spec.name}: where each number came from")
+    table = Table(title=f"{plan.spec.name}: where each number comes from")
     table.add_column("value", overflow="fold")
     for name in ("is", "because", "source"):
         table.add_column(name)

@@ -18,7 +18,7 @@ from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
-from hvdchart.values.merge import laid_over, settled
+from hvdchart.values.merge import merge_values, omit_needless_nulls
 from tests.chart.render import Manifest, render
 from tests.e2e.cluster import Namespace
 from tests.unit.hvdchart.strategies import specs
@@ -80,7 +80,7 @@ def test_values_merge_as_helm_merges(
     helm: str, folder: Path, defaults: Values, rendered: Values, persons: Values
 ) -> None:
     """One file made by us is to the chart what Helm makes of two files."""
-    ours = settled(laid_over(rendered, persons), defaults)
+    ours = omit_needless_nulls(merge_values(rendered, persons), defaults)
     expected = helms_values(helm, folder, defaults, rendered, persons)
     assert without_nulls(helms_values(helm, folder, defaults, ours)) == without_nulls(expected)
 

@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import read_spec
-from hvdchart.spec.overlays import overlaid, with_settings
+from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.yaml_tree import parse
 
 BASE = b"""\
@@ -21,7 +21,7 @@ values: {worker: {nodeSelector: {a: b}}}
 
 
 def laid(*over: bytes) -> Any:
-    return overlaid([parse(BASE, "base"), *(parse(o, f"over{i}") for i, o in enumerate(over))])
+    return merge_specs([parse(BASE, "base"), *(parse(o, f"over{i}") for i, o in enumerate(over))])
 
 
 def test_maps_merge_lists_replace_null_deletes() -> None:
@@ -38,7 +38,7 @@ def test_later_wins() -> None:
 def test_a_null_below_values_is_the_charts() -> None:
     tree = laid(b"values: {worker: {nodeSelector: null}, shm: null}")
     assert tree.plain["values"] == {"worker": {"nodeSelector": None}, "shm": None}
-    tree = with_settings(tree, ["values.worker.nodeSelector=null"])
+    tree = apply_settings(tree, ["values.worker.nodeSelector=null"])
     assert tree.plain["values"]["worker"] == {"nodeSelector": None}
 
 
@@ -60,14 +60,14 @@ def test_a_wrong_value_names_its_own_file() -> None:
     ],
 )  # fmt: skip
 def test_settings(setting: str, path: list[Any], value: Any) -> None:
-    found = with_settings(laid(), [setting]).plain
+    found = apply_settings(laid(), [setting]).plain
     for step in path:
         found = found[step]
     assert found == value
 
 
 def test_a_null_setting_deletes() -> None:
-    assert "env" not in with_settings(laid(), ["train.env=null"]).plain["train"]
+    assert "env" not in apply_settings(laid(), ["train.env=null"]).plain["train"]
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_null_setting_deletes() -> None:
 )
 def test_wrong_settings(setting: str, says: str) -> None:
     with pytest.raises(SpecError, match=r"--set") as caught:
-        with_settings(laid(), [setting])
+        apply_settings(laid(), [setting])
     assert says in str(caught.value)
 
 
 def test_a_wrong_set_value_names_the_setting() -> None:
     with pytest.raises(SpecError) as caught:
-        read_spec(with_settings(laid(), ["nodes.0.count=x"]))
+        read_spec(apply_settings(laid(), ["nodes.0.count=x"]))
     assert caught.value.place == "--set nodes.0.count=x"

@@ -51,7 +51,7 @@ def test_null_stays_where_the_chart_has_a_default_to_delete() -> None:
         ("{wrker: {}}", "5:10", "no key 'wrker' here (did you mean 'worker'?)"),
         ("{worker: {number: 0}}", "5:27", "values.worker.number"),
         ("{worker: {number: x}}", "5:27", "integer"),
-        ("{worker: null}", "5:18", "null deletes what the chart needs"),
+        ("{worker: null}", "5:18", "null deletes a value that the chart needs"),
         ("{worker: {env: null}}", "5:24", "give it array instead"),
         ("{worker: {env: [{name: 1}]}}", "5:32", "string"),
         ('{"a\\nb\\u200b": 1}', "5:10", r"values.a\nb\u200b: the chart has no key"),
