@@ -1,4 +1,4 @@
-{{/* What the master is told, as JSON: see files/settings.py. The nodes' interfaces are not the master's: then only the workers' environment names one. */}}
+{{/* The run as JSON for the master; files/settings.py reads it. With hostNetwork the workers' interface does not exist in the master, so that only the workers' environment names it. */}}
 {{- define "horovod.run" -}}
 {{- $root := . -}}
 {{- $groups := list -}}
@@ -58,12 +58,12 @@ spec:
       command: [python3, -I, /horovod/bin/master.py]
       env:
         - {name: PYTHONUNBUFFERED, value: "1"}
-        # The image's home directory cannot be written: the root file system is read-only.
+        # The image's home directory is not writable, because the root file system is read-only.
         - {name: HOME, value: /tmp}
-        # Kubernetes expands $(NAME) in a value: a dollar sign of ours is doubled to stay one.
+        # Kubernetes expands $(NAME) in a value, so dollar signs are doubled.
         - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$(" "$$(" | quote }}}
         - {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
-        # By which MPICH's ranks reach the master, whose name they may not resolve.
+        # MPICH's ranks connect to the master by this address, because they may not resolve its name.
         - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
         {{- with .Values.serviceMesh }}
@@ -97,7 +97,7 @@ spec:
     {{- end }}
 {{- end }}
 
-{{/* How this very run ended, Finished or Failed; empty when it has not. Its Job says so, and when that is gone the record. */}}
+{{/* How this run ended: Finished, Failed, or empty while it has not ended. The Job tells; when the Job has been removed, the record does. */}}
 {{- define "horovod.end" -}}
 {{- $name := include "horovod.job" . -}}
 {{- $job := lookup "batch/v1" "Job" .Release.Namespace $name -}}
@@ -107,7 +107,7 @@ spec:
 {{- if not $job -}}{{- dig "state" "" (include "horovod.earlierEnd" . | fromJson) -}}{{- end -}}
 {{- end }}
 
-{{/* What the record says of this very run, as JSON, when it has ended and its Job is gone (ttlSecondsAfterFinished): an upgrade must not make it again. */}}
+{{/* The record of this run as JSON when it has ended and its Job has been removed (ttlSecondsAfterFinished), so that an upgrade does not repeat it. */}}
 {{- define "horovod.earlierEnd" -}}
 {{- $name := include "horovod.job" . -}}
 {{- $told := dig "data" dict (lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict) -}}
@@ -115,7 +115,7 @@ spec:
 {{- ternary $told dict (and $ended (not (lookup "batch/v1" "Job" .Release.Namespace $name))) | toJson -}}
 {{- end }}
 
-{{/* Is this very run over, and its workers no longer wanted? Then an upgrade must not bring them back. */}}
+{{/* Not empty when this run has ended and its workers were scaled to zero, so that an upgrade does not scale them up again. */}}
 {{- define "horovod.workersAreDone" -}}
 {{- $end := include "horovod.end" . -}}
 {{- if or (and (eq $end "Finished") (ne .Values.cleanup "Never")) (and (eq $end "Failed") (eq .Values.cleanup "Always")) -}}yes{{- end -}}

@@ -1,10 +1,10 @@
-{{/* All names, labels and selectors of this chart, and the list of worker groups. */}}
+{{/* Names, labels and selectors of this chart's objects, and the list of worker groups. */}}
 
 {{- define "horovod.fullname" -}}
 {{ .Values.fullnameOverride | default .Release.Name }}
 {{- end }}
 
-{{/* The headless Service: hosts are POD.SERVICE. */}}
+{{/* The headless Service. A host's name is POD.SERVICE. */}}
 {{- define "horovod.service" -}}
 {{ include "horovod.fullname" . }}
 {{- end }}
@@ -13,7 +13,7 @@
 {{ .Values.ssh.existingSecret | default (printf "%s-ssh" (include "horovod.fullname" .)) }}
 {{- end }}
 
-{{/* Named by content and immutable: a pod never sees another chart version's files. */}}
+{{/* Named after its content and immutable, so that a pod never sees the files of another chart version. */}}
 {{- define "horovod.filesConfigMap" -}}
 {{ include "horovod.fullname" . }}-files-{{ include "horovod.files" . | sha256sum | trunc 8 }}
 {{- end }}
@@ -25,7 +25,7 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Empty when the master has no access to the API. */}}
+{{/* The master's ServiceAccount; empty when the master has no access to the API. */}}
 {{- define "horovod.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{ .Values.serviceAccount.name | default (printf "%s-master" (include "horovod.fullname" .)) }}
@@ -39,12 +39,12 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 {{ include "horovod.fullname" .root }}-{{ .group.name }}
 {{- end }}
 
-{{/* The Job is named after all that it runs, so that a changed run is a new Job and the same run is left alone. */}}
+{{/* The Job's name contains a hash of the pod template: an upgrade that changes the run creates a new Job, and any other upgrade leaves the Job alone. */}}
 {{- define "horovod.job" -}}
 {{ include "horovod.fullname" . }}-master-{{ include "horovod.masterPod" . | sha256sum | trunc 8 }}
 {{- end }}
 
-{{/* The ConfigMap in which the master keeps how the release's last run went; the chart leaves its data alone. */}}
+{{/* The ConfigMap in which the master records how the last run of the release ended. The chart does not set its data. */}}
 {{- define "horovod.record" -}}
 {{ include "horovod.fullname" . }}-run
 {{- end }}
@@ -56,7 +56,7 @@ app.kubernetes.io/instance: {{ include "horovod.fullname" .root }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* Labels of every object; the chart's version stands here and never in a pod template. */}}
+{{/* Labels of every object. The chart's version is not part of pod templates, where it would change with each upgrade. */}}
 {{- define "horovod.labels" -}}
 app.kubernetes.io/name: horovod
 app.kubernetes.io/instance: {{ include "horovod.fullname" .root }}
@@ -68,13 +68,13 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Labels that every object and pod of the release has. */}}
+{{/* Labels that all objects and pods of the release share. */}}
 {{- define "horovod.runSelector" -}}
 app.kubernetes.io/name: horovod
 app.kubernetes.io/instance: {{ include "horovod.fullname" . }}
 {{- end }}
 
-{{/* A selector of the run's pods: master and workers, not TensorBoard. */}}
+{{/* Selects the master and the workers, but not TensorBoard. */}}
 {{- define "horovod.ownPods" -}}
 matchLabels:
   {{- include "horovod.runSelector" . | nindent 2 }}
@@ -82,7 +82,7 @@ matchExpressions:
   - {key: app.kubernetes.io/component, operator: In, values: [master, worker]}
 {{- end }}
 
-{{/* JSON list of the worker groups as their pods will be: those of the values, and what the release adds. */}}
+{{/* JSON list of the worker groups with everything that their pods get: the values and what the release adds. */}}
 {{- define "horovod.groups" -}}
 {{- $root := . -}}
 {{- $groups := list -}}
@@ -92,7 +92,7 @@ matchExpressions:
 {{ $groups | toJson }}
 {{- end }}
 
-{{/* JSON list of the worker groups, each complete: what worker says, then what the group says. */}}
+{{/* JSON list of the worker groups: the values of `worker` merged with those of each group. */}}
 {{- define "horovod.userGroups" -}}
 {{- $root := . -}}
 {{- $groups := list -}}
@@ -102,7 +102,7 @@ matchExpressions:
 {{- $_ := set $group "volumes" (concat $root.Values.volumes (.volumes | default list)) -}}
 {{- $_ := set $group "volumeMounts" (concat $root.Values.volumeMounts (.volumeMounts | default list)) -}}
 {{- $_ := set $group "image" (mergeOverwrite (deepCopy $root.Values.worker.image) (deepCopy (.image | default dict))) -}}
-{{- /* How many hosts an elastic run may grow to; else the number is fixed. */ -}}
+{{- /* The number of hosts that an elastic run may grow to. In other modes the number is fixed. */ -}}
 {{- $most := div (int ($root.Values.launch.elastic.maxRanks | default 0)) (int $group.slots) -}}
 {{- $_ := set $group "maximum" (ternary (max (int $group.number) $most) (int $group.number) (eq $root.Values.launch.mode "elastic")) -}}
 {{- $groups = append $groups $group -}}

@@ -1,6 +1,6 @@
-{{/* Where pods go and what other controllers are told about them. */}}
+{{/* Where pods run, and the labels and annotations that schedulers, queues and meshes read. */}}
 
-{{/* A group with what its release adds: spread, gang, mesh, Horovod's switches. Call with (dict "root" $ "group" $group); JSON. */}}
+{{/* A group with what the release adds: spread, gang, mesh and Horovod settings. Call with (dict "root" $ "group" $group); JSON. */}}
 {{- define "horovod.placedGroup" -}}
 {{- $group := .group -}}
 {{- if and (ne $group.spread "None") (not (hasKey $group.affinity "podAntiAffinity")) -}}
@@ -12,7 +12,7 @@
 {{ $group | toJson }}
 {{- end }}
 
-{{/* Keeps the workers of a release, whatever their group, on nodes of their own. */}}
+{{/* Pod anti-affinity that places each worker of the release on a node of its own. */}}
 {{- define "horovod.spread" -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml)) -}}
 {{- if eq .group.spread "Required" -}}
@@ -27,7 +27,7 @@
 {{ include "horovod.fullname" . }}
 {{- end }}
 
-{{/* Labels that schedulers and meshes read on every pod of the run. */}}
+{{/* Labels of the master and the workers for schedulers and service meshes. */}}
 {{- define "horovod.podLabels" -}}
 {{- if eq .Values.gang "SchedulerPlugins" }}
 scheduling.x-k8s.io/pod-group: {{ include "horovod.podGroup" . }}
@@ -37,7 +37,7 @@ sidecar.istio.io/inject: "false"
 {{- end }}
 {{- end }}
 
-{{/* As horovod.podLabels, for annotations. */}}
+{{/* Annotations of the master and the workers for schedulers and service meshes. */}}
 {{- define "horovod.podAnnotations" -}}
 {{- if eq .Values.gang "Volcano" }}
 scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . }}
@@ -50,14 +50,14 @@ config.linkerd.io/proxy-await: enabled
 {{- end }}
 {{- end }}
 
-{{/* The queue's label on StatefulSets and Job. */}}
+{{/* The Kueue label of the StatefulSets and the Job. */}}
 {{- define "horovod.queueLabels" -}}
 {{- if and .Values.queueName (ne .Values.gang "Volcano") -}}
 kueue.x-k8s.io/queue-name: {{ .Values.queueName }}
 {{- end -}}
 {{- end }}
 
-{{/* Is there a NetworkPolicy? MPI, Gloo and NCCL ask nobody who they are, so yes; but it cannot hold on the nodes' network. */}}
+{{/* Not empty when the release has a NetworkPolicy. Default to on: MPI, Gloo and NCCL have no authentication. A NetworkPolicy does not apply to pods on the node's network. */}}
 {{- define "horovod.networkPolicy" -}}
 {{- $enabled := .Values.networkPolicy.enabled -}}
 {{- if ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled) -}}yes{{- end -}}
@@ -68,7 +68,7 @@ kueue.x-k8s.io/queue-name: {{ .Values.queueName }}
 {{ .Values.schedulerName | default $ofGang }}
 {{- end }}
 
-{{/* What an init container takes of its pod's resources: nothing on top, and the pod can be Guaranteed. */}}
+{{/* CPU and memory of an init container: those of the main container, which adds nothing to the pod's request and lets the pod be Guaranteed. */}}
 {{- define "horovod.initResources" -}}
 {{- $kept := dict -}}
 {{- range $side, $amounts := pick . "limits" "requests" -}}

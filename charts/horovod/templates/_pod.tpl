@@ -1,4 +1,4 @@
-{{/* What the pods of master and workers share. */}}
+{{/* What the pods of the master and the workers share. */}}
 
 {{/* Call with (dict "root" $ "image" $imageOverrides). */}}
 {{- define "horovod.image" -}}
@@ -7,13 +7,13 @@ image: {{ printf "%s:%s" (.image.repository | default $image.repository) (.image
 imagePullPolicy: {{ .image.pullPolicy | default $image.pullPolicy }}
 {{- end }}
 
-{{/* Where /etc/passwd comes from, since ssh and sshd refuse to run as a UID without an entry there: "files" (made here, for a UID that the values give), "generated" (made in the pod, for one that only the platform knows), or empty for root's, the image's own. */}}
+{{/* Where /etc/passwd comes from. ssh and sshd refuse to run as a UID without an entry. "files": the chart writes it for the UID in the values. "generated": the pod writes it for a UID that only the platform knows. Empty: root has an entry in the image's own file. */}}
 {{- define "horovod.passwdFrom" -}}
 {{- $uid := .Values.podSecurityContext.runAsUser -}}
 {{- if kindIs "invalid" $uid -}}generated{{- else if int $uid -}}files{{- end -}}
 {{- end }}
 
-{{/* An /etc/passwd for the pod's UID, whatever the image has; its line is the first, so that it counts for any UID. */}}
+{{/* An /etc/passwd with an entry for the pod's UID. It is the first line, so that it takes precedence for any UID. */}}
 {{- define "horovod.passwd" -}}
 horovod:x:{{ int64 .Values.podSecurityContext.runAsUser }}:{{ int64 (.Values.podSecurityContext.runAsGroup | default 0) }}::/tmp:/bin/sh
 root:x:0:0:root:/root:/bin/sh
@@ -21,12 +21,12 @@ sshd:x:100:65534::/run/sshd:/usr/sbin/nologin
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 {{- end }}
 
-{{/* May the pods run as root? */}}
+{{/* Not empty when the pods may run as root. */}}
 {{- define "horovod.mayBeRoot" -}}
 {{- if not (int (.Values.podSecurityContext.runAsUser | default 0)) -}}yes{{- end -}}
 {{- end }}
 
-{{/* Pod-level settings. */}}
+{{/* Settings of the pod spec. */}}
 {{- define "horovod.podSettings" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
@@ -47,7 +47,7 @@ securityContext:
   {{- toYaml $context | nindent 2 }}
 {{- end }}
 
-{{/* Where a pod may run; call with the group or with .Values.master. */}}
+{{/* Node selector, affinity and tolerations. Call with a group or with .Values.master. */}}
 {{- define "horovod.scheduling" -}}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -63,7 +63,7 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{/* An init container that writes a passwd file with the pod's UID in it; call with (dict "root" $ "image" $imageOverrides "resources" $ofTheMainContainer). */}}
+{{/* An init container that writes a passwd file with an entry for the pod's UID. Call with (dict "root" $ "image" $imageOverrides "resources" $ofTheMainContainer). */}}
 {{- define "horovod.passwdContainer" -}}
 {{- if eq (include "horovod.passwdFrom" .root) "generated" }}
 - name: passwd

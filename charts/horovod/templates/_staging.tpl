@@ -1,4 +1,4 @@
-{{/* The init container that fills a volume before a worker starts; call with (dict "root" $ "group" $group). See files/stage.sh. */}}
+{{/* The init container that fills a volume before a worker starts. Call with (dict "root" $ "group" $group). See files/stage.sh. */}}
 {{- define "horovod.stagingContainer" -}}
 {{- $staging := .root.Values.staging -}}
 {{- if $staging.command }}
@@ -24,7 +24,7 @@
     - {name: tmp, mountPath: /tmp}
     {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
     {{- range .group.volumeMounts }}
-    {{- /* The workers may only read what staging writes. */}}
+    {{- /* A mount that is read-only for the worker is writable here. */}}
     {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $holder.mountPath) }}
     - {{ toYaml $mount | nindent 6 | trim }}
     {{- end }}

@@ -1,6 +1,6 @@
-{{/* What shows how a run goes: Horovod's own switches, TensorBoard, metrics. */}}
+{{/* Observability: Horovod's timeline and autotune, TensorBoard and metrics. */}}
 
-{{/* The value of a variable in a list of env entries, empty when it is not there or not a plain value; call with (dict "env" $list "name" "OUTPUT_PATH"). */}}
+{{/* The value of a variable in a list of env entries; empty when it is missing or has valueFrom. Call with (dict "env" $list "name" "OUTPUT_PATH"). */}}
 {{- define "horovod.envValue" -}}
 {{- $name := .name -}}
 {{- $value := "" -}}
@@ -8,26 +8,26 @@
 {{ $value }}
 {{- end }}
 
-{{/* Is the variable in the list, however it gets its value? */}}
+{{/* Not empty when the list has the variable, with value or valueFrom. */}}
 {{- define "horovod.hasEnv" -}}
 {{- $name := .name -}}
 {{- range .env -}}{{- if eq .name $name -}}yes{{- end -}}{{- end -}}
 {{- end }}
 
-{{/* Horovod's switches as environment of a group's ranks, JSON; what the group's env says itself stays. */}}
+{{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}
 {{- define "horovod.switches" -}}
 {{- $horovod := .root.Values.horovod -}}
 {{- $env := .group.env -}}
 {{- $switches := dict -}}
 {{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
-{{- /* Kubernetes fills in $(OUTPUT_PATH), which stands before these in the list. */ -}}
+{{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
 {{- if $horovod.timeline -}}{{- $_ := set $switches "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}{{- end -}}
 {{- if $horovod.autotune -}}
 {{- $_ := set $switches "HOROVOD_AUTOTUNE" "1" -}}
 {{- if $output -}}{{- $_ := set $switches "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
 {{- end -}}
 {{- $threshold := $horovod.fusionThresholdMiB -}}
-{{- /* 0 is a threshold: it switches fusion off. */ -}}
+{{- /* 0 is a valid threshold: it disables fusion. */ -}}
 {{- if not (kindIs "invalid" $threshold) -}}{{- $_ := set $switches "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}{{- end -}}
 {{- with $horovod.cycleTimeMs -}}{{- $_ := set $switches "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
 {{- $added := list -}}
@@ -39,12 +39,12 @@
 {{ $added | toJson }}
 {{- end }}
 
-{{/* Where TensorBoard looks for logs. */}}
+{{/* The directory that TensorBoard reads. */}}
 {{- define "horovod.logDir" -}}
 {{ .Values.tensorboard.logDir | default (include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH")) }}
 {{- end }}
 
-{{/* The entry of a list of mounts that holds a path, as JSON; empty when none does. Call with (dict "mounts" $list "path" $path). */}}
+{{/* The volume mount that contains a path, as JSON; empty when none does. Call with (dict "mounts" $list "path" $path). */}}
 {{- define "horovod.mountOf" -}}
 {{- $path := .path -}}
 {{- $found := dict -}}
@@ -61,7 +61,7 @@
 {{ include "horovod.fullname" . }}-tensorboard
 {{- end }}
 
-{{/* The master's environment for files/metrics.py. */}}
+{{/* Environment of the master for files/metrics.py. */}}
 {{- define "horovod.metricsEnv" -}}
 {{- if .Values.metrics.enabled -}}
 - {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
