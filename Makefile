@@ -11,7 +11,7 @@ venv:
 	@python3 devtools/bootstrap.py
 
 demo: venv ## set everything up and train in pods (CLUSTER=local, kind or current)
-	@$(PY) -m devtools.demo.demo $(if $(CLUSTER),--cluster $(CLUSTER))
+	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
 
 test: lint ## everything: lint, unit, chart, images, cluster, training
 	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 tests
@@ -20,7 +20,7 @@ lint: venv ## ruff, mypy, generated files, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
 
 unit: venv ## tests of pure functions
-	@$(PY) -m pytest -q tests/unit tests/localkube -m "not cluster_lifecycle"
+	@$(PY) -m pytest -q tests/unit
 
 chart: venv ## rendered manifests, judged by a real API server
 	@$(PY) -m pytest -q tests/chart
@@ -29,7 +29,7 @@ images: venv ## tests inside the images
 	@$(PY) -m pytest -q tests/images
 
 lifecycle: venv ## starts, breaks and stops a second local cluster
-	@$(PY) -m pytest -q tests/localkube -m cluster_lifecycle
+	@$(PY) -m pytest -q tests/localkube
 
 e2e: venv ## training on a real cluster
 	@$(PY) -m pytest -q tests/e2e

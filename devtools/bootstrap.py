@@ -1,7 +1,7 @@
-"""Make the Python environment that everything else here runs in (standard library only).
+"""Creates the Python environment that everything else here runs in (standard library only).
 
-The environment is kept outside the tree under a name made from the lock file and the interpreter,
-and `.venv` links to it: a clean clone on a machine that has built it before is ready at once.
+The environment is cached outside the checkout under a key of the lock file and the interpreter, and
+`.venv` links to it: a fresh clone on a machine that has the environment can be used at once.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ LINK = ROOT / ".venv"
 
 
 def environment_dir() -> Path:
-    """Where the environment for this lock file and this interpreter is kept."""
-    # The base's prefix: an environment's own Python is the same interpreter.
+    """The path of the environment for this lock file and this interpreter."""
+    # base_prefix, because the Python of an environment is the same interpreter.
     key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.base_prefix.encode())
-    # Run as a script: only tools/ is on the path.
+    # Run as a script, so that only devtools/ is on the path.
     sys.path.insert(0, str(ROOT))
     from devtools.common.cache import cache_dir
 
@@ -30,19 +30,19 @@ def environment_dir() -> Path:
 
 
 def require_venv_module() -> None:
-    """Debian splits ensurepip from Python; install it where that is possible, else say so."""
+    """Installs ensurepip, a package of its own on Debian, or exits and names the package."""
     if importlib.util.find_spec("ensurepip"):
         return
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
-        sys.exit(f"bootstrap: this Python cannot make environments: install {package} first")
+        sys.exit(f"bootstrap: this Python cannot create environments: install {package} first")
     subprocess.run([apt, "update", "-q"], check=True)
     subprocess.run([apt, "install", "-y", "-q", "--no-install-recommends", package], check=True)
 
 
-def make(target: Path) -> None:
-    """Build the environment beside its final place and move it there whole."""
+def create(target: Path) -> None:
+    """Builds the environment in a directory beside `target` and renames it."""
     require_venv_module()
     print(f"bootstrap: installing the locked Python packages into {target}", file=sys.stderr)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def make(target: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", str(staging)], check=True)
         command = [str(staging / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
         subprocess.run([*command, "--require-hashes", "-r", str(LOCK)], check=True)
-        # Tools such as chart-testing call these by name: their scripts must name the final place.
+        # Tools such as chart-testing run these scripts, which contain the path of the environment.
         for script in (staging / "bin").iterdir():
             if script.is_file() and not script.is_symlink():
                 relocate(script, staging, target)
@@ -61,23 +61,24 @@ def make(target: Path) -> None:
 
 
 def relocate(script: Path, staging: Path, target: Path) -> None:
-    """Rewrite the environment's own path in one of its scripts."""
+    """Replaces the environment's path in one of its scripts."""
     content = script.read_bytes()
     script.write_bytes(content.replace(str(staging).encode(), str(target).encode()))
 
 
 def main() -> None:
-    if sys.version_info < (3, 11):  # noqa: UP036  (the whole point is to say it plainly)
-        sys.exit(f"bootstrap: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    """Creates the environment unless it exists, and links .venv to it."""
+    if sys.version_info < (3, 11):  # noqa: UP036  (older ones get a clear message)
+        sys.exit(f"bootstrap: this is Python {sys.version.split()[0]}; install 3.11 or newer")
     target = environment_dir()
     if not (target / "bin" / "python").exists():
-        make(target)
+        create(target)
     if LINK.is_symlink() and LINK.readlink() == target:
         return
     if LINK.is_symlink():
         LINK.unlink()
     elif LINK.exists():
-        sys.exit(f"bootstrap: {LINK} is in the way: it is not a link that this script made")
+        sys.exit(f"bootstrap: {LINK} is not a link that this script made: move it away first")
     LINK.symlink_to(target)
 
 

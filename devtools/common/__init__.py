@@ -1,1 +1,1 @@
-"""What the developer tools share: cache, console output and files."""
+"""Shared by the developer tools: cache, locks, commands, apt, files, messages and errors."""

@@ -1,4 +1,4 @@
-"""Where built things are kept, and the keys that say whether a kept thing is still right."""
+"""The cache directory, and the keys under which built files are cached."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The directory that every builder of this project keeps its results in.
+    """The directory for everything that this repository builds: tools, images, environments.
 
-    $HVD_CACHE when set, else hvd under the XDG cache directory. It is not created here.
+    $HVD_CACHE (default: hvd in the XDG cache directory). It is not created here.
     """
     chosen = os.environ.get("HVD_CACHE")
     if chosen:
         return Path(chosen).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME")
-    # The XDG base directory specification says that a relative path there is to be ignored.
+    # The XDG base directory specification: a relative path in the variable is ignored.
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
     return base / "hvd"
 
 
 def content_key(paths: Iterable[Path], *extra: str) -> str:
-    """16 hex digits that change when a file's name or contents, or one of `extra`, changes.
+    """16 hex digits that change when a file's name or content, or one of `extra`, changes.
 
-    A directory in `paths` stands for all files below it, each named by its path inside that
-    directory; a file is named by its last component, so that a key is the same wherever the
-    checkout lies. Raises FileNotFoundError for a path that does not exist: a key over nothing would
-    never change.
+    A directory in `paths` stands for all files below it, except compiled Python. Only the last
+    component of a path counts, so that the key does not depend on where the checkout is. Raises
+    FileNotFoundError for a path that does not exist, because its key would never change.
     """
     digest = hashlib.sha256()
     for name, file in sorted(_named_files(paths)):
@@ -52,11 +51,11 @@ def _named_files(paths: Iterable[Path]) -> list[tuple[str, Path]]:
         elif path.exists():
             named.append((path.name, path))
         else:
-            raise FileNotFoundError(f"{path}: no such file; it is part of a cache key")
+            raise FileNotFoundError(f"{path}: no such file; a cache key depends on it")
     return named
 
 
 def _feed(digest: hashlib._Hash, data: bytes) -> None:
-    # The length goes in first, so that moving a byte from one field to the next changes the key.
+    # With the length first, moving a byte from one field to the next changes the key.
     digest.update(f"{len(data)}:".encode())
     digest.update(data)

@@ -15,9 +15,17 @@ class DevtoolsError(Exception):
         self.remedy = remedy
 
 
+class CommandError(DevtoolsError):
+    """A command failed; the problem quotes what it printed."""
+
+
 class LocalkubeError(DevtoolsError):
-    """The tools cannot be built, or the local cluster cannot be used as asked."""
+    """The local cluster cannot be used as asked."""
 
 
 class ImageError(DevtoolsError):
     """An image cannot be built, tested or read as asked."""
+
+
+class ToolError(DevtoolsError):
+    """A tool of devtools.toolchain cannot be built."""

@@ -1,4 +1,4 @@
-"""Steps shown to a person on standard error; results go to standard output."""
+"""Progress messages on standard error; results go to standard output."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 console = Console(stderr=True, highlight=False)
 TAIL_LINES = 15
@@ -16,7 +17,7 @@ TAIL_LINES = 15
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Shows `title` while the body runs, and how long it took once it is done."""
+    """Shows `title` while the body runs, and then how many seconds it took."""
     began = time.monotonic()
     with console.status(title):
         try:
@@ -28,13 +29,19 @@ def step(title: str) -> Iterator[None]:
 
 
 def note(text: str) -> None:
+    """Prints a line, however long, without breaking it."""
     console.print(text, soft_wrap=True)
 
 
+def show_error(error: Exception) -> None:
+    """Prints the error that ends a command; a DevtoolsError includes its remedy."""
+    console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+
+
 def tail(log: Path) -> str:
-    """The last lines of a log, for a message about the failure that they tell of."""
+    """The last lines of a log, for a message about a failure."""
     if not log.exists():
-        return f"(no log at {log})"
+        return f"(there is no log at {log})"
     with log.open(errors="replace") as file:
         lines = deque(file, maxlen=TAIL_LINES)
     return f"the end of {log}:\n" + "".join(f"    {line}" for line in lines).rstrip()

@@ -1,4 +1,4 @@
-"""What an image archive holds, and the names that Kubernetes knows images by."""
+"""The images in an archive, and the names by which Kubernetes knows images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devtools.common.errors import LocalkubeError
 
 @dataclass(frozen=True)
 class Image:
-    """id: the digest of the image's config, "sha256:..."; names: in full, as by full_name."""
+    """id: the digest of the image's config, "sha256:...". names: complete, see full_name."""
 
     id: str
     names: tuple[str, ...]
@@ -22,8 +22,8 @@ class Image:
 def full_name(reference: str) -> str:
     """The name by which Kubernetes knows an image: with registry, repository and tag.
 
-    Buildah and Podman call an image without a registry localhost/...; a pod that asks for it
-    without a registry means docker.io/library/..., and so the cluster has it under that name.
+    Buildah and Podman put localhost/ before the name of an image without a registry. Kubernetes
+    reads a name without a registry as docker.io/library/..., so the cluster has it under that name.
     """
     reference = reference.removeprefix("docker.io/").removeprefix("localhost/")
     first, slash, _ = reference.partition("/")
@@ -36,26 +36,26 @@ def full_name(reference: str) -> str:
 
 
 def read_archive(archive: Path) -> list[Image]:
-    """The images of a docker archive or an OCI archive. Raises LocalkubeError when it is neither,
-    or holds an image without a name.
+    """The images of a docker archive or an OCI archive. Raises LocalkubeError when the file is
+    neither, or has an image without a name.
     """
     try:
         with tarfile.open(archive) as tar:
             images = _images(tar)
     except tarfile.TarError as error:
         raise LocalkubeError(
-            f"{archive} is no tar archive: {error}", "give an image archive"
+            f"{archive} is not a tar archive: {error}", "give an image archive"
         ) from error
     if images is None:
         raise LocalkubeError(
-            f"{archive} holds neither manifest.json (docker) nor index.json (OCI)",
+            f"{archive} has neither manifest.json (docker) nor index.json (OCI)",
             "make one with `buildah push IMAGE docker-archive:FILE` or `docker save`",
         )
     unnamed = [image.id for image in images if not image.names]
     if unnamed or not images:
         raise LocalkubeError(
-            f"{archive} names no image" + f" for {unnamed[0]}" * bool(unnamed),
-            "export it by its name and tag, which pods ask for, not by its id",
+            f"{archive} has no image with a name" + f" ({unnamed[0]} has none)" * bool(unnamed),
+            "export the image by name and tag, not by id: pods refer to it by name",
         )
     return images
 
@@ -71,7 +71,7 @@ def _images(tar: tarfile.TarFile) -> list[Image] | None:
 
 
 def _docker_image(entry: dict[str, Any]) -> Image:
-    # Config is HEX.json, or blobs/sha256/HEX in an archive that is of both kinds at once.
+    # Config is HEX.json, or blobs/sha256/HEX in an archive that has both formats at once.
     digest = Path(entry["Config"]).name.removesuffix(".json")
     names = [full_name(tag) for tag in entry.get("RepoTags") or ()]
     return Image(f"sha256:{digest}", tuple(dict.fromkeys(names)))
@@ -83,7 +83,7 @@ def _oci_image(
     manifest = _member(tar, members, "blobs/" + entry["digest"].replace(":", "/"))
     if "config" not in manifest:
         raise LocalkubeError(
-            f"{tar.name!s} holds an index of several platforms", "export the image of one platform"
+            f"{tar.name!s} has images for several platforms", "export the image of one platform"
         )
     notes = entry.get("annotations", {})
     name = notes.get("io.containerd.image.name") or notes.get("org.opencontainers.image.ref.name")
@@ -93,5 +93,5 @@ def _oci_image(
 def _member(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name: str) -> Any:
     file = tar.extractfile(members[name])
     if file is None:
-        raise LocalkubeError(f"{name} in {tar.name!s} is no file", "export the image again")
+        raise LocalkubeError(f"{name} in {tar.name!s} is not a file", "export the image again")
     return json.load(file)

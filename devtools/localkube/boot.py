@@ -1,4 +1,4 @@
-"""From nothing to a Ready node: namespaces, cable, processes, and the waiting for each."""
+"""Starts a cluster and waits until its node is Ready: namespaces, network, processes."""
 
 from __future__ import annotations
 
@@ -12,37 +12,42 @@ import time
 from pathlib import Path
 from typing import IO
 
+import psutil
+
+from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
 from devtools.localkube.instance import Instance
 from devtools.localkube.kubectl import kubectl
 from devtools.localkube.node import Plan
-from devtools.localkube.node_setup import OWN_DIRECTORIES, Ground
+from devtools.localkube.node_setup import TMPFS_DIRECTORIES, NodeNetwork
 from devtools.localkube.processes import all_processes
-from devtools.localkube.procs import Identity, only_child
-from devtools.localkube.record import Record
+from devtools.localkube.record import ProcessIdentity, Record
 
-# A node is Ready after 5 to 10 s; on a machine busy with other work this grows severalfold.
-DEADLINE = 120.0
-# A process that ends this often while the cluster starts will not stay.
-TOO_MANY_ENDS = 3
-# What the node's processes see of the environment: no proxy settings, no user's kubeconfig.
+# A node is Ready after 5 to 10 s, and after several times that on a busy machine.
+START_SECONDS = 120.0
+# How often one process may exit while the cluster starts.
+MAX_EXITS = 3
+# The environment of the node's processes: no proxy settings, no kubeconfig of the user.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
 }
+# The node's end of the veth pair, in its network namespace.
+NODE_INTERFACE = "eth0"
 NAMESPACES = ("--net", "--mount", "--pid", "--mount-proc", "--propagation=slave")
 
 
 def clear_leftovers(instance: Instance) -> None:
-    """Ends the node if it runs, and removes what outlives its namespaces: cgroups, sockets,
-    addresses given out.
+    """Stops the node if it runs, and removes what outlives its namespaces: cgroups, sockets,
+    records and allocated addresses.
     """
     record = Record.read(instance)
     if record is not None:
         record.stop()
-    # The cable goes with its other end, but some time after the namespace's last process.
+    # The kernel removes the veth pair with the network namespace, but some time after its last
+    # process has ended.
     if Path("/sys/class/net", instance.link).exists():
         subprocess.run(["ip", "link", "delete", instance.link], check=False, capture_output=True)
     cgroups.remove(instance.cgroup, cgroups.hierarchies())
@@ -56,15 +61,15 @@ class Boot:
     def __init__(self, instance: Instance, kube: Path, coredns: Path) -> None:
         self.instance = instance
         self.processes = all_processes(instance, kube, coredns)
-        self.says_when_ready = {process.name: process.ready for process in self.processes}
-        self.deadline = time.monotonic() + DEADLINE
+        self.probes = {process.name: process.ready for process in self.processes}
+        self.deadline = time.monotonic() + START_SECONDS
         self.log = instance.logs / "node.log"
         self.ready: set[str] = set()
-        self.ends: dict[str, int] = {}
+        self.exits: dict[str, int] = {}
 
     def run(self) -> None:
-        """Returns when a pod can be created and will run. Raises LocalkubeError; then nothing is
-        left running.
+        """Returns when a pod can be created and will run. Raises LocalkubeError when the cluster
+        does not start; nothing of it keeps running then.
         """
         try:
             self._start()
@@ -76,20 +81,22 @@ class Boot:
         instance = self.instance
         roots = cgroups.hierarchies()
         cgroups.create(instance.cgroup, roots)
-        for directory in OWN_DIRECTORIES:
+        for directory in TMPFS_DIRECTORIES:
             Path(directory).mkdir(parents=True, exist_ok=True)
-        holder, orders = self._start_node()
-        self.events.next()  # the node lives, and waits for its cable
-        init = only_child(holder.pid)
-        Record(Identity.of(holder.pid), Identity.of(init)).write(instance)
+        holder, stdin = self._start_node()
+        self.events.next()  # the node runs, and waits for its network interface
+        init = psutil.Process(holder.pid).children()[0].pid
+        Record(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
         cgroups.join_daemons(instance.cgroup, roots, [holder.pid, init])
-        self._lay_cable(init)
-        orders.write(b"go\n")
-        orders.close()
-        self._follow()
+        self._create_veth_pair(init)
+        stdin.write(b"go\n")
+        stdin.close()
+        self._wait_until_usable()
 
     def _start_node(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-        """Process 1 of new namespaces, in its first moment, and the pipe that it waits at."""
+        """Starts process 1 of new namespaces. Returns the unshare process and the pipe on which
+        process 1 waits for "go".
+        """
         plan = self.instance.run / "plan.json"
         self._plan().write(plan)
         program = [sys.executable, "-m", "devtools.localkube.node", str(plan)]
@@ -111,7 +118,8 @@ class Boot:
         instance = self.instance
         address = f"{instance.node_ip}/{instance.link_prefix}"
         return Plan(
-            ground=Ground(address, str(instance.run / "settings")),
+            network=NodeNetwork(NODE_INTERFACE, address),
+            sysctl_copies=instance.run / "sysctls",
             processes=self.processes,
             environment=ENVIRONMENT,
             ca=instance.pki / "ca.crt",
@@ -119,47 +127,48 @@ class Boot:
             status=instance.run / "node.json",
         )
 
-    def _lay_cable(self, init: int) -> None:
+    def _create_veth_pair(self, init: int) -> None:
         instance, link = self.instance, self.instance.link
-        _ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(init))
+        peer = ("peer", "name", NODE_INTERFACE, "netns", str(init))
+        _ip("link", "add", link, "type", "veth", *peer)
         _ip("address", "add", f"{instance.host_ip}/{instance.link_prefix}", "dev", link)
         _ip("link", "set", link, "up")
-        # The rest of the cluster's addresses, pods and Services, can be reached from the machine
-        # too.
+        # So that the machine reaches pods and Services too.
         _ip("route", "add", str(instance.network), "via", str(instance.node_ip))
 
-    def _follow(self) -> None:
-        self._wait_for("kubelet")
-        self._await_object("node", self.instance.node_name, "--for=create")
-        self._await_object("node", self.instance.node_name, "--for=condition=Ready")
-        # Without it no pod is admitted in the default namespace.
-        self._await_object("serviceaccount", "default", "--for=create")
-        self._wait_for("coredns")
+    def _wait_until_usable(self) -> None:
+        self._wait_until_ready("kubelet")
+        self._wait_for_object("node", self.instance.node_name, "--for=create")
+        self._wait_for_object("node", self.instance.node_name, "--for=condition=Ready")
+        # The default namespace admits no pod before its service account exists.
+        self._wait_for_object("serviceaccount", "default", "--for=create")
+        self._wait_until_ready("coredns")
 
-    def _await_object(self, kind: str, name: str, condition: str) -> None:
+    def _wait_for_object(self, kind: str, name: str, condition: str) -> None:
         left = max(1, int(self.deadline - time.monotonic()))
         kubectl(self.instance, "wait", condition, f"{kind}/{name}", f"--timeout={left}s")
 
-    def _wait_for(self, name: str) -> None:
+    def _wait_until_ready(self, name: str) -> None:
         while name not in self.ready:
             event = self.events.next()
-            which = str(event["name"])
+            process = str(event["name"])
             if event["event"] == "ready":
-                self.ready.add(which)
-                if self.says_when_ready[which]:
-                    console.print(f"        {which} ready after {event['at']:.1f} s")
+                self.ready.add(process)
+                if self.probes[process]:
+                    console.print(f"        {process} ready after {event['at']:.1f} s")
             elif event["event"] == "ended":
-                self.ends[which] = self.ends.get(which, 0) + 1
-                if self.ends[which] >= TOO_MANY_ENDS:
-                    log = self.instance.logs / f"{which}.log"
+                self.exits[process] = self.exits.get(process, 0) + 1
+                if self.exits[process] >= MAX_EXITS:
+                    log = self.instance.logs / f"{process}.log"
                     raise LocalkubeError(
-                        f"{which} ended {self.ends[which]} times ({event['exit']}); {tail(log)}",
-                        "mend what the log says, then `up` again; `down` before it makes all anew",
+                        f"{process} exited {MAX_EXITS} times ({event['exit']}); {tail(log)}",
+                        "fix what the log names and run `up` again; `down` before that removes the"
+                        " cluster's state",
                     )
 
 
 class Events:
-    """The node's reports, one JSON object a line."""
+    """The events that the node reports, one JSON object a line."""
 
     def __init__(self, pipe: IO[bytes], deadline: float, log: Path) -> None:
         self.descriptor = pipe.fileno()
@@ -171,10 +180,10 @@ class Events:
         self.selector.register(pipe, selectors.EVENT_READ)
 
     def next(self) -> dict[str, object]:
-        """The next report. Raises LocalkubeError when none comes in time or the node has ended."""
+        """The next event. Raises LocalkubeError when none comes in time or the node has ended."""
         while b"\n" not in self.buffer:
             if not self.selector.select(max(0.0, self.deadline - time.monotonic())):
-                raise self._failure(f"the cluster was not ready after {DEADLINE:.0f} s")
+                raise self._failure(f"the cluster was not ready after {START_SECONDS:.0f} s")
             data = os.read(self.descriptor, 65536)
             if not data:
                 raise self._failure("the node ended")
@@ -186,14 +195,13 @@ class Events:
     def _failure(self, problem: str) -> LocalkubeError:
         return LocalkubeError(
             f"{problem}; {tail(self.log)}",
-            f"read the other logs beside {self.log}, then `up` again",
+            f"read the other logs in {self.log.parent}, then run `up` again",
         )
 
 
 def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise LocalkubeError(
-            f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}",
-            "if something else uses that name or address, give this cluster another LOCALKUBE_NAME",
-        )
+    read_output(
+        ["ip", *arguments],
+        remedy="if that name or address is in use, give this cluster another LOCALKUBE_NAME",
+        error=LocalkubeError,
+    )

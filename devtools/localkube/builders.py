@@ -1,4 +1,4 @@
-"""The image builders of this machine, and what they hold."""
+"""The image builders of this machine and the images in their storage."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from devtools.localkube.archives import full_name
 
 
 @dataclass(frozen=True)
-class Held:
-    """An image in a builder's storage. layers: the digests of its layers unpacked, lowest first."""
+class BuilderImage:
+    """An image in a builder's storage. id: the digest of its config. layers: the digests of its
+    uncompressed layers, lowest first.
+    """
 
     builder: str
     reference: str
@@ -24,10 +26,11 @@ class Held:
 
     @property
     def name(self) -> str:
+        """The name by which Kubernetes knows the image."""
         return full_name(self.reference)
 
     def export_command(self) -> list[str]:
-        """Writes the image to standard output as a docker archive."""
+        """The command that writes the image to standard output as a docker archive."""
         if self.builder == "buildah":
             return ["buildah", "push", self.reference, f"docker-archive:/dev/stdout:{self.name}"]
         if self.builder == "podman":
@@ -35,40 +38,43 @@ class Held:
         return ["docker", "save", self.reference]
 
 
-def find(reference: str) -> Held:
-    """Asks Buildah, Podman and Docker in turn. Raises LocalkubeError when none has the image."""
+def find(reference: str) -> BuilderImage:
+    """Looks in Buildah, Podman and Docker, in this order. Raises LocalkubeError when none has the
+    image.
+    """
     asked = []
-    for builder, (question, read) in _QUESTIONS.items():
+    for builder, (inspect, parse) in _INSPECT.items():
         if shutil.which(builder):
             asked.append(builder)
             answer = subprocess.run(
-                [builder, *question, reference], check=False, capture_output=True, text=True
+                [builder, *inspect, reference], check=False, capture_output=True, text=True
             )
             if answer.returncode == 0:
-                return read(reference, json.loads(answer.stdout))
-    searched = f"asked {', '.join(asked)}" if asked else "no buildah, podman or docker is there"
+                return parse(reference, json.loads(answer.stdout))
+    searched = f"asked {', '.join(asked)}" if asked else "buildah, podman and docker are missing"
     raise LocalkubeError(
         f"{reference} is neither a file nor an image on this machine ({searched})",
         "build it first, or give the path of an image archive",
     )
 
 
-def _from_buildah(reference: str, answer: dict[str, Any]) -> Held:
+def _parse_buildah(reference: str, answer: dict[str, Any]) -> BuilderImage:
     layers = answer["OCIv1"]["rootfs"]["diff_ids"]
-    return Held("buildah", reference, f"sha256:{answer['FromImageID']}", tuple(layers))
+    return BuilderImage("buildah", reference, f"sha256:{answer['FromImageID']}", tuple(layers))
 
 
-def _from_podman(reference: str, answer: list[dict[str, Any]]) -> Held:
-    identity = answer[0]["Id"].removeprefix("sha256:")
-    return Held("podman", reference, f"sha256:{identity}", tuple(answer[0]["RootFS"]["Layers"]))
+def _parse_podman(reference: str, answer: list[dict[str, Any]]) -> BuilderImage:
+    layers = answer[0]["RootFS"]["Layers"]
+    digest = f"sha256:{answer[0]['Id'].removeprefix('sha256:')}"
+    return BuilderImage("podman", reference, digest, tuple(layers))
 
 
-def _from_docker(reference: str, answer: list[dict[str, Any]]) -> Held:
-    return Held("docker", reference, answer[0]["Id"], tuple(answer[0]["RootFS"]["Layers"]))
+def _parse_docker(reference: str, answer: list[dict[str, Any]]) -> BuilderImage:
+    return BuilderImage("docker", reference, answer[0]["Id"], tuple(answer[0]["RootFS"]["Layers"]))
 
 
-_QUESTIONS: dict[str, tuple[list[str], Callable[[str, Any], Held]]] = {
-    "buildah": (["inspect", "--type=image"], _from_buildah),
-    "podman": (["image", "inspect"], _from_podman),
-    "docker": (["image", "inspect"], _from_docker),
+_INSPECT: dict[str, tuple[list[str], Callable[[str, Any], BuilderImage]]] = {
+    "buildah": (["inspect", "--type=image"], _parse_buildah),
+    "podman": (["image", "inspect"], _parse_podman),
+    "docker": (["image", "inspect"], _parse_docker),
 }

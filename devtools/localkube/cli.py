@@ -1,4 +1,4 @@
-"""The command: parsing, printing, exit codes."""
+"""The command line of localkube."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from devtools.common.errors import LocalkubeError
-from devtools.common.ui import console as steps
+from devtools.common.errors import DevtoolsError
+from devtools.common.ui import note, show_error
 from devtools.localkube import cluster, images
 from devtools.localkube.instance import current
 from devtools.toolchain import tools
 
 app = typer.Typer(
     name="localkube",
-    help="A real one-node Kubernetes, built from pinned Go modules."
-    " $LOCALKUBE_NAME names the cluster (hvd).",
+    help="Runs a real one-node Kubernetes, built from pinned Go modules, on this machine."
+    " $LOCALKUBE_NAME names the cluster (default: hvd).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -37,39 +37,41 @@ class Output(StrEnum):
 
 @app.command()
 def build(names: Annotated[list[str] | None, typer.Argument(metavar="[TOOL]...")] = None) -> None:
-    """Build the named tools, or all, unless the cache has them."""
+    """Build tools (default: all) unless they are in the cache, and print their paths."""
     for name in names or tools.BUILT:
         print(tools.tool(name))
 
 
 @app.command()
 def up() -> None:
-    """Start the cluster; build and install what is missing. Prints the kubeconfig's path."""
+    """Start the cluster and print its kubeconfig's path. Builds and installs what is missing."""
     print(cluster.up())
 
 
 @app.command()
 def down(
-    images_too: Annotated[
-        bool, typer.Option("--images", help="Remove the image store too.")
+    remove_images: Annotated[
+        bool, typer.Option("--images", help="Also remove the cluster's images.")
     ] = False,
 ) -> None:
-    """Stop the cluster and remove its state. Images are kept."""
+    """Stop the cluster and remove its state. Its images stay for the next start."""
     name = current().name
-    done = cluster.down(images=images_too)
-    steps.print(f"cluster {name!r} is down" if done else f"cluster {name!r} was not up")
+    stopped = cluster.down(images=remove_images)
+    note(f"cluster {name!r} is stopped" if stopped else f"cluster {name!r} was not running")
 
 
 @app.command()
 def status(
-    output: Annotated[Output, typer.Option("--output", "-o")] = Output.TABLE,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="Format of the output.")
+    ] = Output.TABLE,
 ) -> None:
-    """Show how the cluster is. Exit status 0 only when all of it is healthy."""
+    """Show the cluster's health. The exit status is 0 only when every part is healthy."""
     health = cluster.status()
     if output is Output.JSON:
         print(json.dumps({**asdict(health), "healthy": health.healthy}, indent=2))
     elif not health.running:
-        print(f"cluster {current().name!r} is not up")
+        print(f"cluster {current().name!r} is not running")
     else:
         table = Table("part", "healthy", "detail")
         for part in health.parts:
@@ -81,30 +83,29 @@ def status(
 
 @app.command()
 def load(sources: Annotated[list[str], typer.Argument(metavar="IMAGE...")]) -> None:
-    """Load images: archives (OCI, docker), or references that Buildah, Podman or Docker has."""
+    """Load images into the cluster: OCI or docker archives, or images of a local builder."""
     for source in sources:
         for image in images.load(source):
-            what = "is there already" if image.skipped else "loaded"
-            print(f"{' '.join(image.names) or image.id}: {what}")
+            result = "was already loaded" if image.skipped else "loaded"
+            print(f"{' '.join(image.names) or image.id}: {result}")
 
 
 @app.command()
 def kubeconfig() -> None:
-    """Print the kubeconfig's path."""
+    """Print the path of the cluster's kubeconfig."""
     print(current().kubeconfig)
 
 
 @app.command()
-def path(name: str) -> None:
-    """Print the path of a tool; it is built first if it must be."""
+def tool(name: Annotated[str, typer.Argument(help=f"One of: {', '.join(tools.NAMES)}.")]) -> None:
+    """Print the path of a tool, which is built first if the cache does not have it."""
     print(tools.tool(name))
 
 
 def main() -> None:
-    """Runs the command; an error that a person can act on is printed without a traceback."""
+    """Runs the command, and prints an error that a person can act on without a traceback."""
     try:
         app()
-    except LocalkubeError as error:
-        steps.print(f"[red]error:[/] {error.problem}", soft_wrap=True)
-        steps.print(f"[bold]remedy:[/] {error.remedy}", soft_wrap=True)
+    except DevtoolsError as error:
+        show_error(error)
         sys.exit(1)

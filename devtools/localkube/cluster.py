@@ -1,17 +1,16 @@
-"""The life of a cluster: up, down, status."""
+"""Starts, stops and checks a cluster: up, down, status."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from devtools.common.cache import content_key
 from devtools.common.files import write_atomic
+from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.localkube import config, debian, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
@@ -19,27 +18,28 @@ from devtools.localkube.health import Health, health
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
-from devtools.localkube.procs import boot_id
-from devtools.localkube.record import Record
+from devtools.localkube.record import Record, boot_id
 from devtools.toolchain.tools import tool
 
 
 def up(instance: Instance | None = None) -> Path:
-    """Makes the cluster run, whatever state it was left in, and returns its kubeconfig's path.
+    """Starts the cluster from whatever state it was left in, and returns its kubeconfig's path.
 
-    Builds and installs what is missing. A cluster that is healthy is left alone. One that crashed
-    is started again with what it held, unless the machine was started anew since or localkube
-    itself has changed: then it is made anew. Raises LocalkubeError before anything is started when
-    the machine cannot run it.
+    Builds and installs what is missing. A healthy cluster is not changed. One that crashed starts
+    again with all its objects, unless the machine was rebooted or localkube has changed since: then
+    it starts empty. Raises LocalkubeError before anything is started when the machine cannot run
+    it, and ToolError when a program cannot be built.
     """
     instance = instance or current()
     preflight.check_machine()
-    with _alone(instance):
+    with _locked(instance):
         if health(instance).healthy:
-            changed = (
-                "" if _is_same(instance) else " (by another localkube; `down` first to renew it)"
+            outdated = (
+                ""
+                if _state_is_current(instance)
+                else " (started by another version of localkube; run `down` first to replace it)"
             )
-            note(f"cluster {instance.name!r} is up already{changed}: {instance.kubeconfig}")
+            note(f"cluster {instance.name!r} is running{outdated}: {instance.kubeconfig}")
             return instance.kubeconfig
         kube, coredns = tool("kube"), tool("coredns")
         tool("pause")
@@ -55,16 +55,16 @@ def up(instance: Instance | None = None) -> Path:
 
 
 def down(instance: Instance | None = None, *, images: bool = False) -> bool:
-    """Stops the cluster and removes its state; its image store too when `images` is set.
+    """Stops the cluster and removes its state, and with `images` also its image store.
 
     Returns False when there was nothing to stop or remove. Only processes that `up` started are
-    touched.
+    stopped.
     """
     instance = instance or current()
     preflight.check_machine()
-    with _alone(instance):
+    with _locked(instance):
         record = Record.read(instance)
-        was_there = instance.state.exists() or (record is not None and record.init.is_alive())
+        existed = instance.state.exists() or (record is not None and record.init.is_alive())
         clear_leftovers(instance)
         for directory in (
             instance.state,
@@ -73,38 +73,34 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
         ):
             if directory.exists():
                 shutil.rmtree(directory)
-    _remove_if_last(instance)
-    return was_there
+    _remove_shared_directories(instance)
+    return existed
 
 
 def status(instance: Instance | None = None) -> Health:
-    """How the cluster is. Asks the components themselves; changes nothing."""
+    """The cluster's health, as its components report it."""
     return health(instance or current())
 
 
-@contextmanager
-def _alone(instance: Instance) -> Iterator[None]:
-    """Keeps two commands from working on one cluster at once; the second waits."""
-    lock = instance.run.parent / f"{instance.name}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _locked(instance: Instance) -> AbstractContextManager[None]:
+    """Keeps two commands from starting or stopping one cluster at once; the second waits."""
+    task = f"starting or stopping cluster {instance.name!r}"
+    return exclusive_lock(instance.run.parent / f"{instance.name}.lock", task)
 
 
-def _made_by(instance: Instance) -> dict[str, str]:
-    """What state depends on: it is not carried over a reboot, nor over a change of localkube."""
+def _made_by() -> dict[str, str]:
+    """What the state depends on: it is not used after a reboot or a change of localkube."""
     programs = str(tool("kube")), str(tool("coredns"))
     return {"boot": boot_id(), "key": content_key([Path(__file__).parent], *programs)}
 
 
-def _is_same(instance: Instance) -> bool:
+def _state_is_current(instance: Instance) -> bool:
     path = instance.state / "made-by.json"
-    return path.exists() and json.loads(path.read_text()) == _made_by(instance)
+    return path.exists() and json.loads(path.read_text()) == _made_by()
 
 
 def _prepare_state(instance: Instance) -> None:
-    if not _is_same(instance):
+    if not _state_is_current(instance):
         if instance.state.exists():
             shutil.rmtree(instance.state)
         pki.write_all(instance)
@@ -114,14 +110,14 @@ def _prepare_state(instance: Instance) -> None:
     pack_program(config.PAUSE_IMAGE, tool("pause"), instance.state / config.PAUSE_ARCHIVE)
     for path, text in config.files(instance).items():
         write_atomic(path, text.encode())
-    write_atomic(instance.state / "made-by.json", json.dumps(_made_by(instance)).encode())
+    write_atomic(instance.state / "made-by.json", json.dumps(_made_by()).encode())
 
 
-def _remove_if_last(instance: Instance) -> None:
-    """Removes the directories that all clusters share, once none is left.
+def _remove_shared_directories(instance: Instance) -> None:
+    """Removes the directories that all clusters share, unless another cluster exists.
 
-    Not before: removing a directory also removes what another cluster has mounted on it. Another
-    cluster may come or go meanwhile, so it is the removal itself that tells.
+    Removing a directory would also remove what another cluster has mounted on it. Another cluster
+    may start or stop meanwhile, so the attempt to remove the parent directory is the check.
     """
     try:
         instance.state.parent.rmdir()

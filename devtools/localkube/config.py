@@ -1,5 +1,5 @@
-"""Pure: the configuration files of the components, as text. What is set here differs from a default
-for a reason.
+"""The configuration files of the components, as text. Pure functions. Every setting that differs
+from a default has a reason; where it is not obvious, a comment gives it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import yaml
 from devtools.localkube.instance import Instance
 from devtools.localkube.manifests import bootstrap
 
-# Where Debian's containernetworking-plugins puts its programs.
+# Where Debian's package containernetworking-plugins installs its programs.
 CNI_PLUGINS = Path("/usr/lib/cni")
 PAUSE_IMAGE = "docker.io/localkube/pause:1"
 # Names in the state directory.
@@ -28,8 +28,7 @@ def containerd(instance: Instance) -> str:
 version = 2
 root = {quoted(str(instance.store))}
 state = {quoted(str(instance.run / "containerd"))}
-# Snapshotters and helpers that are not used would only print warnings, or write outside our
-# directories.
+# Plugins that are not used would print warnings or write outside this cluster's directories.
 disabled_plugins = [
   "io.containerd.internal.v1.opt",
   "io.containerd.internal.v1.restart",
@@ -47,10 +46,9 @@ address = {quoted(str(instance.containerd_socket))}
 
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = {quoted(PAUSE_IMAGE)}
-# Without CAP_SYS_RESOURCE nobody may lower an oom_score_adj, and runc then fails to start a
-# sandbox.
+# Lowering an oom_score_adj needs CAP_SYS_RESOURCE; without it runc fails to start a sandbox.
 restrict_oom_score_adj = true
-# Ours alone: /run/netns belongs to the machine.
+# Not /run/netns, which belongs to the machine.
 netns_mounts_under_state_dir = true
 stream_server_address = "127.0.0.1"
 
@@ -71,8 +69,8 @@ conf_dir = {quoted(str(instance.state / "cni"))}
 
 
 def cni(instance: Instance) -> str:
-    """One cable from each pod to the node, which routes: needs no bridge netfilter, unlike a
-    bridge.
+    """A veth pair from each pod to the node, which routes between them. Unlike a bridge, this needs
+    no bridge netfilter.
     """
     ipam = {
         "type": "host-local",
@@ -85,8 +83,8 @@ def cni(instance: Instance) -> str:
 
 
 def kubelet(instance: Instance) -> str:
-    everything = ["memory.available", "nodefs.available", "nodefs.inodesFree"]
-    everything += ["imagefs.available", "imagefs.inodesFree"]
+    signals = ["memory.available", "nodefs.available", "nodefs.inodesFree"]
+    signals += ["imagefs.available", "imagefs.inodesFree"]
     pki = instance.pki
     return _yaml(
         "kubelet.config.k8s.io/v1beta1",
@@ -109,17 +107,16 @@ def kubelet(instance: Instance) -> str:
         podLogsDir=str(instance.state / "pod-logs"),
         volumePluginDir=str(instance.state / "volume-plugins"),
         maxPods=250,
-        # kube-proxy works through nftables; nobody needs the kubelet's own iptables chains.
+        # kube-proxy uses nftables, so nothing needs the kubelet's iptables chains.
         makeIPTablesUtilChains=False,
         failSwapOn=False,
-        # All of the machine is for pods, and a disk that other work fills must not evict them.
-        evictionHard=dict.fromkeys(everything, "0%"),
+        # Pods may use the whole machine, and a disk that other work fills must not evict them.
+        evictionHard=dict.fromkeys(signals, "0%"),
         imageGCHighThresholdPercent=100,
         imageGCLowThresholdPercent=99,
         serializeImagePulls=False,
         configMapAndSecretChangeDetectionStrategy="Watch",
-        # One node cannot overload its own API server; the defaults would make a burst of pods
-        # queue.
+        # One node cannot overload its own API server; with the defaults a burst of pods queues.
         kubeAPIQPS=500,
         kubeAPIBurst=1000,
         eventRecordQPS=0,
@@ -138,24 +135,24 @@ def proxy(instance: Instance) -> str:
         healthzBindAddress="127.0.0.1:10256",
         metricsBindAddress="127.0.0.1:10249",
         nodePortAddresses=[f"{instance.node_ip}/32"],
-        # Leaves the machine's connection tracking limits alone: they are not the cluster's to set.
+        # Zero leaves the machine's connection tracking limits unchanged.
         conntrack={
             "maxPerCore": 0,
             "min": 0,
             "tcpEstablishedTimeout": "0s",
             "tcpCloseWaitTimeout": "0s",
         },
-        # A new Service is reachable at once; the default waits a second to gather changes.
+        # A new Service is reachable at once; the default waits a second to collect changes.
         nftables={"minSyncPeriod": "0s", "syncPeriod": "30s"},
     )
 
 
 def corefile(instance: Instance) -> str:
-    """No cache: names come from memory as it is, and a cached "no such name" would delay a pod that
-    is just starting.
+    """CoreDNS without a cache: it answers from memory anyway, and a cached NXDOMAIN would delay a
+    pod that is starting.
 
-    Any other name is answered with NXDOMAIN at once: the cluster has no way out to ask a real
-    server.
+    Every name outside the cluster is answered with NXDOMAIN at once, because the cluster cannot
+    reach another DNS server.
     """
     return f"""\
 cluster.local in-addr.arpa ip6.arpa {{
@@ -180,7 +177,7 @@ cluster.local in-addr.arpa ip6.arpa {{
 
 
 def resolv_conf(instance: Instance) -> str:
-    """What a pod with dnsPolicy Default gets instead of the machine's own file."""
+    """The file for pods with dnsPolicy Default, instead of the machine's /etc/resolv.conf."""
     return f"nameserver {instance.node_ip}\n"
 
 
@@ -189,7 +186,7 @@ def _yaml(api_version: str, kind: str, **fields: Any) -> str:
 
 
 def files(instance: Instance) -> dict[Path, str]:
-    """Every configuration file of the cluster and its contents."""
+    """Path -> content of every configuration file of the cluster."""
     state = instance.state
     return {
         state / "containerd.toml": containerd(instance),

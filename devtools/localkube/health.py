@@ -1,4 +1,4 @@
-"""How a cluster is: what runs, and whether each part that others rely on answers."""
+"""The health of a cluster: which processes run, and whether API server, node and DNS are ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devtools.localkube.record import Record
 
 @dataclass(frozen=True)
 class Part:
-    """One line of the status: a component, or something that it must do."""
+    """One line of the status: a process, or a service that must be ready."""
 
     name: str
     healthy: bool
@@ -24,7 +24,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Health:
-    """running: the node's process 1 lives. healthy: and so is every part."""
+    """running: the node's process 1 runs. healthy: so it does, and every part is healthy."""
 
     running: bool
     parts: list[Part] = field(default_factory=list)
@@ -35,26 +35,29 @@ class Health:
 
 
 def health(instance: Instance) -> Health:
-    """Asks; takes at most some seconds, and changes nothing."""
+    """Asks the components, which takes at most some seconds, and changes nothing."""
     record = Record.read(instance)
     if record is None or not record.init.is_alive():
         return Health(running=False)
-    parts = [*_processes(instance), _answers(instance, "API server", f"{instance.api_url}/readyz")]
+    parts = [
+        *_check_processes(instance),
+        _check_url(instance, "API server", f"{instance.api_url}/readyz"),
+    ]
     if parts[-1].healthy:
-        parts.append(_node(instance))
-    parts.append(_answers(instance, "cluster DNS", f"http://{instance.node_ip}:8181/ready"))
+        parts.append(_check_node(instance))
+    parts.append(_check_url(instance, "cluster DNS", f"http://{instance.node_ip}:8181/ready"))
     return Health(running=True, parts=parts)
 
 
-def _processes(instance: Instance) -> list[Part]:
+def _check_processes(instance: Instance) -> list[Part]:
     path = instance.run / "node.json"
     if not path.exists():
         return [Part("processes", healthy=False, detail="not started yet")]
     processes: dict[str, dict[str, Any]] = json.loads(path.read_text())["processes"]
-    return [Part(name, process["ready"], _detail(process)) for name, process in processes.items()]
+    return [Part(name, process["ready"], _describe(process)) for name, process in processes.items()]
 
 
-def _detail(process: dict[str, Any]) -> str:
+def _describe(process: dict[str, Any]) -> str:
     if process["pid"]:
         state = "running" if process["ready"] else "starting"
     elif process["ready"]:
@@ -64,12 +67,12 @@ def _detail(process: dict[str, Any]) -> str:
     return state + (f", restarted {process['restarts']} times" if process["restarts"] else "")
 
 
-def _answers(instance: Instance, name: str, url: str) -> Part:
+def _check_url(instance: Instance, name: str, url: str) -> Part:
     healthy = is_ok(url, instance.pki / "ca.crt")
     return Part(name, healthy, url if healthy else f"{url} does not answer 200")
 
 
-def _node(instance: Instance) -> Part:
+def _check_node(instance: Instance) -> Part:
     name = instance.node_name
     try:
         node = json.loads(kubectl(instance, "get", "node", name, "--output=json"))

@@ -1,6 +1,4 @@
-"""What one cluster is called, and everything that follows from its name: directories, addresses,
-link, cgroup.
-"""
+"""A cluster's name and all that follows from it: directories, addresses, interface, cgroup."""
 
 from __future__ import annotations
 
@@ -15,24 +13,23 @@ from devtools.common.cache import cache_dir
 from devtools.common.errors import LocalkubeError
 
 DEFAULT_NAME = "hvd"
-# RFC 2544 sets this range aside for benchmarks: no real network routes it. A cluster takes one /20
-# of it.
+# RFC 2544 reserves this range for benchmarks, so no real network uses it. Each cluster has a /20.
 BENCHMARK_RANGE = IPv4Network("198.18.0.0/15")
 CLUSTERS = list(BENCHMARK_RANGE.subnets(new_prefix=20))
-# An interface name has at most 15 bytes (IFNAMSIZ), and ours begin with "lk-".
+# An interface name has at most 15 bytes (IFNAMSIZ), of which "lk-" takes three.
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,11}")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One cluster; two with different names run side by side."""
+    """One cluster. Clusters of different names can run at the same time."""
 
     name: str
 
     @property
     def network(self) -> IPv4Network:
-        """All addresses of this cluster: a /20, the first one for the default name, else chosen by
-        the name.
+        """All addresses of this cluster: a /20. The default name has the first one; other names
+        share the rest by their hash.
         """
         if self.name == DEFAULT_NAME:
             return CLUSTERS[0]
@@ -41,17 +38,17 @@ class Instance:
 
     @property
     def node_ip(self) -> IPv4Address:
-        """The node: API server, kubelet, cluster DNS."""
+        """The address of the node: API server, kubelet and cluster DNS."""
         return self.network[1]
 
     @property
     def host_ip(self) -> IPv4Address:
-        """The machine itself, as the cluster sees it."""
+        """The address by which the cluster reaches the machine itself."""
         return self.network[2]
 
     @property
     def link_prefix(self) -> int:
-        """The node and the host are the two addresses of a /30."""
+        """The prefix length of the veth pair's network, which has two addresses: node and host."""
         return 30
 
     @property
@@ -60,12 +57,12 @@ class Instance:
 
     @property
     def api_service_ip(self) -> IPv4Address:
-        """The `kubernetes` Service: by rule the first address of the service range."""
+        """The Service `kubernetes`, which always has the first address of the service range."""
         return self.services[1]
 
     @property
     def pods(self) -> IPv4Network:
-        """509 pod addresses; a node is asked for at least 110."""
+        """The pods' addresses: 509, more than the kubelet's maxPods."""
         return list(self.network.subnets(new_prefix=23))[1]
 
     @property
@@ -74,7 +71,7 @@ class Instance:
 
     @property
     def link(self) -> str:
-        """The host's end of the one cable into the cluster's network namespace."""
+        """The machine's end of the veth pair into the cluster's network namespace."""
         return f"lk-{self.name}"
 
     @property
@@ -93,14 +90,14 @@ class Instance:
 
     @property
     def run(self) -> Path:
-        """Sockets and process records; gone after a reboot. Short, since a socket's path has at
-        most 107 bytes.
+        """Sockets and process records, gone after a reboot. A short path, because the path of a
+        socket has at most 107 bytes.
         """
         return Path("/run/localkube") / self.name
 
     @property
     def store(self) -> Path:
-        """containerd's images, kept by `down` so that the next cluster needs no loading."""
+        """containerd's images. `down` keeps them, so that the next start need not load them."""
         return cache_dir() / "localkube" / self.name / "containerd"
 
     @property
@@ -125,11 +122,13 @@ class Instance:
 
 
 def current() -> Instance:
-    """The cluster that $LOCALKUBE_NAME names, `hvd` when unset."""
+    """The cluster that $LOCALKUBE_NAME names (default: hvd). Raises LocalkubeError for a name that
+    cannot be used.
+    """
     name = os.environ.get("LOCALKUBE_NAME") or DEFAULT_NAME
     if not NAME_PATTERN.fullmatch(name):
         raise LocalkubeError(
-            f"LOCALKUBE_NAME={name!r} cannot name a cluster",
-            "use 1 to 12 of a-z, 0-9 and '-', beginning with a letter",
+            f"LOCALKUBE_NAME={name!r} is not a valid name of a cluster",
+            "use 1 to 12 characters of a-z, 0-9 and '-', starting with a letter",
         )
     return Instance(name)

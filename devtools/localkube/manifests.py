@@ -1,4 +1,4 @@
-"""What the cluster itself needs to hold before anything else is installed."""
+"""The objects that the cluster itself needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _rule(group: str, *resources: str) -> dict[str, list[str]]:
 
 
 def bootstrap() -> str:
-    """The rights of cluster DNS, which the API server knows as the user system:coredns."""
+    """The role of CoreDNS, which logs in as the user system:coredns, and its binding, as JSON."""
     rbac = "rbac.authorization.k8s.io"
     role = {
         "apiVersion": f"{rbac}/v1",

@@ -1,12 +1,10 @@
-"""The node: process 1 of the cluster's own PID, mount and network namespaces. Run by cluster.py,
-never by hand.
+"""The node: process 1 of the cluster's own PID, mount and network namespaces. boot.py runs it.
 
-It starts each process when what it needs is ready, starts again what dies, and reaps orphans. Since
-it is process 1, its own end is the end of everything in the cluster: processes, containers, mounts
-and interfaces go with the namespaces, whatever had happened to any of them.
+It starts each process when the processes that it needs are ready, restarts those that end, and
+reaps orphans. Because it is process 1, the kernel ends everything in the cluster with it:
+processes, containers, mounts and interfaces, in whatever state they are.
 
-Standard output carries one JSON object a line to whoever started the node, for as long as they
-listen.
+It reports events on standard output, one JSON object a line, for as long as boot.py reads them.
 """
 
 from __future__ import annotations
@@ -26,22 +24,26 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.files import write_atomic
-from devtools.localkube.node_setup import Ground, prepare
+from devtools.localkube.node_setup import NodeNetwork, set_up_namespaces
 from devtools.localkube.probe import wait_until_ok
 from devtools.localkube.processes import EXIT, NOTIFY, Process
 
 FIRST_RESTART_DELAY = 0.5
 LONGEST_RESTART_DELAY = 10.0
-# A process that ran for this long is sound again: its next restart need not wait longer than the
-# first.
-SOUND_AFTER = 30.0
+# After a run of this length, the next restart waits only FIRST_RESTART_DELAY again. All in seconds.
+RESET_DELAY_AFTER = 30.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What cluster.py hands over, as a JSON file."""
+    """What the node runs; boot.py writes it as a JSON file.
 
-    ground: Ground
+    ca: the certificate authority of https probes. logs: a directory. status: the file that the node
+    writes the state of its processes to.
+    """
+
+    network: NodeNetwork
+    sysctl_copies: Path
     processes: list[Process]
     environment: dict[str, str]
     ca: Path
@@ -52,17 +54,19 @@ class Plan:
     def read(path: Path) -> Plan:
         plan: dict[str, Any] = json.loads(path.read_text())
         processes = [Process(**{**p, "needs": tuple(p["needs"])}) for p in plan["processes"]]
-        paths = {key: Path(plan[key]) for key in ("ca", "logs", "status")}
-        ground = Ground(**plan["ground"])
-        return Plan(ground, processes, plan["environment"], **paths)
+        paths = {key: Path(plan[key]) for key in ("sysctl_copies", "ca", "logs", "status")}
+        network = NodeNetwork(**plan["network"])
+        return Plan(network, processes=processes, environment=plan["environment"], **paths)
 
     def write(self, path: Path) -> None:
         write_atomic(path, json.dumps(asdict(self), default=str, indent=1).encode(), 0o600)
 
 
 @dataclass
-class Running:
-    """What became of one process so far."""
+class ProcessState:
+    """The state of one process. pid: 0 when it does not run. start_at: when to start it, None when
+    it runs or is done.
+    """
 
     process: Process
     pid: int = 0
@@ -80,48 +84,48 @@ class Node:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.began = time.monotonic()
-        self.running = {process.name: Running(process) for process in plan.processes}
+        self.states = {process.name: ProcessState(process) for process in plan.processes}
         self.selector = selectors.DefaultSelector()
-        self.answers: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self.probed: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
         self.wake_read, self.wake_write = socket.socketpair()
         for end in (self.wake_read, self.wake_write):
             end.setblocking(False)
-        self.selector.register(self.wake_read, selectors.EVENT_READ, self._on_wake)
+        self.selector.register(self.wake_read, selectors.EVENT_READ, self._on_wakeup)
 
     def run_forever(self) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.wake_write.fileno(), warn_on_full_buffer=False)
         while True:
-            self._start_what_can_start()
+            self._start_due_processes()
             for key, _ in self.selector.select(self._seconds_to_next_restart()):
                 key.data(key.fileobj)
 
     # Starting
 
-    def _start_what_can_start(self) -> None:
+    def _start_due_processes(self) -> None:
         now = time.monotonic()
-        for entry in self.running.values():
-            due = entry.start_at is not None and entry.start_at <= now
-            if due and all(self.running[need].ready for need in entry.process.needs):
-                self._start(entry)
+        for state in self.states.values():
+            due = state.start_at is not None and state.start_at <= now
+            if due and all(self.states[need].ready for need in state.process.needs):
+                self._start(state)
 
     def _seconds_to_next_restart(self) -> float | None:
         now = time.monotonic()
         waiting = [
-            entry.start_at - now
-            for entry in self.running.values()
-            if entry.start_at is not None and entry.start_at > now
+            state.start_at - now
+            for state in self.states.values()
+            if state.start_at is not None and state.start_at > now
         ]
         return min(waiting, default=None)
 
-    def _start(self, entry: Running) -> None:
-        process = entry.process
+    def _start(self, state: ProcessState) -> None:
+        process = state.process
         environment = dict(self.plan.environment)
         if process.ready == NOTIFY:
-            environment["NOTIFY_SOCKET"] = self._notification_socket(entry)
+            environment["NOTIFY_SOCKET"] = self._notification_socket(state)
         log = str(self.plan.logs / f"{process.name}.log")
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        entry.pid = os.posix_spawnp(
+        state.pid = os.posix_spawnp(
             process.argv[0],
             process.argv,
             environment,
@@ -134,16 +138,16 @@ class Node:
             setsigmask=[],
             setsigdef=[signal.SIGPIPE],
         )
-        entry.started, entry.start_at = time.monotonic(), None
-        self._tell("started", entry)
+        state.started, state.start_at = time.monotonic(), None
+        self._report("started", state)
         if not process.ready:
-            self._is_ready(entry)
+            self._mark_ready(state)
         elif process.ready not in (NOTIFY, EXIT):
-            self._watch_url(entry)
+            self._watch_url(state)
 
-    def _notification_socket(self, entry: Running) -> str:
-        # An abstract name: it lives in the network namespace and leaves no file.
-        name = f"localkube/{entry.process.name}/{entry.restarts}"
+    def _notification_socket(self, state: ProcessState) -> str:
+        # An abstract name exists only in the network namespace and leaves no file.
+        name = f"localkube/{state.process.name}/{state.restarts}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         listener.bind("\0" + name)
 
@@ -151,37 +155,37 @@ class Node:
             if b"READY=1" in listener.recv(4096).split(b"\n"):
                 self.selector.unregister(listener)
                 listener.close()
-                self._is_ready(entry)
+                self._mark_ready(state)
 
         self.selector.register(listener, selectors.EVENT_READ, on_message)
         return "@" + name
 
-    def _watch_url(self, entry: Running) -> None:
-        pid = entry.pid
+    def _watch_url(self, state: ProcessState) -> None:
+        pid = state.pid
 
         def watch() -> None:
-            wait_until_ok(entry.process.ready, self.plan.ca, lambda: entry.pid == pid)
-            self.answers.put((entry.process.name, pid))
-            with contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
+            wait_until_ok(state.process.ready, self.plan.ca, lambda: state.pid == pid)
+            self.probed.put((state.process.name, pid))
+            with contextlib.suppress(BlockingIOError):  # a full pipe wakes the node as well
                 self.wake_write.send(b"\0")
 
         threading.Thread(target=watch, daemon=True).start()
 
     # Events
 
-    def _on_wake(self, _: object) -> None:
+    def _on_wakeup(self, _: object) -> None:
         with contextlib.suppress(BlockingIOError):
             while self.wake_read.recv(4096):
                 pass
-        while not self.answers.empty():
-            name, pid = self.answers.get()
-            if self.running[name].pid == pid:
-                self._is_ready(self.running[name])
+        while not self.probed.empty():
+            name, pid = self.probed.get()
+            if self.states[name].pid == pid:
+                self._mark_ready(self.states[name])
         self._reap()
 
-    def _is_ready(self, entry: Running) -> None:
-        entry.ready = True
-        self._tell("ready", entry)
+    def _mark_ready(self, state: ProcessState) -> None:
+        state.ready = True
+        self._report("ready", state)
 
     def _reap(self) -> None:
         while True:
@@ -191,28 +195,28 @@ class Node:
                 return
             if pid == 0:
                 return
-            for entry in self.running.values():
-                if entry.pid == pid:
-                    self._ended(entry, status)
+            for state in self.states.values():
+                if state.pid == pid:
+                    self._on_exit(state, status)
 
-    def _ended(self, entry: Running, status: int) -> None:
+    def _on_exit(self, state: ProcessState, status: int) -> None:
         now = time.monotonic()
         code = os.waitstatus_to_exitcode(status)
-        if entry.process.ready == EXIT and code == 0:
-            entry.pid = 0
-            self._is_ready(entry)
+        if state.process.ready == EXIT and code == 0:
+            state.pid = 0
+            self._mark_ready(state)
             return
-        entry.last_exit = f"signal {-code}" if code < 0 else f"status {code}"
-        if now - entry.started > SOUND_AFTER:
-            entry.delay = FIRST_RESTART_DELAY
-        entry.pid, entry.ready, entry.start_at = 0, False, now + entry.delay
-        entry.restarts += 1
-        entry.delay = min(2 * entry.delay, LONGEST_RESTART_DELAY)
-        self._tell("ended", entry)
+        state.last_exit = f"signal {-code}" if code < 0 else f"status {code}"
+        if now - state.started > RESET_DELAY_AFTER:
+            state.delay = FIRST_RESTART_DELAY
+        state.pid, state.ready, state.start_at = 0, False, now + state.delay
+        state.restarts += 1
+        state.delay = min(2 * state.delay, LONGEST_RESTART_DELAY)
+        self._report("ended", state)
 
-    def _tell(self, event: str, entry: Running) -> None:
+    def _report(self, event: str, state: ProcessState) -> None:
         at = round(time.monotonic() - self.began, 3)
-        record = {"event": event, "name": entry.process.name, "at": at, "exit": entry.last_exit}
+        record = {"event": event, "name": state.process.name, "at": at, "exit": state.last_exit}
         emit(record)
         processes = {
             name: {
@@ -221,13 +225,13 @@ class Node:
                 "restarts": other.restarts,
                 "lastExit": other.last_exit,
             }
-            for name, other in self.running.items()
+            for name, other in self.states.items()
         }
         write_atomic(self.plan.status, json.dumps({"processes": processes}).encode())
 
 
 def emit(record: dict[str, object]) -> None:
-    """Tells whoever started the node; they may be gone, and the log has it all the same."""
+    """Writes an event to the log and to boot.py, which may have ended."""
     line = json.dumps(record)
     print(line, file=sys.stderr, flush=True)
     with contextlib.suppress(BrokenPipeError):
@@ -235,12 +239,13 @@ def emit(record: dict[str, object]) -> None:
 
 
 def main() -> None:
+    """Runs the plan whose path is the first argument."""
     plan = Plan.read(Path(sys.argv[1]))
     emit({"event": "waiting"})
-    # The host lays the cable into our network namespace, and says so.
+    # boot.py puts the node's end of the veth pair into this network namespace first.
     if sys.stdin.readline() != "go\n":
-        sys.exit("node: whoever started it is gone")
-    prepare(plan.ground)
+        sys.exit("node: the process that started it has ended")
+    set_up_namespaces(plan.network, plan.sysctl_copies)
     Node(plan).run_forever()
 
 

@@ -1,5 +1,5 @@
-"""What the node does to its own namespaces before anything runs in them. Nothing here is seen
-outside.
+"""Sets up the node's own namespaces before anything runs in them. The machine outside is not
+changed.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-# The kubelet sets these for the whole machine, and refuses to run where it cannot. In the node's
-# mount namespace a file of ours lies over each of them: the kubelet reads and writes that, and the
-# machine keeps its own values.
-MACHINE_SETTINGS = (
+# The kubelet sets these sysctls for the whole machine and does not run where it cannot. In the
+# node's mount namespace a copy is mounted over each of them, which the kubelet reads and writes;
+# the machine keeps its values.
+SYSCTLS = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
     "kernel/panic",
@@ -19,44 +19,45 @@ MACHINE_SETTINGS = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
-# The CNI library keeps its results here and takes no other path.
+# The CNI library writes its results here; the path cannot be configured.
 CNI_RESULTS = "/var/lib/cni"
-# Each gets its own file system in memory; the kubelet puts links to container logs in /var/log.
-OWN_DIRECTORIES = ("/var/log", CNI_RESULTS)
+# Mounted as tmpfs in the node; the kubelet puts links to container logs in /var/log.
+TMPFS_DIRECTORIES = ("/var/log", CNI_RESULTS)
 
 
 @dataclass(frozen=True)
-class Ground:
-    """address: the node's, with its prefix length; scratch: a directory for small files."""
+class NodeNetwork:
+    """The node's end of the veth pair, and its address with the prefix length."""
 
+    interface: str
     address: str
-    scratch: str
 
 
-def prepare(ground: Ground) -> None:
-    """Mounts, sysctls and addresses. Raises CalledProcessError or OSError when the kernel refuses
-    one.
+def set_up_namespaces(network: NodeNetwork, sysctl_copies: Path) -> None:
+    """Sets mounts, sysctls and the node's address. sysctl_copies: a directory for small files.
+
+    Raises CalledProcessError or OSError when the kernel refuses one.
     """
-    # Mounts of the machine still come in, none goes out; inside, volumes may be passed on to
-    # containers.
+    # Mounts of the machine propagate into the node, none out of it (unshare --propagation=slave);
+    # inside, they propagate to containers.
     _run("mount", "--make-rshared", "/")
-    for directory in OWN_DIRECTORIES:
+    for directory in TMPFS_DIRECTORIES:
         _run("mount", "-t", "tmpfs", "-o", "mode=755", "localkube", directory)
-    for setting in MACHINE_SETTINGS:
-        _shadow(Path("/proc/sys") / setting, Path(ground.scratch))
+    for name in SYSCTLS:
+        _mount_copy(Path("/proc/sys") / name, sysctl_copies)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     _run("ip", "link", "set", "lo", "up")
-    _run("ip", "address", "add", ground.address, "dev", "eth0")
-    _run("ip", "link", "set", "eth0", "up")
+    _run("ip", "address", "add", network.address, "dev", network.interface)
+    _run("ip", "link", "set", network.interface, "up")
 
 
-def _shadow(setting: Path, scratch: Path) -> None:
-    if not setting.exists():
+def _mount_copy(sysctl: Path, directory: Path) -> None:
+    if not sysctl.exists():
         return
-    copy = scratch / setting.name
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    copy.write_text(setting.read_text())
-    _run("mount", "--bind", str(copy), str(setting))
+    directory.mkdir(parents=True, exist_ok=True)
+    copy = directory / sysctl.name
+    copy.write_text(sysctl.read_text())
+    _run("mount", "--bind", str(copy), str(sysctl))
 
 
 def _run(*argv: str) -> None:

@@ -1,4 +1,4 @@
-"""Writing images as OCI archives: an OCI image layout (version 1.0.0) in a tar."""
+"""Writes images as OCI archives: an OCI image layout (version 1.0.0) in a tar file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.errors import LocalkubeError
-from devtools.localkube.intake import CHUNK, Intake
+from devtools.localkube.push_receiver import CHUNK_BYTES, PushedImage
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-# Any user but root: an image of one program has no /etc/passwd to name one.
+# Not root. A number, because an image of one program has no /etc/passwd.
 USER = "65535:65535"
-# What Go, and with it OCI, calls the machines that uname(2) calls otherwise.
+# uname(2)'s machine name -> the name that Go and OCI use.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 # {"mediaType": ..., "digest": "sha256:...", "size": in bytes}
@@ -29,9 +29,9 @@ Descriptor = dict[str, Any]
 
 
 def pack_program(name: str, program: Path, archive: Path) -> None:
-    """Writes an image called `name` (in full, with its tag) whose one file, `program`, is run.
+    """Writes an image `name` (in full, with its tag) whose only file and entrypoint is `program`.
 
-    The same program gives the same bytes, and with them the same image digest.
+    The same program always gives the same bytes, and therefore the same image digest.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
@@ -48,21 +48,21 @@ def pack_program(name: str, program: Path, archive: Path) -> None:
     write_archive(archive, name, to_json(config), [layer], blobs)
 
 
-def write_pushed(intake: Intake, name: str, archive: Path) -> None:
-    """Writes what a builder has pushed, without the layers that it need not send.
+def write_pushed(image: PushedImage, name: str, archive: Path) -> None:
+    """Writes what a builder has pushed, without the layers that it did not have to send.
 
-    Layers go in unpacked, under the digest by which every builder knows them, so that the next push
-    of an image upon them need not bring them again. Raises LocalkubeError for a layer in a format
-    other than a tar, plain or gzipped.
+    Layers are written uncompressed, under the digest that every builder knows them by, so that a
+    later push of an image with the same layers does not send them again. Raises LocalkubeError for
+    a layer that is neither a tar file nor a gzipped one.
     """
-    manifest = json.loads(intake.manifest)
-    config = intake.blobs[manifest["config"]["digest"]].read_bytes()
+    manifest = json.loads(image.manifest)
+    config = image.blobs[manifest["config"]["digest"]].read_bytes()
     layers: list[Descriptor] = []
     blobs: dict[str, bytes | Path] = {}
     for layer, digest in zip(
         manifest["layers"], json.loads(config)["rootfs"]["diff_ids"], strict=True
     ):
-        sent = intake.blobs.get(layer["digest"])
+        sent = image.blobs.get(layer["digest"])
         if sent is None:
             layers.append(layer)
         else:
@@ -78,26 +78,26 @@ def write_archive(
     layers: list[Descriptor],
     blobs: Mapping[str, bytes | Path],
 ) -> None:
-    """Writes an image called `name`. blobs: the layers that go in, by digest; bytes or a file."""
-    described = descriptor(CONFIG, config)
+    """Writes an image `name`. blobs: the layers to include, by digest, as bytes or as a file."""
+    config_descriptor = descriptor(CONFIG, config)
     manifest = to_json(
-        {"schemaVersion": 2, "mediaType": MANIFEST, "config": described, "layers": layers}
+        {"schemaVersion": 2, "mediaType": MANIFEST, "config": config_descriptor, "layers": layers}
     )
     entry = {
         **descriptor(MANIFEST, manifest),
         "annotations": {"io.containerd.image.name": name},
     }
-    every = {described["digest"]: config, entry["digest"]: manifest, **blobs}
+    all_blobs = {config_descriptor["digest"]: config, entry["digest"]: manifest, **blobs}
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive, "w", format=tarfile.GNU_FORMAT) as tar:
         _add(tar, "oci-layout", to_json({"imageLayoutVersion": "1.0.0"}))
         _add(tar, "index.json", to_json({"schemaVersion": 2, "manifests": [entry]}))
-        for digest, blob in every.items():
+        for digest, blob in all_blobs.items():
             _add(tar, "blobs/" + digest.replace(":", "/"), blob)
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes | Path, mode: int = 0o644) -> None:
-    """Without times and owners, so that the same contents give the same archive."""
+    """Adds a file without time and owner, so that the same contents give the same archive."""
     info = tarfile.TarInfo(name)
     info.mode = mode
     if isinstance(data, Path):
@@ -110,22 +110,23 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes | Path, mode: int = 0o644)
 
 
 def _unpack(layer: Path, media_type: str, digest: str) -> Path:
-    """Turns the file into the plain tar that `digest` is of, in its place."""
+    """Replaces the file by its uncompressed tar and checks that this has the given digest."""
     if media_type.endswith("gzip"):
         plain = layer.with_suffix(".tar")
         with gzip.open(layer) as packed, plain.open("wb") as file:
-            shutil.copyfileobj(packed, file, CHUNK)
+            shutil.copyfileobj(packed, file, CHUNK_BYTES)
         plain.replace(layer)
     elif not media_type.endswith("tar"):
         raise LocalkubeError(
-            f"a layer came as {media_type}; a plain or gzipped tar was expected",
+            f"a layer has the media type {media_type}; a tar, plain or gzipped, is expected",
             "set the builder's compression format to gzip",
         )
     with layer.open("rb") as file:
-        found = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-    if found != digest:
+        actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    if actual != digest:
         raise LocalkubeError(
-            f"a layer has the digest {found}, and its image says {digest}", "build the image again"
+            f"a layer has the digest {actual}, and the image's config lists {digest}",
+            "build the image again",
         )
     return layer
 

@@ -1,4 +1,4 @@
-"""The cluster's certificate authority, and the certificates by which components know each other."""
+"""The cluster's certificate authority, and the certificates and kubeconfigs of the components."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from devtools.common.files import write_private
 from devtools.localkube.instance import Instance
 
 VALIDITY = dt.timedelta(days=3650)
-# A machine whose clock is a little behind must not meet a certificate from the future.
+# A certificate must be valid on a machine whose clock is a little behind.
 BACKDATED = dt.timedelta(hours=1)
 
 
@@ -54,8 +54,8 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> KeyPair:
-        """A certificate for a client (Kubernetes reads CN as the user, O as the groups) and, with
-        `hosts`, a server.
+        """Issues a certificate for a client (Kubernetes takes CN as the user and O as its groups)
+        and, with `hosts`, for a server of those names and addresses.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -101,7 +101,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def kubeconfig(instance: Instance, ca: bytes, user: str, pair: KeyPair) -> str:
-    """A kubeconfig with everything inside it, so that one file can be handed to anyone."""
+    """A kubeconfig that includes keys and certificates and needs no other file."""
     name = instance.node_name
     cluster = {"server": instance.api_url, "certificate-authority-data": _base64(ca)}
     credentials = {
@@ -124,9 +124,7 @@ def _base64(data: bytes) -> str:
 
 
 def write_all(instance: Instance) -> None:
-    """Makes every key, certificate and kubeconfig of the cluster anew, readable by their owner
-    alone.
-    """
+    """Writes new keys, certificates and kubeconfigs, readable by their owner only."""
     authority = Authority(f"localkube {instance.name}")
     node_ip = str(instance.node_ip)
     kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]

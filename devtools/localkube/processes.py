@@ -1,4 +1,4 @@
-"""Pure: the processes of one cluster, what each waits for, and how it is known to be ready."""
+"""The processes of a cluster: command lines, order and readiness. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ EXIT = "exit"
 class Process:
     """One program that the node runs.
 
-    needs: names of processes that must be ready before it starts.
-    ready: how it is known to be ready: NOTIFY when the program reports by systemd's notification
-    protocol (sd_notify(3)), EXIT when it does one thing and ends with status 0, an http:// or
-    https:// URL that answers 200, or "" when nothing waits for it.
+    needs: names of the processes that must be ready before it starts.
+    ready: when it is ready. NOTIFY: it reports so by systemd's notification protocol
+    (sd_notify(3)). EXIT: it has ended with status 0. An http:// or https:// URL: that answers 200.
+    "": at once, since no process waits for it.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Process:
     ready: str = ""
 
 
-# Controllers for things that a one-node cluster without a cloud never has.
+# Controllers of features that a one-node cluster without a cloud does not have.
 UNUSED_CONTROLLERS = (
     "bootstrap-signer-controller",
     "certificatesigningrequest-approving-controller",
@@ -43,13 +43,15 @@ UNUSED_CONTROLLERS = (
 
 
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
-    """In the order of their needs. `kube` is the many-named Kubernetes program."""
+    """Every process comes after those that it needs. kube: the program that has all of Kubernetes's
+    commands.
+    """
     return [
         etcd(instance, kube),
         containerd(instance),
         pause_image(instance),
         apiserver(instance, kube),
-        rights(instance, kube),
+        cluster_objects(instance, kube),
         kubelet(instance, kube),
         controller_manager(instance, kube),
         scheduler(instance, kube),
@@ -71,19 +73,21 @@ def pause_image(instance: Instance) -> Process:
 
 
 def ctr_command(instance: Instance) -> list[str]:
-    """containerd's own client, in the part of the store that Kubernetes sees."""
+    """containerd's client, in the namespace of the store that Kubernetes uses."""
     return ["ctr", f"--address={instance.containerd_socket}", "--namespace=k8s.io"]
 
 
-def rights(instance: Instance, kube: Path) -> Process:
-    """Puts the cluster's own objects there."""
+def cluster_objects(instance: Instance, kube: Path) -> Process:
+    """Creates the objects that the cluster itself needs."""
     argv = [str(kube), *kubectl_arguments(instance), "apply", "--server-side"]
     argv += [f"--filename={instance.state / MANIFESTS}"]
-    return Process("rights", argv, needs=("apiserver",), ready=EXIT)
+    return Process("cluster-objects", argv, needs=("apiserver",), ready=EXIT)
 
 
 def kubectl_arguments(instance: Instance) -> list[str]:
-    """For the many-named program; nothing of the user's ~/.kube is read or written."""
+    """Arguments of the `kube` program that make it kubectl for this cluster. The user's ~/.kube is
+    neither read nor written.
+    """
     cache = f"--cache-dir={instance.state / 'kubectl-cache'}"
     return ["kubectl", f"--kubeconfig={instance.kubeconfig}", cache]
 
@@ -96,13 +100,13 @@ def proxy(instance: Instance, kube: Path) -> Process:
 def dns(instance: Instance, coredns: Path) -> Process:
     argv = [str(coredns), "-conf", str(instance.state / "Corefile")]
     return Process(
-        "coredns", argv, needs=("rights",), ready=f"http://{instance.node_ip}:8181/ready"
+        "coredns", argv, needs=("cluster-objects",), ready=f"http://{instance.node_ip}:8181/ready"
     )
 
 
 def etcd(instance: Instance, kube: Path) -> Process:
-    # The node has its own network namespace, so its loopback is no one else's: not the machine's,
-    # not a pod's.
+    # The loopback interface of the node's own network namespace: neither the machine nor a pod
+    # reaches it.
     flags = [
         "--name=localkube",
         f"--data-dir={instance.state / 'etcd'}",
@@ -111,7 +115,7 @@ def etcd(instance: Instance, kube: Path) -> Process:
         "--listen-peer-urls=http://127.0.0.1:2380",
         "--initial-advertise-peer-urls=http://127.0.0.1:2380",
         "--initial-cluster=localkube=http://127.0.0.1:2380",
-        # Survives the death of any process; after a power cut the cluster is made anew anyway.
+        # Data survives the end of any process; after a power cut the cluster starts empty anyway.
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
@@ -138,7 +142,7 @@ def apiserver(instance: Instance, kube: Path) -> Process:
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={pki / 'service-account.crt'}",
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
-        # Fair sharing between many tenants; here it would only delay the start.
+        # It shares the server between many tenants; here it would only delay the start.
         "--enable-priority-and-fairness=false",
         "--profiling=false",
     ]
@@ -170,10 +174,9 @@ def controller_manager(instance: Instance, kube: Path) -> Process:
         f"--controllers={controllers}",
         f"--root-ca-file={instance.pki / 'ca.crt'}",
         f"--service-account-private-key-file={instance.pki / 'service-account.key'}",
-        # Each controller acts with its own rights: those of all in one would need a role of our
-        # own.
+        # Kubernetes has a role for each controller, and none for all in one.
         "--use-service-account-credentials=true",
-        # There is one of it: an election would only cost its waiting times.
+        # There is only one instance: an election would only add waiting time.
         "--leader-elect=false",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",

@@ -4,34 +4,85 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
 
 from devtools.common.files import write_atomic
 from devtools.localkube.instance import Instance
-from devtools.localkube.procs import Identity
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """The kernel's name for the time since this machine was booted."""
+    return BOOT_ID.read_text().strip()
+
+
+@dataclass(frozen=True)
+class ProcessIdentity:
+    """Identifies a process even after its number was given to another one.
+
+    started: seconds from the machine's boot to the process's start, which no change of the clock
+    affects. boot: see boot_id.
+    """
+
+    pid: int
+    started: float
+    boot: str
+
+    @staticmethod
+    def of(pid: int) -> ProcessIdentity:
+        """Raises psutil.NoSuchProcess when the process does not exist or is a zombie."""
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            raise psutil.ZombieProcess(pid)
+        started = round(process.create_time() - psutil.boot_time(), 2)
+        return ProcessIdentity(pid, started, boot_id())
+
+    def is_alive(self) -> bool:
+        try:
+            return ProcessIdentity.of(self.pid) == self
+        except psutil.NoSuchProcess:
+            return False
+
+    def kill_and_wait(self) -> None:
+        """Kills the process, which need not be a child of ours, and returns once it has ended.
+
+        Does nothing when it has ended before or its number belongs to another process.
+        """
+        try:
+            process = psutil.Process(self.pid)
+            # psutil sends no signal when the number was given away after the line above.
+            if self.is_alive():
+                process.kill()
+                process.wait()
+        except psutil.NoSuchProcess:
+            pass
 
 
 @dataclass(frozen=True)
 class Record:
     """holder: the unshare(1) that made the namespaces and waits; init: their process 1."""
 
-    holder: Identity
-    init: Identity
+    holder: ProcessIdentity
+    init: ProcessIdentity
 
     def write(self, instance: Instance) -> None:
         write_atomic(instance.run / "record.json", json.dumps(asdict(self)).encode())
 
     @staticmethod
     def read(instance: Instance) -> Record | None:
-        """None when nothing was started, or nothing was recorded before it was stopped."""
+        """None when no process was recorded or `down` has removed the record."""
         path = instance.run / "record.json"
         if not path.exists():
             return None
         fields = json.loads(path.read_text())
-        return Record(Identity(**fields["holder"]), Identity(**fields["init"]))
+        return Record(ProcessIdentity(**fields["holder"]), ProcessIdentity(**fields["init"]))
 
     def stop(self) -> None:
-        """Kills process 1, and the kernel everything in its namespaces with it; returns when all of
-        it has ended.
+        """Kills process 1, with which the kernel ends everything in its namespaces, and returns
+        when all of it has ended.
         """
         self.init.kill_and_wait()
         self.holder.kill_and_wait()

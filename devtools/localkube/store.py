@@ -1,12 +1,12 @@
-"""containerd's images, in the part of its store that Kubernetes sees."""
+"""containerd's images, in the namespace of its store that Kubernetes uses."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 from dataclasses import dataclass
 
+from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.localkube.archives import Image
 from devtools.localkube.instance import Instance
@@ -14,28 +14,30 @@ from devtools.localkube.processes import ctr_command
 
 
 @dataclass(frozen=True)
-class Store:
-    """The manifest's digest under each name.
+class ImageStore:
+    """manifests: image name -> digest of its manifest.
 
-    Kubernetes knows an image by its id as well, and keeps it as one more name, "sha256:...".
+    Kubernetes also looks for an image by its id, which is one more name, "sha256:...".
     """
 
     manifests: dict[str, str]
 
     @staticmethod
-    def read(instance: Instance) -> Store:
+    def read(instance: Instance) -> ImageStore:
         rows = [line.split() for line in ctr(instance, "images", "list").splitlines()[1:]]
-        return Store({row[0]: row[2] for row in rows})
+        return ImageStore({row[0]: row[2] for row in rows})
 
     def has(self, image: Image) -> bool:
-        """True when every name of the image means this image and no other."""
+        """True when the store has the image under its id and under each of its names."""
         manifest = self.manifests.get(image.id)
         return manifest is not None and all(
             self.manifests.get(name) == manifest for name in image.names
         )
 
-    def unnamed(self) -> list[str]:
-        """The ids of images that have lost all their names to others, and only fill the disk."""
+    def untagged_ids(self) -> list[str]:
+        """The ids of images whose names all belong to other images now, so that no pod uses them
+        any more.
+        """
         named = {digest for name, digest in self.manifests.items() if not is_id(name)}
         return [
             name for name, digest in self.manifests.items() if is_id(name) and digest not in named
@@ -46,54 +48,55 @@ def is_id(name: str) -> bool:
     return name.startswith("sha256:")
 
 
-def layers(instance: Instance, store: Store) -> dict[str, int]:
-    """Digest and size of every layer that some image of the store holds on to."""
-    found = {}
+def layer_sizes(instance: Instance, store: ImageStore) -> dict[str, int]:
+    """Digest -> size in bytes of every layer that an image of the store uses."""
+    sizes = {}
     for digest in set(store.manifests.values()):
         manifest = json.loads(ctr(instance, "content", "get", digest))
-        found.update({layer["digest"]: layer["size"] for layer in manifest.get("layers", ())})
-    return found
+        sizes.update({layer["digest"]: layer["size"] for layer in manifest.get("layers", ())})
+    return sizes
 
 
-def imported_names(said: str) -> dict[str, str]:
-    """The names that `ctr images import` says it has made, and their manifests' digests."""
-    return dict(re.findall(r"^unpacking (\S+) \((sha256:[0-9a-f]{64})\)", said, re.MULTILINE))
+def parse_import_output(output: str) -> dict[str, str]:
+    """Name -> manifest digest of the images that `ctr images import` lists as imported."""
+    return dict(re.findall(r"^unpacking (\S+) \((sha256:[0-9a-f]{64})\)", output, re.MULTILINE))
 
 
-def settle(instance: Instance, image: Image, imported: dict[str, str]) -> None:
-    """After an import: gives the image all its names, and its id, which Kubernetes looks for.
+def tag_imported_image(instance: Instance, image: Image, imported: dict[str, str]) -> None:
+    """Gives an imported image all its names and its id, and removes images that lost their last
+    name to it; containers that run from those go on.
 
-    containerd 1.6 itself makes the id for a new name only, not for one that has moved from another
-    image. Images that lost their last name so are removed; what runs from them goes on.
+    containerd 1.6 adds the id only to an image with a new name, not to one that takes its name
+    from another image. Raises LocalkubeError when `imported` does not have the image.
     """
-    source = next((name for name in _as_imported(image) if name in imported), None)
+    source = next((name for name in _possible_names(image) if name in imported), None)
     if source is None:
         raise LocalkubeError(
-            f"containerd imported {', '.join(imported) or 'nothing'}, not {' '.join(image.names)}",
-            "export the image by the name that pods ask for",
+            f"containerd imported {', '.join(imported) or 'nothing'} instead of"
+            f" {' '.join(image.names)}",
+            "export the image by the name that pods use",
         )
-    store = Store.read(instance)
+    store = ImageStore.read(instance)
     for name in (image.id, *image.names):
         if store.manifests.get(name) != imported[source]:
             ctr(instance, "images", "tag", "--force", source, name)
-    left = Store.read(instance).unnamed()
-    if left:
-        ctr(instance, "images", "remove", *left)
+    untagged = ImageStore.read(instance).untagged_ids()
+    if untagged:
+        ctr(instance, "images", "remove", *untagged)
 
 
-def _as_imported(image: Image) -> list[str]:
-    """The names that an archive may have had for it: in full, or as Buildah and Podman say it."""
+def _possible_names(image: Image) -> list[str]:
+    """The names that an archive may have for the image: complete, or as Buildah and Podman write
+    them.
+    """
     short = [name.removeprefix("docker.io/library/") for name in image.names]
     return [*(f"localhost/{name}" for name in short), *image.names]
 
 
 def ctr(instance: Instance, *arguments: str) -> str:
-    """Runs containerd's own client. Raises LocalkubeError."""
-    command = [*ctr_command(instance), *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise LocalkubeError(
-            f"containerd refused `{' '.join(arguments)}`: {done.stderr.strip()}",
-            f"read {instance.logs / 'containerd.log'}",
-        )
-    return done.stdout
+    """Runs containerd's client and returns what it prints. Raises LocalkubeError when it fails."""
+    return read_output(
+        [*ctr_command(instance), *arguments],
+        remedy=f"read {instance.logs / 'containerd.log'}",
+        error=LocalkubeError,
+    )

@@ -1,34 +1,33 @@
 """Builds programs from Go modules that are pinned with checksums in devtools/toolchain/go.
 
-Each program is kept under a key of its inputs.
+Each program is cached under a key of its inputs.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
-from devtools.common.errors import LocalkubeError
-from devtools.common.ui import note, step, tail
+from devtools.common.commands import run_logged
+from devtools.common.errors import ToolError
+from devtools.common.locks import exclusive_lock
+from devtools.common.ui import note, step
 
 GO_SOURCES = Path(__file__).parent / "go"
-# grpcnotrace keeps golang.org/x/net/trace out, and with it reflection that stops the linker from
-# dropping dead code. Symbols for debuggers are stripped anyway; not making them saves a tenth of
-# the compiler's time.
+# grpcnotrace leaves golang.org/x/net/trace out, whose use of reflection stops the linker from
+# dropping dead code. Symbols for debuggers are stripped at the end; not generating them saves a
+# tenth of the compiler's time.
 BUILD_FLAGS = ("-trimpath", "-tags=grpcnotrace", "-gcflags=all=-dwarf=false")
 SMALL = "-s -w -buildid="
-# Stamping the repository's commit into a program would ask git, which refuses a checkout of another
-# user; and it would make a program differ from commit to commit that is the same.
+# -buildvcs=false: to stamp the commit into a program, Go calls git, which refuses a checkout that
+# another user owns; and the same program would differ from commit to commit.
 ENVIRONMENT = {
     "CGO_ENABLED": "0",
     "GOFLAGS": "-mod=readonly -buildvcs=false",
@@ -41,12 +40,14 @@ ENVIRONMENT = {
 class Tool:
     """One program.
 
-    folder: its module's directory in devtools/toolchain/go. package: what to build there.
-    versioned: the module whose version (from go.mod) the program shall report.
-    variables: the Go variables that hold it. binary: the file's name.
-    links: other names that the program answers to.
-    kubernetes_minor: the Go variables that hold the minor version of the Kubernetes libraries it is
-    built with.
+    folder: its module's directory in devtools/toolchain/go.
+    package: the Go package to build there.
+    binary: the file's name.
+    versioned: the module whose version, from go.mod, the program reports.
+    variables: the Go variables that hold that version.
+    links: other names that the program can be called by.
+    kubernetes_minor: the Go variables that hold the minor version of the Kubernetes libraries that
+    the program is built with.
     """
 
     name: str
@@ -68,18 +69,19 @@ HELM_4 = "helm.sh/helm/v4"
 CHART_TESTING = "github.com/helm/chart-testing/v3"
 KUBECONFORM = "github.com/yannh/kubeconform"
 KUBE_SCORE = "github.com/zegl/kube-score"
+SYFT = "github.com/anchore/syft"
 BUILT = {
     tool.name: tool
     for tool in (
         Tool("kube", "kube", ".", "kube", "k8s.io/kubernetes", KUBE_VERSION, ("kubectl",)),
         Tool("coredns", "tools", "./coredns", "coredns"),
         Tool("pause", "tools", "./pause", "pause"),
-        # Not part of the cluster: tests run it beside, to see NetworkPolicies hold.
+        # Not part of the cluster: tests run it to enforce NetworkPolicies.
         Tool("policy", "tools", "./policy", "policy"),
         Tool(
             "helm3", "tools", f"{HELM_3}/cmd/helm", "helm",
             HELM_3, (f"{HELM_3}/internal/version.version",),
-            # Without these, `helm template` and `helm lint` take the cluster for a Kubernetes 1.20.
+            # Without these, `helm template` and `helm lint` assume Kubernetes 1.20.
             kubernetes_minor=(
                 f"{HELM_3}/pkg/chartutil.k8sVersionMinor",
                 f"{HELM_3}/pkg/lint/rules.k8sVersionMinor",
@@ -97,12 +99,13 @@ BUILT = {
             "kubeconform", "tools", f"{KUBECONFORM}/cmd/kubeconform", "kubeconform",
             KUBECONFORM, ("main.version",),
         ),
-        # In a module of their own: they need other versions of what the cluster is built from.
+        # In a module of their own: they need other versions of the cluster's dependencies.
         Tool(
             "kube-score", "checks", f"{KUBE_SCORE}/cmd/kube-score", "kube-score",
             KUBE_SCORE, ("main.version",),
         ),
         Tool("registry", "checks", "./registry", "registry"),
+        Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
     )
 }  # fmt: skip
 LINKED = {link: tool for tool in BUILT.values() for link in tool.links}
@@ -110,29 +113,32 @@ NAMES = sorted([*BUILT, *LINKED])
 
 
 def tool(name: str) -> Path:
-    """The absolute path of the program `name` (one of NAMES), built first when the cache does not
-    have it.
+    """Returns the absolute path of the program `name` (one of NAMES), and builds it first if the
+    cache does not have it.
 
-    Raises LocalkubeError for an unknown name, a missing or too old Go, or a build that failed.
+    Raises ToolError for an unknown name, a missing or too old Go, or a build that failed.
     """
     built = BUILT.get(name) or LINKED.get(name)
     if built is None:
-        raise LocalkubeError(f"no tool is called {name!r}", f"name one of: {', '.join(NAMES)}")
+        raise ToolError(f"no tool is called {name!r}", f"use one of: {', '.join(NAMES)}")
     directory = _directory(built)
     if not directory.exists():
-        with _only_builder(built.name):
+        lock = directory.parent / f".{built.name}.lock"
+        with exclusive_lock(lock, f"building {built.name}"):
             if not directory.exists():
                 _build(built, directory)
     return directory / (built.binary if name == built.name else name)
 
 
 def module_version(folder: str, module: str) -> str:
-    """The version of `module` that the go.mod in `folder` pins: the one place that says it."""
+    """The version of `module` that the go.mod in `folder` pins. Raises ToolError when it pins
+    none.
+    """
     go_mod = GO_SOURCES / folder / "go.mod"
-    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod.read_text(), re.M)
-    if found is None:
-        raise LocalkubeError(f"{go_mod} requires no {module}", "add it there with `go get`")
-    return found[1]
+    line = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod.read_text(), re.M)
+    if line is None:
+        raise ToolError(f"{go_mod} does not require {module}", "add it there with `go get`")
+    return line[1]
 
 
 def _directory(tool: Tool) -> Path:
@@ -161,18 +167,18 @@ def _linker_flags(tool: Tool) -> str:
 
 @cache
 def _go_version() -> str:
-    """Such as "go1.26.8"; it must satisfy every go.mod here, since no other toolchain is
-    downloaded.
+    """The installed Go's version, such as "go1.26.8". It must satisfy every go.mod here, because
+    GOTOOLCHAIN=local downloads no other. Raises ToolError otherwise.
     """
     if shutil.which("go") is None:
-        raise LocalkubeError(
-            "Go is not installed (no `go` on PATH); Kubernetes is built with it",
+        raise ToolError(
+            "Go is not installed (no `go` on PATH); the tools are built with it",
             f"install Go {_needed_go()} or newer from your distribution or https://go.dev/dl",
         )
     answer = subprocess.run(["go", "env", "GOVERSION"], check=True, capture_output=True, text=True)
     version = answer.stdout.strip()
     if _release(version) < _release(_needed_go()):
-        raise LocalkubeError(
+        raise ToolError(
             f"Go is too old: {version} ({shutil.which('go')}), {_needed_go()} is needed",
             "install a newer Go from your distribution or https://go.dev/dl",
         )
@@ -187,49 +193,36 @@ def _needed_go() -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Numbers to compare: "go1.26.8" -> (1, 26, 8). What follows them, such as "rc1", does not
-    count.
-    """
-    found = re.match(r"(?:go)?(\d+(?:\.\d+)*)", version)
-    return tuple(int(part) for part in found[1].split(".")) if found else (0,)
-
-
-@contextmanager
-def _only_builder(name: str) -> Iterator[None]:
-    lock = cache_dir() / "tools" / f".{name}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Numbers to compare: "go1.26.8" -> (1, 26, 8). A suffix such as "rc1" is ignored."""
+    numbers = re.match(r"(?:go)?(\d+(?:\.\d+)*)", version)
+    return tuple(int(part) for part in numbers[1].split(".")) if numbers else (0,)
 
 
 def _build(tool: Tool, directory: Path) -> None:
+    """Builds in a temporary directory and renames it, so that an interrupted build leaves nothing
+    under the key.
+    """
+    source = GO_SOURCES / tool.folder
     log = cache_dir() / "logs" / f"build-{tool.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=directory.parent))
+    log.unlink(missing_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{tool.name}-", dir=directory.parent))
     flags = [*BUILD_FLAGS, f"-ldflags={_linker_flags(tool)}"]
-    command = ["go", "build", *flags, "-o", str(beside / tool.binary), tool.package]
+    command = ["go", "build", *flags, "-o", str(partial / tool.binary), tool.package]
     try:
-        with step(f"build {tool.name} from Go modules"), log.open("w") as output:
-            done = subprocess.run(
+        with step(f"build {tool.name} from Go modules"):
+            run_logged(
                 command,
-                cwd=GO_SOURCES / tool.folder,
-                env={**os.environ, **ENVIRONMENT},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                check=False,
+                log,
+                remedy=f"in {source}, run: {' '.join(command)}",
+                folder=source,
+                environment={**os.environ, **ENVIRONMENT},
+                error=ToolError,
             )
-            if done.returncode != 0:
-                output.flush()
-                raise LocalkubeError(
-                    f"building {tool.name} failed (status {done.returncode}); {tail(log)}",
-                    f"in {GO_SOURCES / tool.folder}, run: {' '.join(command)}",
-                )
         for link in tool.links:
-            (beside / link).symlink_to(tool.binary)
-        beside.chmod(0o755)
-        beside.rename(directory)
+            (partial / link).symlink_to(tool.binary)
+        partial.chmod(0o755)
+        partial.rename(directory)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
     size = (directory / tool.binary).stat().st_size / 1e6
     note(f"        {directory / tool.binary} ({size:.0f} MB)")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devtools.demo.kubectl import Kubectl
+from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 from hvdchart.plan.rules import YIELD
 
@@ -98,7 +98,7 @@ class Namespace:
 
     def wait_for_end(self, release: str, seconds: int = 240) -> str:
         """Await the Job's end: "Complete" or "Failed"."""
-        return self.client.job_end(self.job(release), seconds)
+        return self.client.wait_for_job_end(self.job(release), seconds)
 
     def log(self, release: str) -> str:
         """The master's log."""

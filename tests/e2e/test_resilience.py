@@ -153,7 +153,7 @@ def test_an_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -
 
 def await_line(namespace: Namespace, text: str) -> None:
     """Follow the master's log until a line holds `text`."""
-    pod = namespace.client.master_started(namespace.job("hvd"), 60)
+    pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 60)
     with subprocess.Popen(
         ["timeout", "240", *namespace.client.command("logs", "--follow", pod)],
         env=namespace.environment(),

@@ -1,4 +1,4 @@
-"""What the lifecycle tests share: a second cluster, its commands, and the machine's looks."""
+"""A second cluster for the lifecycle tests, and what it changes on the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from devtools.localkube import cgroups, health
 from devtools.localkube.instance import Instance
@@ -22,22 +22,22 @@ from devtools.localkube.processes import kubectl_arguments
 from devtools.localkube.record import Record
 from devtools.toolchain import tools
 
-# Not the default name: the tests must not touch a cluster that is in use.
+# Not the default name, so that the tests do not touch a cluster that is in use.
 NAME = "lifecycle"
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE = 90.0
+TIMEOUT_SECONDS = 90.0
 PROBE_IMAGE = "docker.io/localkube/probe:1"
 SHARED_SETTINGS = ("net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The tests' own cluster, driven as a person would: through the command."""
+    """The tests' own cluster, controlled through the command line as a user would."""
 
     instance: Instance
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "localkube", *arguments]
+        return [sys.executable, "-m", "devtools.localkube", *arguments]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -72,22 +72,21 @@ class Cluster:
         return done.stdout + done.stderr
 
     def processes(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = json.loads(
-            (self.instance.run / "node.json").read_text()
-        )["processes"]
-        return found
+        status = json.loads((self.instance.run / "node.json").read_text())
+        processes: dict[str, dict[str, Any]] = status["processes"]
+        return processes
 
     def host_process(self, component: str) -> psutil.Process:
-        """The machine's view of a component, which the record has by its number in the node."""
+        """The component's process. The node records its number in the node's PID namespace only."""
         record = Record.read(self.instance)
         if record is None:
-            pytest.fail("nothing was recorded")
+            pytest.fail("the cluster has no record of its processes")
         wanted = self.processes()[component]["pid"]
         for process in psutil.Process(record.init.pid).children():
             numbers = _status_field(process.pid, "NSpid")
             if int(numbers[-1]) == wanted:
                 return process
-        return pytest.fail(f"{component} (process {wanted} in the node) is not there")
+        return pytest.fail(f"{component} (process {wanted} in the node) does not run")
 
     def healthy(self) -> bool:
         return health.health(self.instance).healthy
@@ -98,16 +97,19 @@ def _status_field(pid: int, field: str) -> list[str]:
     return next(line.split()[1:] for line in lines if line.startswith(f"{field}:"))
 
 
-def await_true(what: str, holds: Callable[[], bool]) -> None:
-    """Asks until it holds: the components tell no one when they are well again."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
-        time.sleep(0.1)
+def wait_until(expected: str, condition: Callable[[], bool]) -> None:
+    """Calls `condition` until it is true: the components send no event when they have recovered."""
+    attempts = Retrying(
+        retry=retry_if_result(lambda met: not met),
+        stop=stop_after_delay(TIMEOUT_SECONDS),
+        wait=wait_fixed(0.1),
+        retry_error_callback=lambda _: False,
+    )
+    assert attempts(condition), f"not within {TIMEOUT_SECONDS:.0f} s: {expected}"
 
 
-def machine() -> dict[str, Any]:
-    """All that a cluster could leave behind on the machine, without what other clusters own."""
+def machine_state() -> dict[str, Any]:
+    """Everything that a cluster could leave on the machine, except what other clusters own."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     groups = [
         str(path)
@@ -139,7 +141,7 @@ def _output(*command: str) -> str:
 
 @pytest.fixture(scope="session")
 def down_cluster() -> Iterator[Cluster]:
-    """Nothing of it runs or is left at first, and nothing afterwards, whatever a test did."""
+    """A cluster that was stopped before the tests, and is removed with its images after them."""
     cluster = Cluster(Instance(NAME))
     cluster.run("down")
     yield cluster
@@ -148,14 +150,14 @@ def down_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(down_cluster: Cluster) -> Cluster:
-    """It is up; a test that broke it leaves the mending to this fixture, and to `up`."""
+    """The cluster, running: `up` repairs what an earlier test has broken."""
     down_cluster.run("up")
     return down_cluster
 
 
 @pytest.fixture
 def probe(cluster: Cluster, tmp_path: Path) -> Cluster:
-    """The cluster with the probe's image loaded and a pod `server` of it that answers on 8080."""
+    """The cluster with the probe's image and a pod `server` of it that answers on port 8080."""
     program = tmp_path / "probe"
     subprocess.run(
         ["go", "build", "-o", program, "."],
@@ -192,19 +194,3 @@ def _server() -> dict[str, Any]:
         "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": 8080}]},
     }
     return {"apiVersion": "v1", "kind": "List", "items": [pod, service]}
-
-
-@pytest.fixture
-def machine_with(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Callable[[str], None]]:
-    """Makes a program of that name the only one there, which prints the given text."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    tools._go_version.cache_clear()
-
-    def add(text: str) -> None:
-        (tmp_path / "go").write_text(f"#!/bin/sh\necho {text}\n")
-        (tmp_path / "go").chmod(0o755)
-
-    yield add
-    tools._go_version.cache_clear()

@@ -1,6 +1,6 @@
-"""The cluster's whole life, on a second cluster of its own, as root: start, crash, mend, stop.
+"""Starts, breaks, repairs and stops a cluster of the tests' own, as root.
 
-Every claim of docs/localkube.md about what is left alone, and what is left behind, is checked here.
+Checks what docs/localkube.md says about what a cluster leaves unchanged and what it leaves behind.
 """
 
 from __future__ import annotations
@@ -15,60 +15,58 @@ import pytest
 from devtools.localkube.instance import Instance
 from devtools.localkube.processes import EXIT, all_processes
 from devtools.localkube.record import Record
-from tests.localkube.conftest import NAME, REPOSITORY, Cluster, await_true, machine
-
-pytestmark = pytest.mark.cluster_lifecycle
+from tests.localkube.conftest import NAME, REPOSITORY, Cluster, machine_state, wait_until
 
 
 def components() -> list[str]:
-    """All that run for as long as the cluster does."""
+    """The processes that run for as long as the cluster does."""
     processes = all_processes(Instance(NAME), Path("kube"), Path("coredns"))
     return [process.name for process in processes if process.ready != EXIT]
 
 
-def test_the_node_is_the_whole_machine(cluster: Cluster) -> None:
+def test_node_offers_all_resources_of_the_machine(cluster: Cluster) -> None:
     node = json.loads(cluster.kubectl("get", "node", cluster.instance.node_name, "-o", "json"))
     assert node["status"]["allocatable"] == node["status"]["capacity"]
     assert int(node["status"]["allocatable"]["cpu"]) == os.cpu_count()
     assert int(node["status"]["allocatable"]["pods"]) >= 110
 
 
-def test_up_again_changes_nothing(cluster: Cluster) -> None:
+def test_second_up_changes_nothing(cluster: Cluster) -> None:
     before = Record.read(cluster.instance), cluster.processes()
     again = cluster.run("up")
     assert again.stdout.strip() == str(cluster.instance.kubeconfig)
     assert (Record.read(cluster.instance), cluster.processes()) == before
 
 
-def test_the_kubeconfig_is_for_its_owner_only(cluster: Cluster) -> None:
+def test_kubeconfig_is_readable_by_its_owner_only(cluster: Cluster) -> None:
     assert cluster.instance.kubeconfig.stat().st_mode & 0o777 == 0o600
     assert cluster.instance.state.stat().st_mode & 0o777 == 0o700
 
 
-def test_status_is_for_machines_too(cluster: Cluster) -> None:
+def test_status_prints_json(cluster: Cluster) -> None:
     status = json.loads(cluster.run("status", "-o", "json").stdout)
     assert status["healthy"]
     assert all(part["healthy"] for part in status["parts"])
 
 
 @pytest.mark.parametrize("component", components())
-def test_a_killed_component_comes_back(cluster: Cluster, component: str) -> None:
+def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None:
     restarts = cluster.processes()[component]["restarts"]
     cluster.host_process(component).kill()
-    await_true(
+    wait_until(
         f"{component} was started again",
         lambda: cluster.processes()[component]["restarts"] > restarts,
     )
-    await_true("the cluster is healthy again", cluster.healthy)
+    wait_until("the cluster is healthy again", cluster.healthy)
 
 
-def test_up_after_all_was_killed_keeps_what_the_cluster_held(probe: Cluster) -> None:
+def test_up_after_a_crash_keeps_all_objects(probe: Cluster) -> None:
     record = Record.read(probe.instance)
     assert record is not None
     record.init.kill_and_wait()
     assert not probe.healthy()
     probe.run("up")
-    await_true(
+    wait_until(
         "the pod runs again",
         lambda: "this is server" in probe.kubectl(
             "exec", "server", "--", "/probe", "get", "http://web.default", check=False
@@ -76,8 +74,8 @@ def test_up_after_all_was_killed_keeps_what_the_cluster_held(probe: Cluster) -> 
     )  # fmt: skip
 
 
-def test_after_a_reboot_it_is_made_anew(probe: Cluster) -> None:
-    """Its store was never synced to disk, so what a power cut left of it is not to be trusted."""
+def test_up_after_a_reboot_starts_empty(probe: Cluster) -> None:
+    """etcd does not sync its data to disk, so they cannot be trusted after a power cut."""
     record = Record.read(probe.instance)
     assert record is not None
     record.stop()
@@ -87,7 +85,7 @@ def test_after_a_reboot_it_is_made_anew(probe: Cluster) -> None:
     assert "NotFound" in probe.kubectl("get", "pod", "server", check=False)
 
 
-def test_up_killed_half_way_is_mended_by_the_next(down_cluster: Cluster) -> None:
+def test_up_repairs_an_interrupted_up(down_cluster: Cluster) -> None:
     down_cluster.run("down")
     command, environment = down_cluster.command("up"), down_cluster.environment
     with subprocess.Popen(
@@ -102,23 +100,23 @@ def test_up_killed_half_way_is_mended_by_the_next(down_cluster: Cluster) -> None
     assert down_cluster.healthy()
 
 
-def test_down_leaves_nothing_but_the_images(down_cluster: Cluster) -> None:
+def test_down_leaves_only_the_images(down_cluster: Cluster) -> None:
     down_cluster.run("down")
-    before = machine()
+    before = machine_state()
     down_cluster.run("up")
-    assert machine() != before, "the comparison sees nothing of a running cluster"
+    assert machine_state() != before, "the comparison does not see a running cluster"
     down_cluster.run("down")
-    assert machine() == before
+    assert machine_state() == before
     assert any(down_cluster.instance.store.iterdir())
     again = down_cluster.run("down", "--images")
-    assert "was not up" in again.stderr
+    assert "was not running" in again.stderr
     assert not down_cluster.instance.store.parent.exists()
 
 
-def test_without_root_it_says_so(down_cluster: Cluster) -> None:
+def test_up_without_root_raises_an_error(down_cluster: Cluster) -> None:
     down_cluster.run("down")
     refused = subprocess.run(
-        # In a user namespace without a map root is nobody, and still may read root's files.
+        # In a user namespace without a map, root becomes uid 65534 and can still read its files.
         ["unshare", "--user", *down_cluster.command("up")],
         cwd=REPOSITORY,
         env=down_cluster.environment,
@@ -131,7 +129,7 @@ def test_without_root_it_says_so(down_cluster: Cluster) -> None:
     assert "remedy" in refused.stderr
 
 
-def test_an_address_in_use_is_refused_before_anything_starts(down_cluster: Cluster) -> None:
+def test_up_with_an_address_in_use_starts_nothing(down_cluster: Cluster) -> None:
     down_cluster.run("down")
     taken = str(down_cluster.instance.network)
     subprocess.run(["ip", "route", "add", "blackhole", taken], check=True)

@@ -1,4 +1,4 @@
-"""What a pod may expect of the cluster, and how images come in, on the tests' own cluster."""
+"""Pods, Services and images on a cluster of the tests' own."""
 
 from __future__ import annotations
 
@@ -8,37 +8,33 @@ import tarfile
 import urllib.request
 from pathlib import Path
 
-import pytest
-
 from devtools.localkube.archives import Image, read_archive
 from devtools.localkube.images import load_pushed
 from devtools.localkube.oci import ARCHITECTURES, CONFIG, descriptor, pack_program
-from devtools.localkube.store import Store, layers, settle
-from tests.localkube.conftest import PROBE_IMAGE, Cluster, await_true
-from tests.localkube.pusher import Pusher
+from devtools.localkube.store import ImageStore, layer_sizes, tag_imported_image
+from tests.localkube.conftest import PROBE_IMAGE, Cluster, wait_until
+from tests.unit.devtools.localkube.pusher import Pusher
 
-pytestmark = pytest.mark.cluster_lifecycle
-
-AGAIN_IMAGE = "docker.io/localkube/again:1"
-UPON_IMAGE = "docker.io/localkube/upon:1"
+REBUILT_IMAGE = "docker.io/localkube/rebuilt:1"
+TWO_LAYER_IMAGE = "docker.io/localkube/two-layers:1"
 
 
-def test_logs_exec_names_and_services(probe: Cluster) -> None:
+def test_logs_exec_dns_and_services_work(probe: Cluster) -> None:
     assert probe.kubectl("logs", "server") == "serving on server\n"
     within = ["exec", "server", "--", "/probe"]
-    # The Service's rules follow its pod's readiness, in their own time.
-    await_true(
+    # kube-proxy adds the Service's rules some time after its pod is ready.
+    wait_until(
         "the pod reaches its Service",
         lambda: (
             "this is server" in probe.kubectl(*within, "get", "http://web.default", check=False)
         ),
     )
     assert "198.1" in probe.kubectl(*within, "lookup", "kubernetes.default.svc.cluster.local")
-    # There is no way out: another name is unknown at once, not after a time-out.
+    # An outside name is denied at once, not after a timeout.
     assert "no such host" in probe.kubectl(*within, "lookup", "example.com", check=False)
 
 
-def test_port_forward(probe: Cluster) -> None:
+def test_port_forward_reaches_a_pod(probe: Cluster) -> None:
     command = probe.kubectl_command("port-forward", "pod/server", ":8080")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forward:
         assert forward.stdout is not None
@@ -68,11 +64,11 @@ def test_pod_security_and_rbac_are_enforced(probe: Cluster) -> None:
     assert probe.kubectl(*asked, check=False).startswith("no")
 
 
-def test_an_image_that_does_not_exist_is_told_at_once(cluster: Cluster) -> None:
+def test_pull_of_a_missing_image_fails_at_once(cluster: Cluster) -> None:
     cluster.kubectl("run", "absent", "--image=registry.invalid/none:1")
     reason = "jsonpath={.status.containerStatuses[0].state.waiting.reason}"
-    await_true(
-        "the pod says that its image cannot be pulled",
+    wait_until(
+        "the pod reports that its image cannot be pulled",
         lambda: (
             cluster.kubectl("get", "pod", "absent", "-o", reason)
             in ("ErrImagePull", "ImagePullBackOff")
@@ -101,27 +97,27 @@ def test_host_path_writes_reach_the_machine(probe: Cluster, tmp_path: Path) -> N
     probe.kubectl("delete", "pod", "writer", "--now")
 
 
-def test_loading_an_image_twice_reads_it_once(probe: Cluster, tmp_path: Path) -> None:
+def test_second_load_of_an_image_is_skipped(probe: Cluster, tmp_path: Path) -> None:
     archive = next(tmp_path.glob("*.tar"))
-    assert "is there already" in probe.run("load", str(archive)).stdout
+    assert "was already loaded" in probe.run("load", str(archive)).stdout
 
 
-def test_an_image_built_again_takes_the_place_of_the_old(probe: Cluster, tmp_path: Path) -> None:
+def test_rebuilt_image_replaces_the_old_one(probe: Cluster, tmp_path: Path) -> None:
     program = tmp_path / "probe"
     for tail in (b"x", b"xx"):
         with program.open("ab") as file:
             file.write(tail)
-        pack_program(AGAIN_IMAGE, program, tmp_path / "again.tar")
-        probe.run("load", str(tmp_path / "again.tar"))
-        assert run_pod(probe, AGAIN_IMAGE, "size") == f"{program.stat().st_size}\n"
-    left = Store.read(probe.instance)
-    (image,) = read_archive(tmp_path / "again.tar")
-    assert left.has(image)
-    assert not left.unnamed()
+        pack_program(REBUILT_IMAGE, program, tmp_path / "rebuilt.tar")
+        probe.run("load", str(tmp_path / "rebuilt.tar"))
+        assert run_pod(probe, REBUILT_IMAGE, "size") == f"{program.stat().st_size}\n"
+    store = ImageStore.read(probe.instance)
+    (image,) = read_archive(tmp_path / "rebuilt.tar")
+    assert store.has(image)
+    assert not store.untagged_ids()
 
 
 def test_only_missing_layers_are_pushed(probe: Cluster, tmp_path: Path) -> None:
-    """Upon the probe's one layer goes a second: only that comes, and the image has both."""
+    """An image with a second layer on top of the probe's: only the second is sent."""
     instance = probe.instance
     with tarfile.open(tmp_path / "second.tar", "w") as tar:
         tar.add(tmp_path / "probe", "second")
@@ -133,15 +129,17 @@ def test_only_missing_layers_are_pushed(probe: Cluster, tmp_path: Path) -> None:
     pusher = Pusher(
         [only_layer(tmp_path / "probe.tar"), (tmp_path / "second.tar").read_bytes()], config
     )
-    imported = load_pushed(instance, UPON_IMAGE, layers(instance, Store.read(instance)), pusher)
+    imported = load_pushed(
+        instance, TWO_LAYER_IMAGE, layer_sizes(instance, ImageStore.read(instance)), pusher
+    )
     identity = descriptor(CONFIG, pusher.config_blob())["digest"]
-    settle(instance, Image(identity, (UPON_IMAGE,)), imported)
+    tag_imported_image(instance, Image(identity, (TWO_LAYER_IMAGE,)), imported)
     assert len(pusher.sent) == 2  # the second layer, and the config
-    assert run_pod(probe, UPON_IMAGE, "size") == f"{(tmp_path / 'probe').stat().st_size}\n"
+    assert run_pod(probe, TWO_LAYER_IMAGE, "size") == f"{(tmp_path / 'probe').stat().st_size}\n"
 
 
 def only_layer(archive: Path) -> bytes:
-    """The largest file of an image of one layer is that layer."""
+    """The layer of an image that has one: the largest file of its archive."""
     with tarfile.open(archive) as tar:
         file = tar.extractfile(max(tar, key=lambda member: member.size))
         assert file is not None
@@ -149,7 +147,7 @@ def only_layer(archive: Path) -> bytes:
 
 
 def run_pod(cluster: Cluster, image: str, *arguments: str) -> str:
-    """What a pod of the image prints until its end."""
+    """Runs a pod of the image and returns what it prints."""
     command = ["run", "once", f"--image={image}", "--restart=Never", "--image-pull-policy=Never"]
     cluster.kubectl(*command, "--", *arguments)
     done = "--for=jsonpath={.status.phase}=Succeeded"

@@ -1,4 +1,4 @@
-"""A builder's side of a push, as the OCI distribution specification describes it."""
+"""The client side of a push, as the OCI distribution specification describes it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from devtools.localkube.oci import CONFIG, LAYER, MANIFEST, descriptor, to_json
 
 @dataclass
 class Pusher:
-    """Pushes one image of these tars. config: what its config says more; sent: what was asked of
-    it.
+    """Pushes one image whose layers are these tar files.
+
+    config: further keys of its config. compress: whether layers are sent gzipped. sent: the digests
+    of the blobs that were sent.
     """
 
     layers: list[bytes]
     config: Mapping[str, object] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
-    packs: bool = True
+    compress: bool = True
 
-    def __call__(self, place: str) -> None:
-        host, _, _ = place.partition("/")
+    def __call__(self, destination: str) -> None:
+        host, _, _ = destination.partition("/")
         connection = http.client.HTTPConnection(host)
-        described = [self._send_layer(connection, layer) for layer in self.layers]
+        layers = [self._send_layer(connection, layer) for layer in self.layers]
         config = self.config_blob()
         self._send(connection, config)
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": descriptor(CONFIG, config),
-            "layers": described,
+            "layers": layers,
         }
         headers = {"Content-Type": MANIFEST}
         path = "/v2/image/manifests/latest"
-        self._ask(connection, "PUT", path, to_json(manifest), headers, HTTPStatus.CREATED)
+        self._request(connection, "PUT", path, to_json(manifest), headers, HTTPStatus.CREATED)
         connection.close()
 
     def config_blob(self) -> bytes:
@@ -50,34 +52,34 @@ class Pusher:
     def _send_layer(
         self, connection: http.client.HTTPConnection, layer: bytes
     ) -> dict[str, object]:
-        plain = descriptor(LAYER, layer)
-        path = f"/v2/image/blobs/{plain['digest']}"
+        uncompressed = descriptor(LAYER, layer)
+        path = f"/v2/image/blobs/{uncompressed['digest']}"
         connection.request("HEAD", path)
         answer = connection.getresponse()
         answer.read()
         if answer.status == HTTPStatus.OK:
             assert int(answer.headers["Content-Length"]) == len(layer)
-            return plain
+            return uncompressed
         assert answer.status == HTTPStatus.NOT_FOUND
-        if not self.packs:
+        if not self.compress:
             self._send(connection, layer)
-            return plain
-        packed = gzip.compress(layer)
-        self._send(connection, packed)
-        return descriptor(f"{LAYER}+gzip", packed)
+            return uncompressed
+        compressed = gzip.compress(layer)
+        self._send(connection, compressed)
+        return descriptor(f"{LAYER}+gzip", compressed)
 
     def _send(self, connection: http.client.HTTPConnection, blob: bytes) -> None:
         digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
         self.sent.append(digest)
         uploads = "/v2/image/blobs/uploads/"
-        place = self._ask(connection, "POST", uploads, b"", {}, HTTPStatus.ACCEPTED)
-        # A body of unknown length goes in chunks, as builders send it.
+        location = self._request(connection, "POST", uploads, b"", {}, HTTPStatus.ACCEPTED)
+        # Builders send a body of unknown length in chunks.
         pieces = [blob[:3], blob[3:]]
-        place = self._ask(connection, "PATCH", place, pieces, {}, HTTPStatus.ACCEPTED)
-        self._ask(connection, "PUT", f"{place}?digest={digest}", b"", {}, HTTPStatus.CREATED)
+        location = self._request(connection, "PATCH", location, pieces, {}, HTTPStatus.ACCEPTED)
+        self._request(connection, "PUT", f"{location}?digest={digest}", b"", {}, HTTPStatus.CREATED)
 
     @staticmethod
-    def _ask(
+    def _request(
         connection: http.client.HTTPConnection,
         method: str,
         path: str,

@@ -1,7 +1,7 @@
-"""`make demo`: from whatever is there to a model trained in pods, with every step shown and timed.
+"""`make demo`: sets up what is missing and trains a model in pods; shows and times every step.
 
-Each step is skipped when its result is there: tools and images are kept by content, a running
-cluster is left alone. Only the release of the last demo is replaced.
+A step whose result exists is skipped: tools and images are cached by content, and a running cluster
+is used. Only the release of the last demo is replaced.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from devtools.common.errors import ImageError, LocalkubeError
-from devtools.common.ui import console, note, step
+from devtools.common.commands import read_output
+from devtools.common.errors import CommandError, DevtoolsError
+from devtools.common.ui import console, note, show_error, step
 from devtools.demo import clusters
-from devtools.demo.kubectl import CommandError, Kubectl, run
+from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,27 +28,31 @@ VALUES = ROOT / "build" / "demo-values.yaml"
 NAMESPACE = "hvd-demo"
 RELEASE = "hvd"
 RESULT = "RESULT "
-# How long Helm may take to make or remove a release: neither waits for the training.
+# How long Helm may take to uninstall a release.
 HELM_TIMEOUT = "120s"
-# How long the master's pod may take to start, an image pull included, and the Job to end after it.
+# How long the master's pod may take to start, an image pull included, and how long the Job may take
+# to be marked as ended after the master's log has ended.
 START_SECONDS, END_SECONDS = 600, 120
 
 
 @dataclass(frozen=True)
 class Session:
-    """One demo on one cluster."""
+    """The cluster of this demo, and kubectl in the demo's namespace."""
 
     cluster: clusters.Cluster
     kubectl: Kubectl
 
     def helm(self, *arguments: str) -> None:
-        """Run Helm on the demo's release."""
-        command = [str(tool("helm3")), *arguments, "--namespace", NAMESPACE]
-        run(command, self.kubectl.variables())
+        """Runs Helm in the demo's namespace. Raises CommandError when it fails."""
+        read_output(
+            [str(tool("helm3")), *arguments, "--namespace", NAMESPACE],
+            remedy=f"see the release: helm --namespace {NAMESPACE} status {RELEASE}",
+            environment=self.kubectl.variables(),
+        )
 
 
 def make_namespace(session: Session) -> None:
-    """A namespace that enforces the strictest Pod Security level."""
+    """Creates a namespace that enforces the strictest Pod Security level."""
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -60,30 +65,30 @@ def make_namespace(session: Session) -> None:
 
 
 def render_values() -> None:
-    """What a user would run, on the spec that ships with the repository."""
+    """Renders the spec that comes with the repository, with the command that a user would run."""
     VALUES.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "hvdchart", "render", str(SPEC), "-o", str(VALUES)]
     subprocess.run(command, cwd=ROOT, check=True)
 
 
 def install(session: Session) -> None:
-    """Replace the last demo's release."""
+    """Replaces the last demo's release."""
     uninstall = ["uninstall", RELEASE, "--ignore-not-found", "--wait"]
     session.helm(*uninstall, "--timeout", HELM_TIMEOUT)
     overrides = [f"--set={key}={value}" for key, value in session.cluster.values.items()]
     session.helm("install", RELEASE, str(CHART), "--values", str(VALUES), *overrides)
 
 
-def follow(session: Session) -> dict[str, float]:
-    """Show the master's log to its end and return the script's result.
+def follow_training(session: Session) -> dict[str, float]:
+    """Shows the master's log until it ends and returns the training script's result.
 
-    Raises CommandError when the Job did not complete; the log has been shown by then.
+    Raises CommandError when the Job does not complete; the log has been shown by then.
     """
     kubectl = session.kubectl
     selector = f"app.kubernetes.io/instance={RELEASE}"
     job = kubectl.run("get", "jobs", f"--selector={selector}", "--output=name").strip()
     name = job.partition("/")[2]
-    kubectl.master_started(name, START_SECONDS)
+    kubectl.wait_for_job_start(name, START_SECONDS)
     result: dict[str, float] = {}
     with subprocess.Popen(
         kubectl.command("logs", "--follow", job),
@@ -92,31 +97,34 @@ def follow(session: Session) -> dict[str, float]:
         text=True,
     ) as log:
         for line in log.stdout or ():
-            # mpirun may have been asked to tag lines with their rank.
-            _, mark, text = line.partition(RESULT)
-            if mark:
+            # mpirun may have put the rank in front of the line.
+            _, marker, text = line.partition(RESULT)
+            if marker:
                 result = json.loads(text)
             else:
                 print(f"  {line}", end="", flush=True)
-    if kubectl.job_end(name, END_SECONDS) != "Complete":
-        why = kubectl.run("get", job, "--output=jsonpath={.status.conditions[*].message}")
-        raise CommandError(f"{job} did not complete: {why}")
+    if kubectl.wait_for_job_end(name, END_SECONDS) != "Complete":
+        reason = kubectl.run("get", job, "--output=jsonpath={.status.conditions[*].message}")
+        raise CommandError(f"{job} did not complete: {reason}", "read the log above")
     if not result:
-        raise CommandError(f"{job} completed, but its log holds no line {RESULT!r}")
+        raise CommandError(
+            f"{job} completed, but its log has no line with {RESULT!r}",
+            "make the script print its result as examples/digits.py does",
+        )
     return result
 
 
-def farewell(session: Session, result: dict[str, float], seconds: float) -> None:
-    """Accuracy, throughput, and what to try next."""
+def show_summary(session: Session, result: dict[str, float], seconds: float) -> None:
+    """Prints accuracy, throughput, and commands to try next."""
     console.rule()
     note(
         f"accuracy   {result['accuracy']:.4f} on held-out digits\n"
         f"throughput {result['images_per_second']:.0f} images/s over {result['ranks']:.0f} ranks\n"
-        f"whole demo {seconds:.0f} s"
+        f"total time {seconds:.0f} s"
     )
     values = VALUES.relative_to(ROOT)
     note(f"""
-to look around, in this shell first:
+to look around, first run in this shell:
   export {session.cluster.exports(ROOT / ".venv" / "bin")}
 and then, for example:
   kubectl -n {NAMESPACE} get pods,jobs
@@ -127,7 +135,7 @@ and then, for example:
 
 
 def demo(cluster_kind: str) -> None:
-    """All of it. What it raises says what a person can do."""
+    """Runs the whole demo. Raises DevtoolsError."""
     began = time.monotonic()
     for name in ("helm3", "kubectl"):
         tool(name)
@@ -139,19 +147,25 @@ def demo(cluster_kind: str) -> None:
         make_namespace(session)
         install(session)
     note(f"the training, in pods (set up in {time.monotonic() - began:.0f} s):")
-    result = follow(session)
-    farewell(session, result, time.monotonic() - began)
+    result = follow_training(session)
+    show_summary(session, result, time.monotonic() - began)
 
 
 def main() -> int:
-    """Parse the command line and run the demo; 1 with a plain message when it cannot go on."""
+    """Parses the command line and runs the demo. Returns 1 after an error message."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cluster", choices=sorted(clusters.KINDS), default="local")
+    parser.add_argument(
+        "--cluster",
+        choices=sorted(clusters.KINDS),
+        default="local",
+        help="local: localkube on this machine; kind: a cluster in Docker; current: that of the"
+        " current kubeconfig (default: local)",
+    )
     arguments = parser.parse_args()
     try:
         demo(arguments.cluster)
-    except (clusters.DemoError, CommandError, ImageError, LocalkubeError) as problem:
-        console.print(f"[red]error[/] {problem}", soft_wrap=True)
+    except DevtoolsError as error:
+        show_error(error)
         return 1
     return 0
 

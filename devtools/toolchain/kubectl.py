@@ -1,4 +1,4 @@
-"""kubectl on one namespace, for the demo and the tests."""
+"""kubectl on one namespace of any cluster."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from devtools.common.commands import read_output
+from devtools.common.errors import CommandError
 from devtools.toolchain.tools import tool
-
-
-class CommandError(Exception):
-    """A command failed; the message has what it said."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """`environment` is what this cluster needs beside the process's own, such as KUBECONFIG."""
+    """environment: variables such as KUBECONFIG that lead to the cluster; they are added to those
+    of this process.
+    """
 
     namespace: str
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, *arguments: str) -> list[str]:
-        """The whole command line."""
+        """The complete command line."""
         return [str(tool("kubectl")), "--namespace", self.namespace, *arguments]
 
     def variables(self) -> dict[str, str]:
@@ -30,15 +30,20 @@ class Kubectl:
         return {**os.environ, **self.environment}
 
     def run(self, *arguments: str, input: str | None = None) -> str:
-        """What it prints. Raises CommandError when it fails."""
-        return run(self.command(*arguments), self.variables(), input)
+        """Runs kubectl and returns what it prints. Raises CommandError when it fails."""
+        return read_output(
+            self.command(*arguments),
+            remedy="see what the message names; the namespace's events may say more",
+            input=input,
+            environment=self.variables(),
+        )
 
     def watch(
         self, arguments: list[str], jsonpath: str, accept: Callable[[str], bool], seconds: int
     ) -> str:
-        """Follow `get ... --watch` until a line of the template is accepted, and return that line.
+        """Follows `get ... --watch` until `accept` is true of a line, and returns that line.
 
-        Raises CommandError when none is within `seconds`.
+        Raises CommandError when that takes more than `seconds`.
         """
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
@@ -53,10 +58,14 @@ class Kubectl:
                 if accept(line.strip()):
                     process.terminate()
                     return line.strip()
-        raise CommandError(f"`kubectl get {' '.join(arguments)}` did not come to it in {seconds} s")
+        what = " ".join(arguments)
+        raise CommandError(
+            f"`kubectl get {what} --watch` did not show the awaited state within {seconds} s",
+            f"see what keeps it: kubectl --namespace {self.namespace} describe {what}",
+        )
 
-    def job_end(self, job: str, seconds: int) -> str:
-        """Await a Job's end: "Complete" or "Failed"."""
+    def wait_for_job_end(self, job: str, seconds: int) -> str:
+        """Waits until the Job has ended; returns "Complete" or "Failed"."""
         ends = ("Complete", "Failed")
         conditions = self.watch(
             ["job", job],
@@ -66,8 +75,8 @@ class Kubectl:
         )
         return next(end for end in ends if end in conditions.split())
 
-    def master_started(self, job: str, seconds: int) -> str:
-        """Await that a Job's pod runs or has run, and return the pod's name."""
+    def wait_for_job_start(self, job: str, seconds: int) -> str:
+        """Waits until a pod of the Job runs or has run; returns the pod's name."""
         selector = f"--selector=batch.kubernetes.io/job-name={job}"
         line = self.watch(
             ["pods", selector],
@@ -76,13 +85,3 @@ class Kubectl:
             seconds,
         )
         return line.split()[0]
-
-
-def run(command: list[str], environment: Mapping[str, str], input: str | None = None) -> str:
-    """What a command prints. Raises CommandError with what it said when it fails."""
-    done = subprocess.run(
-        command, env=environment, input=input, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise CommandError(f"`{' '.join(command[1:5])} ...` failed:\n{done.stderr.strip()}")
-    return done.stdout

@@ -1,4 +1,4 @@
-"""Archives and names of images."""
+"""Image archives and image names."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from devtools.localkube.oci import pack_program
         ("host:5000/a", "host:5000/a:latest"),
     ],
 )
-def test_names_are_those_that_kubernetes_uses(short: str, full: str) -> None:
+def test_full_name_is_the_name_that_kubernetes_uses(short: str, full: str) -> None:
     assert archives.full_name(short) == full
     assert archives.full_name(full) == full
 
 
-def test_what_is_packed_can_be_read(tmp_path: Path) -> None:
+def test_packed_program_is_reproducible_and_can_be_read(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"x")
     for archive in (tmp_path / "a.tar", tmp_path / "b.tar"):
@@ -45,7 +45,7 @@ def test_what_is_packed_can_be_read(tmp_path: Path) -> None:
     assert other.id != image.id
 
 
-def test_a_docker_archive_can_be_read(tmp_path: Path) -> None:
+def test_docker_archive_can_be_read(tmp_path: Path) -> None:
     entry = {"Config": "abc.json", "RepoTags": ["a:1", "localhost/a:1", "b:2"], "Layers": []}
     (tmp_path / "manifest.json").write_text(json.dumps([entry]))
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
@@ -55,11 +55,11 @@ def test_a_docker_archive_can_be_read(tmp_path: Path) -> None:
     assert image.names == ("docker.io/library/a:1", "docker.io/library/b:2")
 
 
-def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no tar")
-    with pytest.raises(LocalkubeError, match="no tar archive"):
+def test_archive_without_an_image_raises_an_error(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a tar")
+    with pytest.raises(LocalkubeError, match="not a tar archive"):
         archives.read_archive(tmp_path / "text")
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
-    with pytest.raises(LocalkubeError, match="neither"):
+    with pytest.raises(LocalkubeError, match=r"has neither manifest\.json"):
         archives.read_archive(tmp_path / "empty.tar")

@@ -1,4 +1,4 @@
-"""Pure: names, addresses, configuration and keys of a cluster, without starting one."""
+"""Names, addresses, configuration files, command lines and certificates of a cluster."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from devtools.localkube.processes import all_processes
 HVD = Instance("hvd")
 
 
-def plan(of: Instance) -> dict[str, list[str]]:
-    return {p.name: p.argv for p in all_processes(of, Path("/kube"), Path("/coredns"))}
+def command_lines(cluster: Instance) -> dict[str, list[str]]:
+    return {p.name: p.argv for p in all_processes(cluster, Path("/kube"), Path("/coredns"))}
 
 
-def test_the_ranges_of_a_cluster_do_not_overlap() -> None:
+def test_address_ranges_of_a_cluster_do_not_overlap() -> None:
     own = [HVD.services, HVD.pods]
     assert all(part.subnet_of(HVD.network) for part in own)
     assert not HVD.services.overlaps(HVD.pods)
@@ -32,7 +32,7 @@ def test_the_ranges_of_a_cluster_do_not_overlap() -> None:
     assert HVD.pods.num_addresses > 2 * 110
 
 
-def test_another_name_means_other_addresses_directories_and_link() -> None:
+def test_another_name_gives_other_addresses_directories_and_interface() -> None:
     other = Instance("second")
     assert not HVD.network.overlaps(other.network)
     assert other.network.subnet_of(BENCHMARK_RANGE)
@@ -40,29 +40,29 @@ def test_another_name_means_other_addresses_directories_and_link() -> None:
         assert getattr(HVD, attribute) != getattr(other, attribute)
 
 
-def test_a_name_that_fits_no_interface_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_that_cannot_be_an_interface_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a" * 13, "UPPER", "-x", "a b", "../x"):
         monkeypatch.setenv("LOCALKUBE_NAME", name)
-        with pytest.raises(LocalkubeError, match="cannot name a cluster"):
+        with pytest.raises(LocalkubeError, match="is not a valid name of a cluster"):
             instance.current()
     monkeypatch.setenv("LOCALKUBE_NAME", "a" * 12)
     assert len(instance.current().link) <= 15
 
 
-def test_socket_paths_fit() -> None:
+def test_socket_paths_are_short_enough() -> None:
     # sun_path has 108 bytes, the last a NUL (unix(7)); the kubelet's are the longest below `state`.
     longest = Instance("a" * 12)
     assert len(str(longest.containerd_socket)) < 108
     assert len(str(longest.state / "kubelet" / "pod-resources" / "kubelet.sock")) < 108
 
 
-def test_no_address_range_overlaps_for_the_names_in_use() -> None:
+def test_address_ranges_of_the_names_in_use_do_not_overlap() -> None:
     names = ("hvd", "lifecycle")
     networks = [Instance(name).network for name in names]
     assert not any(a.overlaps(b) for a, b in combinations(networks, 2))
 
 
-def test_all_files_parse_and_agree_with_each_other() -> None:
+def test_configuration_files_parse_and_agree_with_each_other() -> None:
     files = config.files(HVD)
     kubelet = yaml.safe_load(files[HVD.state / "kubelet.yaml"])
     containerd = tomllib.loads(files[HVD.state / "containerd.toml"])
@@ -72,38 +72,38 @@ def test_all_files_parse_and_agree_with_each_other() -> None:
     assert kubelet["clusterDNS"] == [str(HVD.node_ip)]
     assert cri["cni"]["conf_dir"] == str(HVD.state / "cni")
     assert network["plugins"][0]["ipam"]["ranges"] == [[{"subnet": str(HVD.pods)}]]
-    assert f"--service-cluster-ip-range={HVD.services}" in plan(HVD)["apiserver"]
+    assert f"--service-cluster-ip-range={HVD.services}" in command_lines(HVD)["apiserver"]
 
 
-def test_a_full_disk_evicts_nothing() -> None:
+def test_full_disk_evicts_no_pod() -> None:
     kubelet = yaml.safe_load(config.kubelet(HVD))
     assert set(kubelet["evictionHard"].values()) == {"0%"}
     assert kubelet["imageGCHighThresholdPercent"] == 100
 
 
-def test_dns_answers_for_the_cluster_before_it_denies_the_rest() -> None:
+def test_dns_answers_cluster_names_and_denies_all_others() -> None:
     own, others = config.corefile(HVD).split("\n. {")
     assert "kubernetes cluster.local" in own
     assert "template" not in own
     assert "rcode NXDOMAIN" in others
 
 
-def test_every_need_is_a_process_that_says_when_it_is_ready() -> None:
+def test_needed_processes_come_first_and_report_readiness() -> None:
     processes = all_processes(HVD, Path("/kube"), Path("/coredns"))
     seen: dict[str, str] = {}
     for process in processes:
         for need in process.needs:
-            assert seen[need], f"{process.name} needs {need}, which never says that it is ready"
+            assert seen[need], f"{process.name} needs {need}, which does not report readiness"
         seen[process.name] = process.ready
 
 
-def test_two_clusters_share_no_path() -> None:
-    others = "\n".join(" ".join(argv) for argv in plan(Instance("second")).values())
+def test_command_lines_of_two_clusters_share_no_path_or_address() -> None:
+    others = "\n".join(" ".join(argv) for argv in command_lines(Instance("second")).values())
     assert "/hvd" not in others
     assert str(HVD.node_ip) not in others
 
 
-def test_certificates_name_who_they_are_for() -> None:
+def test_certificate_names_user_groups_and_hosts() -> None:
     authority = pki.Authority("test")
     pair = authority.issue("system:node:n", ["system:nodes"], hosts=["n", "198.18.0.1"])
     issued = x509.load_pem_x509_certificate(pair.certificate)

@@ -1,0 +1,68 @@
+"""Installing Debian packages that a program of this repository needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from devtools.common.cache import cache_dir
+from devtools.common.commands import run_logged
+from devtools.common.errors import DevtoolsError
+from devtools.common.ui import step
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+# Exit status 101 of a policy forbids an action (Debian Policy 9.3.3.1 and invoke-rc.d(8)).
+FORBID_STARTS = (
+    "#!/bin/sh\n# Exists while devtools installs packages; remove it if one was interrupted.\n"
+    "exit 101\n"
+)
+# Another apt-get may be running; waiting for its lock beats failing.
+LOCK_TIMEOUT_SECONDS = 300
+
+
+def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> None:
+    """Installs the packages through apt-get, without starting any service of theirs.
+
+    Raises `error` without root or apt-get, and when apt-get fails.
+    """
+    names = " ".join(packages)
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise error(
+            f"the Debian packages {names} are missing, and only root on a machine with apt-get"
+            " can install them",
+            f"install {names}, or what your distribution has for them",
+        )
+    with step(f"install Debian packages: {names}"):
+        _run_apt("update", error=error)
+        with _services_not_started():
+            _run_apt("install", "--yes", "--no-install-recommends", *packages, error=error)
+
+
+def _run_apt(*arguments: str, error: type[DevtoolsError]) -> None:
+    run_logged(
+        ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_TIMEOUT_SECONDS}", *arguments],
+        cache_dir() / "logs" / "packages.log",
+        remedy="repair the machine's package sources, or install the packages by hand",
+        environment={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        error=error,
+    )
+
+
+@contextmanager
+def _services_not_started() -> Iterator[None]:
+    """Packages such as containerd would start their daemon, which the machine did not ask for.
+
+    A policy of the machine's own stays in force; one that an interrupted run left is replaced.
+    """
+    if POLICY.exists() and POLICY.read_text() != FORBID_STARTS:
+        yield
+        return
+    POLICY.write_text(FORBID_STARTS)
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
