@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 from devtools.toolchain.tools import tool
 
@@ -24,15 +25,28 @@ def helm_template(
     chart: Path = CHART,
 ) -> subprocess.CompletedProcess[str]:
     """What `helm template` answers, output and exit code. kubernetes: the cluster's version."""
+    text = json.dumps(values or {})
+    if chart != CHART:
+        return _helm_template(text, release, helm, kubernetes, chart)
+    return _cached_helm_template(text, release, helm, kubernetes, chart)
+
+
+def _helm_template(
+    values: str, release: str, helm: str, kubernetes: str, chart: Path
+) -> subprocess.CompletedProcess[str]:
     command = [str(tool(helm)), "template", release, str(chart), "--namespace", "team"]
     version = ["--kube-version", kubernetes] if kubernetes else []
     return subprocess.run(
         [*command, *version, "--values", "-"],
-        input=json.dumps(values or {}),
+        input=values,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+# The chart does not change while the tests run, and many of them render the same values.
+_cached_helm_template = cache(_helm_template)
 
 
 def render(
@@ -41,7 +55,9 @@ def render(
     """The manifests, in Helm's order."""
     done = helm_template(values, release, helm)
     assert done.returncode == 0, done.stderr
-    return [document for document in YAML(typ="safe").load_all(done.stdout) if document]
+    # As Kubernetes reads it: YAML 1.1, in which a mode such as 0440 is octal.
+    documents = yaml.load_all(done.stdout, Loader=yaml.CSafeLoader)
+    return [document for document in documents if document]
 
 
 def refusal(values: Values, release: str = "hvd") -> str:

@@ -1,0 +1,156 @@
+"""Links, code blocks, commands and paths in the documentation are right."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+import typer.main
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from ruamel.yaml import YAML
+
+from hvdchart.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "images").rglob("*.md")),
+    *sorted((ROOT / "charts").rglob("*.md")),
+]
+# CHANGELOG.md names what was there in earlier versions.
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+FOLDERS = ("charts", "devtools", "docs", "examples", "hvdchart", "images", "tests", "values")
+API = "hvdchart/v1"
+PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
+
+
+@cache
+def tokens(page: Path) -> list[Token]:
+    """The tokens of a page, with those inside paragraphs in line."""
+    parser = MarkdownIt("commonmark").enable("table")
+    flat: list[Token] = []
+    for token in parser.parse(page.read_text("utf-8")):
+        flat += [token, *(token.children or ())]
+    return flat
+
+
+def links(page: Path) -> Iterator[str]:
+    for token in tokens(page):
+        target = token.attrGet("href") or token.attrGet("src")
+        if isinstance(target, str) and not re.match(r"[a-z]+:", target):
+            yield unquote(target)
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: set[str] = set()
+    flat = tokens(page)
+    for index, token in enumerate(flat):
+        if token.type == "heading_open":
+            text = "".join(t.content for t in flat[index + 1].children or () if not t.children)
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            number = sum(1 for known in found if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", known))
+            found.add(f"{slug}-{number}" if number else slug)
+    return found
+
+
+def code(page: Path) -> Iterator[str]:
+    """Every command line in code blocks and every inline code span."""
+    for token in tokens(page):
+        if token.type == "code_inline":
+            yield token.content
+        elif token.type in ("fence", "code_block"):
+            joined = token.content.replace("\\\n", " ")
+            yield from (line.strip().removeprefix("$ ") for line in joined.splitlines())
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_relative_links_and_anchors_exist(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} links to {link}: no such file"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{name(page)} links to {link}: no such heading"
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for link in links(page):
+            target = (page.parent / link.partition("#")[0]).resolve()
+            if target.is_dir():
+                waiting += target.glob("*.md")
+            elif target.suffix == ".md":
+                waiting.append(target)
+    assert sorted(map(name, set(PAGES) - reached)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
+    for token in tokens(page):
+        if token.type == "fence" and token.info == "yaml":
+            list(YAML(typ="safe", pure=True).load_all(token.content))
+        elif token.type == "fence" and token.info == "json":
+            json.loads(token.content)
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][-a-z]*):", makefile, re.M))
+    for line in code(page):
+        for target in re.findall(r"^make ([a-z][-a-z]*)\b", line):
+            assert target in targets, f"{name(page)}: `{line}`: make has no target {target}"
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_python_modules_exist(page: Path) -> None:
+    for line in code(page):
+        for module in re.findall(r"\bpython3? -m ([\w.]+)", line):
+            if module.partition(".")[0] in (*FOLDERS, "localkube", "tools"):
+                assert importlib.util.find_spec(module), f"{name(page)}: `{line}`: no such module"
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_hvdchart_commands_and_options_exist(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for line in code(page):
+        match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z]+)(.*)", line)
+        if match is None or re.match(r"hvdchart \w+[.:/]", line):
+            continue
+        command = commands.get(match[1])
+        assert command, f"{name(page)}: `{line}`: hvdchart has no command {match[1]}"
+        words = shlex.split(match[2].partition("|")[0].partition(">")[0], comments=True)
+        if hasattr(command, "commands"):
+            assert words[0] in command.commands, f"{name(page)}: `{line}`"
+            command = command.commands[words.pop(0)]
+        options = {option for parameter in command.params for option in parameter.opts}
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert given <= options | {"--help"}, f"{name(page)}: `{line}`: {given - options}"
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_paths_of_this_repository_exist(page: Path) -> None:
+    for token in tokens(page):
+        if token.type == "code_inline" and PATH.fullmatch(token.content) and token.content != API:
+            pattern = re.sub(r"\{[^}]*\}|NAME|IMAGE", "*", token.content).rstrip("/")
+            assert any(ROOT.glob(pattern)), f"{name(page)}: `{token.content}` does not exist"
