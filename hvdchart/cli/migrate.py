@@ -16,32 +16,35 @@ def register(app: typer.Typer) -> None:
 
 def migrate(
     file: Annotated[
-        Path, typer.Argument(help="An old chart's values file, or an MPIJob manifest.")
+        Path, typer.Argument(help="The old chart's values file, or an MPIJob manifest.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the values to this file instead of stdout."),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write the report here instead of to stderr.")
+        Path | None,
+        typer.Option("--report", help="Write the report to this file instead of stderr."),
     ] = None,
 ) -> None:
-    """Turn values of the old horovod charts, or a Kubeflow MPIJob, into values of this chart.
+    """Convert values of the old horovod charts, or a Kubeflow MPIJob, to values of this chart.
 
-    The report says of each value of the file what became of it.
+    The report says what became of each value of the file: carried over, renamed, changed or
+    dropped, with the reason, and what to check by hand.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.migrate.convert import migrate as migrated
-    from hvdchart.migrate.ledger import values_schema
+    from hvdchart.migrate.convert import migrate as migrate_tree
     from hvdchart.migrate.report import report_text, values_text
     from hvdchart.spec.load import load_tree
+    from hvdchart.values.schema import values_schema
 
-    found = migrated(load_tree(file), values_schema())
-    text, lines = values_text(found, file.name), report_text(found)
+    migration = migrate_tree(load_tree(file), values_schema())
+    values, lines = values_text(migration, file.name), report_text(migration)
     if report is None:
         sys.stderr.write(lines)
     else:
         write_atomically(report, lines)
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(values)
     else:
-        write_atomically(output, text)
+        write_atomically(output, values)

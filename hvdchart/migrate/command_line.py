@@ -1,6 +1,6 @@
-"""An old launcher's command line -> the chart's launch mode, options and training command. Pure.
+"""Parses an old launcher's command line into a launch mode, options and the training command. Pure.
 
-Which options take how many arguments: mpirun(1) of Open MPI 4.1, `horovodrun --help` of 0.28.
+Which options there are, and how many arguments follow each: the chart's files/launchers.json.
 """
 
 from __future__ import annotations
@@ -11,144 +11,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-_FLAGS = frozenset(
-    [
-        "allow-run-as-root",
-        "display-map",
-        "display-devel-map",
-        "display-topo",
-        "display-allocation",
-        "display-devel-allocation",
-        "report-bindings",
-        "tag-output",
-        "timestamp-output",
-        "xml",
-        "oversubscribe",
-        "nooversubscribe",
-        "bind-to-core",
-        "bind-to-socket",
-        "bind-to-none",
-        "bycore",
-        "bysocket",
-        "bynode",
-        "byslot",
-        "pernode",
-        "nolocal",
-        "novm",
-        "quiet",
-        "q",
-        "verbose",
-        "v",
-        "merge-stderr-to-stdout",
-        "enable-recovery",
-        "disable-recovery",
-        "use-hwthread-cpus",
-        "debug-devel",
-        "d",
-        "debug-daemons",
-        "leave-session-attached",
-        "gloo",
-        "mpi",
-        "mpi-threads-disable",
-        "disable-cache",
-        "autotune",
-        "no-stall-check",
-        "log-with-timestamp",
-        "log-without-timestamp",
-        "tcp",
-    ]
-)
-_ONE = frozenset(
-    [
-        "np",
-        "n",
-        "c",
-        "host",
-        "H",
-        "hostfile",
-        "machinefile",
-        "default-hostfile",
-        "x",
-        "map-by",
-        "bind-to",
-        "rank-by",
-        "npernode",
-        "N",
-        "npersocket",
-        "cpus-per-proc",
-        "cpus-per-rank",
-        "cpu-list",
-        "cpu-set",
-        "rankfile",
-        "rf",
-        "output-filename",
-        "wdir",
-        "wd",
-        "prefix",
-        "stdin",
-        "timeout",
-        "report-uri",
-        "path",
-        "tune",
-        "am",
-        "runtime-options",
-        "display",
-        "output",
-        "min-np",
-        "max-np",
-        "num-proc",
-        "p",
-        "ssh-port",
-        "ssh-identity-file",
-        "network-interface",
-        "network-interfaces",
-        "start-timeout",
-        "elastic-timeout",
-        "fusion-threshold-mb",
-        "cycle-time-ms",
-        "cache-capacity",
-        "timeline-filename",
-        "autotune-log-file",
-        "mpi-args",
-        "binding-args",
-        "log-level",
-        "thread-affinity",
-        "host-discovery-script",
-        "slots-per-host",
-        "reset-limit",
-        "gloo-timeout-seconds",
-    ]
-)
-_TWO = frozenset(["mca", "gmca", "prtemca", "pmixmca"])
-_COUNT = frozenset(["np", "n", "c", "num-proc"])
-_HOSTS = frozenset(["host", "H", "hostfile", "machinefile", "default-hostfile"])
-_ELASTIC = {
-    "min-np": "launch.elastic.minRanks says it",
-    "max-np": "launch.elastic.maxRanks says it",
-    "host-discovery-script": "the chart has its own, with launch.mode elastic",
-}
+from hvdchart.spec.launchers import find_option, option_name
+
 _CHARTS_MCA = {
     "orte_keep_fqdn_hostnames": "the chart sets it",
-    "plm_rsh_agent": "the chart starts its own ssh",
-    "plm_rsh_args": "ssh.port and the host keys are in the chart's ssh configuration",
+    "plm_rsh_agent": "the chart uses an SSH command of its own",
+    "plm_rsh_args": "the chart writes the SSH configuration; the port is ssh.port",
     "plm_rsh_no_tree_spawn": "the chart sets it",
     "plm_rsh_num_concurrent": "the chart sets it",
-    "orte_default_hostfile": "the chart writes the hostfile",
+    "orte_default_hostfile": "the chart writes the host file",
 }
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
-# What a shell would act on; quotes are looked at separately.
-_SHELL_WORK = re.compile(r"[|&;<>()`$\n*?\[\]{}~!#=]")
+# Characters that a shell acts on; quotes are handled separately.
+_SHELL_SYNTAX = re.compile(r"[|&;<>()`$\n*?\[\]{}~!#=]")
 LAUNCHERS = {"mpirun": "mpirun", "mpiexec": "mpirun", "orterun": "mpirun",
              "horovodrun": "horovodrun"}  # fmt: skip
 
 
 @dataclass
 class CommandLine:
-    """A launcher's command line taken apart.
+    """A launcher's command line, parsed.
 
-    `ranks` is the number asked for, None when none was; `fewest` and `most` are an elastic run's.
-    `exports` are the -x options: a name and the value given with it, None without one.
-    `left_out` are (words, why), in their order.
+    `ranks` is the number of ranks asked for, None without one; `min_ranks` and `max_ranks` are the
+    limits of an elastic run. `exports` are the -x options: a variable's name and the value given
+    with it, None without one. `dropped` are pairs of an option and the reason, in their order.
+    `custom_reason` says why a line of mode `custom` was not parsed.
     """
 
     mode: str
@@ -156,42 +43,42 @@ class CommandLine:
     command: list[str] = field(default_factory=list)
     ranks: int | None = None
     exports: list[tuple[str, str | None]] = field(default_factory=list)
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-    fewest: int | None = None
-    most: int | None = None
-    why_custom: str = ""
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    min_ranks: int | None = None
+    max_ranks: int | None = None
+    custom_reason: str = ""
 
 
-def take_apart(words: Sequence[str]) -> CommandLine:
-    """Take a command line apart; one that is not plainly a launcher's stays whole, as `custom`."""
-    line = _without_shell(words)
-    if line is None:
-        return _whole(words, "a shell works on the line before the launcher does")
-    launcher = PurePosixPath(line[0]).name if line else ""
+def parse_command_line(words: Sequence[str]) -> CommandLine:
+    """Parse a command line; mode `custom` and the unchanged words when a part is not understood."""
+    unwrapped = _unwrap_shell(words)
+    if unwrapped is None:
+        return _custom(words, "the line needs a shell before the launcher starts")
+    launcher = PurePosixPath(unwrapped[0]).name if unwrapped else ""
     mode = LAUNCHERS.get(launcher)
     if mode is None:
-        return _whole(words, f"{launcher or 'nothing'} is not a launcher known here")
-    found = CommandLine(mode)
-    rest = line[1:]
+        return _custom(words, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
+    line = CommandLine(mode)
+    rest = unwrapped[1:]
     while rest and rest[0].startswith("-") and rest[0] != "--":
-        taken = _option(rest, found)
-        if taken == 0:
-            return _whole(words, f"option {rest[0]} of {launcher} is not known here")
-        rest = rest[taken:]
-    found.command = rest[1:] if rest[:1] == ["--"] else rest
-    if not found.command:
-        return _whole(words, f"{launcher} is given no command")
-    if ":" in found.command:
-        return _whole(words, "several programs in one line (:)")
-    return found
+        width = _parse_option(rest, line)
+        if width == 0:
+            return _custom(words, f"migrate does not understand option {rest[0]} of {launcher}")
+        rest = rest[width:]
+    line.command = rest[1:] if rest[:1] == ["--"] else rest
+    if not line.command:
+        return _custom(words, f"the line gives {launcher} no command to run")
+    if ":" in line.command:
+        return _custom(words, "the line starts several programs, separated by a colon")
+    return line
 
 
-def _whole(words: Sequence[str], why: str) -> CommandLine:
-    return CommandLine("custom", command=list(words), why_custom=why)
+def _custom(words: Sequence[str], reason: str) -> CommandLine:
+    return CommandLine("custom", command=list(words), custom_reason=reason)
 
 
-def _without_shell(words: Sequence[str]) -> list[str] | None:
-    """The words of the line itself, out of `sh -c` or one string; None when a shell has work."""
+def _unwrap_shell(words: Sequence[str]) -> list[str] | None:
+    """The launcher's words, from `sh -c LINE` or one string; None when the line needs a shell."""
     if len(words) == 1 and " " in words[0]:
         return _split(words[0])
     if len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS:
@@ -200,11 +87,11 @@ def _without_shell(words: Sequence[str]) -> list[str] | None:
 
 
 def _split(text: str) -> list[str] | None:
-    """The words of a line that no shell need work on; text in single quotes is only text."""
-    outside = re.sub(r"'[^']*'", "''", text.replace("\\\n", " "))
-    # NAME=value matters to a shell only as the first word.
-    later = outside.strip().partition(" ")[2].replace("=", "")
-    if _SHELL_WORK.search(outside.strip().partition(" ")[0] + later):
+    """The words of a line; None when it has shell syntax outside of single quotes."""
+    unquoted = re.sub(r"'[^']*'", "''", text.replace("\\\n", " "))
+    # NAME=value is an assignment only as the first word.
+    first, _, others = unquoted.strip().partition(" ")
+    if _SHELL_SYNTAX.search(first + others.replace("=", "")):
         return None
     try:
         return shlex.split(text.replace("\\\n", " "))
@@ -212,48 +99,44 @@ def _split(text: str) -> list[str] | None:
         return None
 
 
-def _option(rest: Sequence[str], found: CommandLine) -> int:
-    """Deal with the option at the front; how many words it took, 0 when it is not known."""
-    name, has_value, value = rest[0].lstrip("-").partition("=")
-    width = 1 if name in _FLAGS or has_value else 2 if name in _ONE else 3 if name in _TWO else 0
-    if not width or len(rest) < width or (has_value and name not in _ONE):
+def _parse_option(rest: Sequence[str], line: CommandLine) -> int:
+    """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
+    name, (_, has_value, value) = option_name(rest[0]), rest[0].partition("=")
+    option = find_option(rest[0])
+    known = {"openmpi4", "openmpi5"} if line.mode == "mpirun" else {"horovodrun"}
+    if option is None or not known & (option.launchers or known):
+        return 0
+    width = 1 if has_value else 1 + option.arguments
+    if len(rest) < width or (has_value and option.arguments != 1):
         return 0
     words = list(rest[:width])
     value = value if has_value else "".join(words[1:2])
-    why = _why_left_out(name, words)
-    if name in _COUNT:
+    reason = f"the chart takes it from {option.value}" if option.value else _drop_reason(words)
+    if option.value == "worker.number and worker.slots":
         if not value.isdecimal():
             return 0
-        found.ranks = int(value)
-    elif name in _ELASTIC:
+        line.ranks = int(value)
+    elif "launch.elastic." in option.value or name == "host-discovery-script":
         if not (value.isdecimal() or name == "host-discovery-script"):
             return 0
-        found.mode = "elastic"
-        found.fewest = int(value) if name == "min-np" else found.fewest
-        found.most = int(value) if name == "max-np" else found.most
+        line.mode = "elastic"
+        line.min_ranks = int(value) if "minRanks" in option.value else line.min_ranks
+        line.max_ranks = int(value) if "maxRanks" in option.value else line.max_ranks
     elif name == "x":
-        variable, given, said = value.partition("=")
-        found.exports.append((variable, said if given else None))
-    elif not why:
-        found.options += words
-    if why:
-        found.left_out.append((" ".join(words), why))
+        variable, equals, content = value.partition("=")
+        line.exports.append((variable, content if equals else None))
+    elif not reason:
+        line.options += words
+    if reason and "launch.elastic." not in option.value:
+        line.dropped.append((" ".join(words), reason))
     return width
 
 
-def _why_left_out(name: str, words: Sequence[str]) -> str:
-    if name in _COUNT:
-        return "the chart works np out from worker.number and worker.slots"
-    if name in _HOSTS:
-        return "the chart writes the hostfile"
+def _drop_reason(words: Sequence[str]) -> str:
+    """Why the chart needs no such option; empty for an option that goes to launch.options."""
+    name = option_name(words[0])
     if name == "allow-run-as-root":
-        return "the chart allows it to root images"
-    if name in ("p", "ssh-port", "ssh-identity-file"):
-        return "the chart's own ssh configuration says it"
-    if name in _ELASTIC or name == "slots-per-host":
-        return _ELASTIC.get(name, "worker.slots says it")
+        return "the chart allows mpirun to run as root"
     if name == "mpi":
-        return "that is launch.mode mpirun"
-    if name in _TWO:
-        return _CHARTS_MCA.get(words[1], "")
-    return ""
+        return "horovodrun uses MPI by default when Horovod is built with it"
+    return _CHARTS_MCA.get(words[1], "") if name.endswith("mca") else ""

@@ -1,210 +1,213 @@
-"""A file that is being migrated: what was said where, what became of it, and what is still untold.
+"""The ledger of a migration: the input, the values made from it, and what became of each value.
 
-Every value of the input ends as a `Line`; `rest` sweeps up those that no rule spoke about.
+Every value of the input ends as an `Entry`; `drop_rest` adds those that no rule has handled.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.load import dotted, place_of
-from hvdchart.spec.validate import Path
+from hvdchart.spec.paths import KeyPath, dotted, nearest_node, place_of, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
-from hvdchart.values.chart import chart_dir, resolved
+from hvdchart.values.schema import schema_at
 
-Fate: TypeAlias = Literal["kept", "renamed", "changed", "dropped"]
-FATES: tuple[Fate, ...] = ("kept", "renamed", "changed", "dropped")
+Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
+OUTCOMES: tuple[Outcome, ...] = ("carried over", "renamed", "changed", "dropped")
 NewPath: TypeAlias = tuple[str, ...]
 _SAME = object()
 
 
 @dataclass(frozen=True)
-class Line:
+class Entry:
     """What became of one value: `old` and `new` are dotted paths, `new` is empty when dropped."""
 
-    fate: Fate
+    outcome: Outcome
     old: str
     new: str = ""
-    why: str = ""
+    reason: str = ""
 
 
-class Reading:
-    """The input with its lines so far, and the values that grow from it.
+class Ledger:
+    """The input, with an entry for each value handled so far and the chart's values made from them.
 
-    `schema` is the chart's: a value that it does not take is refused at the value's place in the
-    input, and one that it has no key for is dropped with that reason.
+    `schema` is the chart's. A value that it rejects raises SpecError with the value's place in the
+    input; a value that it has no key for is dropped, with that reason.
     """
 
     def __init__(self, root: Node, schema: Mapping[str, Any]) -> None:
         self.root = root
         self.tree: Plain = root.plain
         self.values: dict[str, Plain] = {}
-        self.lines: list[Line] = []
+        self.entries: list[Entry] = []
         self.checks: list[str] = []
         self._schema = schema
-        self._told: set[Path] = set()
+        self._handled: set[KeyPath] = set()
 
-    def find(self, *path: str | int) -> Plain:
+    def value_at(self, *path: str | int) -> Plain:
         """The value at `path`; None when it is missing or null."""
-        value = self.tree
-        for step in path:
-            if isinstance(value, dict):
-                value = value.get(step)
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-                value = value[step]
-            else:
-                return None
-        return value
+        return value_at(self.tree, path)
 
     def map_at(self, *path: str | int) -> dict[str, Plain]:
         """The map at `path`, empty when missing; raises SpecError for anything else."""
-        return self._expect(path, dict, "a map") or {}
+        return self._typed(path, dict, "a map") or {}
 
     def list_at(self, *path: str | int) -> list[Plain]:
         """The list at `path`, empty when missing; raises SpecError for anything else."""
-        return self._expect(path, list, "a list") or []
+        return self._typed(path, list, "a list") or []
+
+    def items_at(self, *path: str | int) -> list[KeyPath]:
+        """The paths of the items of the list at `path`; raises SpecError as `list_at` does."""
+        return [(*path, index) for index in range(len(self.list_at(*path)))]
 
     def text_at(self, *path: str | int) -> str:
-        """The text at `path` as it was written, numbers too; empty when missing."""
-        value = self.find(*path)
+        """The text at `path`, a number as it was written; empty when missing.
+
+        Raises SpecError for a map or a list.
+        """
+        value = self.value_at(*path)
         if value is None:
             return ""
         if isinstance(value, dict | list):
-            raise self.refuse(path, "text")
-        return value if isinstance(value, str) else node_at(self.root, path).text
+            raise self.type_error(path, "text")
+        return value if isinstance(value, str) else nearest_node(self.root, path).text
 
-    def number_at(self, *path: str | int) -> int | None:
-        """The whole number at `path`; Helm and kubectl read a quoted one too."""
-        value = self.find(*path)
+    def integer_at(self, *path: str | int) -> int | None:
+        """The integer at `path`, quoted or not, as Helm and kubectl accept both; None if missing.
+
+        Raises SpecError for anything else.
+        """
+        value = self.value_at(*path)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             return int(value)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
-        raise self.refuse(path, "a whole number")
+        raise self.type_error(path, "a whole number")
 
     def is_true(self, *path: str | int) -> bool:
-        """Whether `path` says yes, as the YAML 1.1 of Helm and kubectl reads it."""
-        value = self.find(*path)
+        """Whether `path` is true in YAML 1.1, which Helm and kubectl read; raises SpecError."""
+        value = self.value_at(*path)
         if isinstance(value, str) and value.lower() in ("yes", "on", "true", "y"):
             return True
         if value is None or isinstance(value, bool):
             return bool(value)
         if isinstance(value, str) and value.lower() in ("no", "off", "false", "n"):
             return False
-        raise self.refuse(path, "true or false")
+        raise self.type_error(path, "true or false")
 
-    def refuse(self, path: Path, expected: str) -> SpecError:
+    def type_error(self, path: KeyPath, expected: str) -> SpecError:
         """The error for a value of the input that is not what its key takes."""
-        found = shorten(json.dumps(self.find(*path), ensure_ascii=False))
-        return SpecError(str(place_of(self.root, path)), dotted(path), f"got {found}", expected)
+        actual = shorten(json.dumps(self.value_at(*path), ensure_ascii=False))
+        return SpecError(str(place_of(self.root, path)), dotted(path), f"got {actual}", expected)
 
-    def _expect(self, path: Path, kind: type, expected: str) -> Any:
-        value = self.find(*path)
+    def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
+        value = self.value_at(*path)
         if value is None or isinstance(value, kind):
             return value
-        raise self.refuse(path, expected)
+        raise self.type_error(path, expected)
 
-    def keep(self, old: Path, new: NewPath, why: str = "", value: Plain = _SAME) -> None:
+    def carry_over(
+        self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = _SAME
+    ) -> None:
         """Put the value at `old` (or `value`, made from it) at `new` in the chart's values."""
-        found = self.find(*old)
-        if found is None:
-            self._nulls(old)
+        current = self.value_at(*old)
+        if current is None or not self.chart_has(new):
+            self.drop(old, f"the chart has no {dotted(new)}" + (f": {reason}" if reason else ""))
             return
-        if not self.takes(new):
-            self.drop(old, f"the chart has no {dotted(new)}" + (f": {why}" if why else ""))
-            return
+        outcome: Outcome = "carried over" if tuple(old) == new else "renamed"
         if value is _SAME:
-            fate: Fate = "kept" if tuple(old) == new else "renamed"
-            self._nulls(old)
-            value = without_nulls(found)
-        else:
-            fate = "kept" if value == found and tuple(old) == new else "changed"
-            if value == found and tuple(old) != new:
-                fate = "renamed"
+            value = without_nulls(current)
+            for leaf in leaves(current, old):
+                if self.value_at(*leaf) is None:
+                    self.drop(leaf, "")
+        elif value != current:
+            outcome = "changed"
         self.put(new, value, old)
-        for leaf in leaves(found, old):
-            behind = leaf[len(old) :] if fate != "changed" else ()
-            self._tell(Line(fate, dotted(leaf), dotted((*new, *behind)), why), leaf)
+        for leaf in leaves(current, old):
+            below = leaf[len(old) :] if outcome != "changed" else ()
+            self._record(Entry(outcome, dotted(leaf), dotted((*new, *below)), reason), leaf)
 
-    def put(self, new: NewPath, value: Plain, old: Path) -> None:
-        """Set a value of the chart; raises SpecError at `old` when the chart does not take it."""
-        problem = refusal(self._schema, new, value)
+    def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
+        """Set a value of the chart; raises SpecError at `old` when the schema rejects it."""
+        problem = schema_error(self._schema, new, value)
         if problem:
             raise SpecError(
                 str(place_of(self.root, old)), dotted(old),
-                f"the chart's {dotted(new)} does not take it: {shorten(problem, 160)}",
-                f"what {dotted(new)} takes",
+                f"the chart's {dotted(new)} does not accept it: {shorten(problem, 160)}",
+                f"a value that {dotted(new)} accepts",
             )  # fmt: skip
-        here = self.values
+        parent = self.values
         for step in new[:-1]:
-            here = here.setdefault(step, {})
-        here[new[-1]] = copy.deepcopy(value)
+            parent = parent.setdefault(step, {})
+        parent[new[-1]] = copy.deepcopy(value)
 
-    def change(self, old: Path, new: NewPath, why: str) -> None:
-        """Say that the value at `old` went into `new`, which the caller puts together."""
-        for leaf in leaves(self.find(*old), old):
-            self._tell(Line("changed", dotted(leaf), dotted(new), why), leaf)
+    def change(self, old: KeyPath, new: NewPath, reason: str = "") -> None:
+        """Record that the value at `old` became part of `new`, which the caller puts together."""
+        for leaf in leaves(self.value_at(*old), old):
+            self._record(Entry("changed", dotted(leaf), dotted(new), reason), leaf)
 
-    def drop(self, old: Path, why: str) -> None:
-        """Say why the value at `old` has no place; nothing when there is none."""
-        if self.has(old):
-            for leaf in leaves(self.find(*old), old):
-                self._tell(Line("dropped", dotted(leaf), "", why), leaf)
+    def drop(self, old: KeyPath, reason: str) -> None:
+        """Record why the value at `old` is dropped; nothing when the input has none.
 
-    def note(self, old: Path, what: str, new: str, why: str) -> None:
-        """Add a line about a part of a value, such as one option of a command line."""
-        fate: Fate = "changed" if new else "dropped"
-        self.lines.append(Line(fate, f"{dotted(old)}: {what}", new, why))
+        A null and an empty map or list have that as their reason.
+        """
+        if not self.has(old):
+            return
+        for leaf in leaves(self.value_at(*old), old):
+            value = self.value_at(*leaf)
+            empty = "null sets nothing" if value is None else "an empty value sets nothing"
+            no_value = value is None or value in ({}, [])
+            self._record(Entry("dropped", dotted(leaf), "", empty if no_value else reason), leaf)
 
-    def check(self, text: str) -> None:
-        """Add something that only a person can check."""
+    def add_part(self, old: KeyPath, part: str, new: str, reason: str = "") -> None:
+        """Add an entry about a part of a value, such as one option of a command line."""
+        outcome: Outcome = "changed" if new else "dropped"
+        self.entries.append(Entry(outcome, f"{dotted(old)}: {part}", new, reason))
+
+    def add_check(self, text: str) -> None:
+        """Add something that a person has to check by hand."""
         if text not in self.checks:
             self.checks.append(text)
 
-    def takes(self, new: NewPath) -> bool:
+    def chart_has(self, new: NewPath) -> bool:
         """Whether the chart has a key at `new`."""
         return schema_at(self._schema, new) is not None
 
-    def has(self, path: Path) -> bool:
-        """Whether the input says anything at `path`, null included."""
-        above = self.find(*path[:-1]) if path else None
-        step = path[-1] if path else ""
-        if isinstance(above, list):
-            return isinstance(step, int) and step < len(above)
-        return isinstance(above, dict) and step in above
+    def chart_reads(self, path: KeyPath) -> bool:
+        """Whether the chart has a key at `path` that it does not reject as an old chart's key."""
+        keys = tuple(str(step) for step in path)
+        for length, key in enumerate(keys):
+            parent = schema_at(self._schema, keys[:length])
+            if parent is None or "properties" not in parent:
+                return parent is not None
+            # The schema lists the old charts' keys without a type: a template rejects them.
+            if not parent["properties"].get(key):
+                return False
+        return True
 
-    def rest(self, why: str) -> None:
-        """Drop, with this reason, every value that no line has told of."""
+    def has(self, path: KeyPath) -> bool:
+        """Whether the input has a value at `path`, null included."""
+        parent = self.value_at(*path[:-1])
+        if isinstance(parent, list):
+            return isinstance(path[-1], int) and path[-1] < len(parent)
+        return isinstance(parent, dict) and path[-1] in parent
+
+    def drop_rest(self, reason_for: Callable[[KeyPath], str]) -> None:
+        """Drop every value that has no entry yet, with the reason for its path."""
         for leaf in leaves(self.tree, ()):
-            if leaf not in self._told:
-                null = self.find(*leaf) is None
-                said = "null says nothing" if null else why
-                self._tell(Line("dropped", dotted(leaf), "", said), leaf)
+            self.drop(leaf, reason_for(leaf))
 
-    def _nulls(self, path: Path) -> None:
-        if self.has(path):
-            for leaf in leaves(self.find(*path), path):
-                if self.find(*leaf) is None:
-                    self._tell(Line("dropped", dotted(leaf), "", "null says nothing"), leaf)
-
-    def _tell(self, line: Line, leaf: Path) -> None:
-        if leaf not in self._told:
-            self._told.add(leaf)
-            self.lines.append(line)
+    def _record(self, entry: Entry, leaf: KeyPath) -> None:
+        if leaf not in self._handled:
+            self._handled.add(leaf)
+            self.entries.append(entry)
 
 
-def values_schema() -> Mapping[str, Any]:
-    """The JSON schema of the chart's values."""
-    schema: dict[str, Any] = json.loads((chart_dir() / "values.schema.json").read_text("utf-8"))
-    return schema
-
-
-def leaves(value: Plain, path: Path) -> Iterator[Path]:
+def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
     """The paths of all scalars and of all empty maps and lists."""
     children: Any = ()
     if isinstance(value, dict):
@@ -228,33 +231,8 @@ def without_nulls(value: Plain) -> Plain:
     return value
 
 
-def node_at(root: Node, path: Path) -> Node:
-    """The node at a path that exists."""
-    node = root
-    for step in path:
-        children: Any = node.value
-        node = children[step]
-    return node
-
-
-def schema_at(schema: Mapping[str, Any], path: NewPath) -> Mapping[str, Any] | None:
-    """The chart's schema of one value; None when the chart has no such key."""
-    node: Mapping[str, Any] = schema
-    for step in path:
-        found = resolved(schema, node)
-        below = found.get("properties", {}).get(step)
-        if below is None:
-            # A type without listed properties is Kubernetes' own: the API server knows its keys.
-            open_ended = found.get("additionalProperties", "properties" not in found)
-            if open_ended is False:
-                return None
-            below = open_ended if isinstance(open_ended, dict) else {}
-        node = below
-    return resolved(schema, node)
-
-
-def refusal(schema: Mapping[str, Any], path: NewPath, value: Plain) -> str:
-    """Why the chart does not take `value` at `path`; empty when it does."""
+def schema_error(schema: Mapping[str, Any], path: NewPath, value: Plain) -> str:
+    """Why the chart rejects `value` at `path`; empty when it accepts it."""
     from jsonschema_rs import Draft7Validator
 
     below = schema_at(schema, path)

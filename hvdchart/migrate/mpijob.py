@@ -1,4 +1,4 @@
-"""A Kubeflow MPIJob manifest -> values of this chart.
+"""Converts a Kubeflow MPIJob manifest.
 
 The fields are those of MPI Operator's types: kubeflow.org/v1 and v2beta1 (mpi-operator 0.6).
 """
@@ -6,238 +6,222 @@ The fields are those of MPI Operator's types: kubeflow.org/v1 and v2beta1 (mpi-o
 from __future__ import annotations
 
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.ledger import Reading
-from hvdchart.migrate.parts import (
+from hvdchart.migrate.containers import (
     Environment,
-    Volumes,
-    keep_command,
-    keep_exports,
-    keep_image,
-    keep_resources,
+    add_exports,
+    add_variable_list,
+    carry_over_command,
+    carry_over_image,
+    carry_over_resources,
+    check_ranks,
 )
-from hvdchart.migrate.pod_spec import keep_annotations, keep_pod, keep_security
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.pod_spec import carry_over_metadata, carry_over_pod, carry_over_security
+from hvdchart.migrate.volumes import Volumes
+from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.patterns import RELEASE_NAME
-from hvdchart.spec.validate import Path
-from hvdchart.spec.yaml_tree import Plain
 
 API_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v2beta1")
-REPLICAS: Path = ("spec", "mpiReplicaSpecs")
-LAUNCHER: Path = (*REPLICAS, "Launcher")
-WORKER: Path = (*REPLICAS, "Worker")
-KUEUE = "kueue.x-k8s.io/queue-name"
-# The operator cleans up when a job ends, well or not.
+LAUNCHER: KeyPath = ("spec", "mpiReplicaSpecs", "Launcher")
+WORKER: KeyPath = ("spec", "mpiReplicaSpecs", "Worker")
+LAUNCHER_POD: KeyPath = (*LAUNCHER, "template", "spec")
+WORKER_POD: KeyPath = (*WORKER, "template", "spec")
+KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+# The operator cleans up when a job ends, whether it succeeded or failed.
 _CLEANUP = {"All": "Always", "Running": "Always", "None": "Never"}
 
 
-def migrate_mpijob(reading: Reading) -> tuple[str, str]:
-    """Fill in the values and lines of an MPIJob; its name and namespace."""
-    names = _names(reading)
-    worker, launcher = _container(reading, WORKER), _container(reading, LAUNCHER)
-    _images(reading, worker, launcher)
-    line = _command(reading, launcher)
-    _environments(reading, worker, launcher, line)
-    _hosts(reading, worker, line)
-    _run_policy(reading)
-    keep_pod(reading, (*WORKER, "template", "spec"), "worker")
-    keep_pod(reading, (*LAUNCHER, "template", "spec"), "master")
-    for owner, group in ((WORKER, "worker"), (LAUNCHER, "master")):
-        keep_annotations(reading, (*owner, "template", "metadata"), group)
-    keep_security(reading, (*WORKER, "template", "spec"), worker)
-    for owner, container in ((WORKER, worker), (LAUNCHER, launcher)):
-        why = "one security context for all pods: the workers'"
-        reading.drop((*owner, "template", "spec", "securityContext"), why)
-        reading.drop((*container, "securityContext"), why)
-    volumes = Volumes(reading)
-    for owner, container in ((WORKER, worker), (LAUNCHER, launcher)):
-        volumes.gather((*owner, "template", "spec", "volumes"), (*container, "volumeMounts"))
+def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
+    """Fill in the values and entries of an MPIJob; returns its name and namespace."""
+    names = _carry_over_names(ledger)
+    worker, launcher = _main_container(ledger, WORKER_POD), _main_container(ledger, LAUNCHER_POD)
+    _carry_over_images(ledger, worker, launcher)
+    _carry_over_command_and_environment(ledger, worker, launcher)
+    _carry_over_run_policy(ledger)
+    carry_over_pod(ledger, WORKER_POD, "worker")
+    carry_over_pod(ledger, LAUNCHER_POD, "master")
+    carry_over_metadata(ledger, (*WORKER, "template", "metadata"), "worker")
+    carry_over_metadata(ledger, (*LAUNCHER, "template", "metadata"), "master")
+    carry_over_security(ledger, WORKER_POD, worker)
+    for path in (LAUNCHER_POD, launcher):
+        ledger.drop((*path, "securityContext"), "the workers' security context is for all pods")
+    volumes = Volumes(ledger)
+    volumes.add((*WORKER_POD, "volumes"), (*worker, "volumeMounts"))
+    volumes.add((*LAUNCHER_POD, "volumes"), (*launcher, "volumeMounts"))
     volumes.put(WORKER)
-    _left_out(reading, worker, launcher)
-    reading.rest("this chart has no key for it")
+    ledger.carry_over((*launcher, "resources"), ("master", "resources"))
+    _drop_without_equivalent(ledger, worker, launcher)
+    ledger.drop_rest(lambda _: "the chart has no key for this field of an MPIJob")
     return names
 
 
-def _names(reading: Reading) -> tuple[str, str]:
+def _carry_over_names(ledger: Ledger) -> tuple[str, str]:
     for key in ("apiVersion", "kind"):
-        reading.drop((key,), "Helm makes a StatefulSet and a Job instead")
-    name = reading.text_at("metadata", "name") or reading.text_at("metadata", "generateName")
-    namespace = reading.text_at("metadata", "namespace")
+        ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
+    name = ledger.text_at("metadata", "name") or ledger.text_at("metadata", "generateName")
+    namespace = ledger.text_at("metadata", "namespace")
     release = name.rstrip("-.").replace(".", "-")[: RELEASE_NAME.longest].rstrip("-")
     for key in ("name", "generateName"):
-        if reading.has(("metadata", key)):
-            reading.change(("metadata", key), ("helm install NAME",), "the release's name")
-    if reading.has(("metadata", "namespace")):
-        reading.change(("metadata", "namespace"), ("helm --namespace",), "said to Helm")
+        if ledger.has(("metadata", key)):
+            ledger.change(("metadata", key), ("helm install NAME",), "the name of the release")
+    if ledger.has(("metadata", "namespace")):
+        ledger.change(("metadata", "namespace"), ("helm --namespace",), "an option of Helm")
     if release != name:
-        reading.check(f"the release is called {release}: {name} is no name for one")
-    reading.keep(("metadata", "labels", KUEUE), ("queueName",), "Kueue's LocalQueue")
+        ledger.add_check(f"the release is called {release}: {name} is not a valid release name")
+    ledger.carry_over(("metadata", "labels", KUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
     for key in ("labels", "annotations"):
-        reading.drop(("metadata", key), "of the MPIJob object, which is no more")
-    reading.drop(("metadata",), "Helm's to say")
-    reading.drop(("status",), "the operator's, not yours to say")
+        ledger.drop(("metadata", key), "of the MPIJob object, which Helm does not make")
+    ledger.drop(("metadata",), "Helm sets the metadata of the objects")
+    ledger.drop(("status",), "MPI Operator writes it")
     return release, namespace
 
 
-def _container(reading: Reading, owner: Path) -> Path:
-    """The path of the container that counts: mainContainer, else the first."""
-    containers = (*owner, "template", "spec", "containers")
-    main = reading.text_at("spec", "mainContainer")
-    found = reading.list_at(*containers)
-    for index in range(len(found)):
-        if main and reading.text_at(*containers, index, "name") == main:
-            return (*containers, index)
-    if not found:
-        raise reading.refuse(containers, "a container: an MPIJob has launcher and workers")
-    reading.map_at(*containers, 0)
-    return (*containers, 0)
+def _main_container(ledger: Ledger, pod: KeyPath) -> KeyPath:
+    """The path of the container that spec.mainContainer names, else of the first."""
+    containers = ledger.items_at(*pod, "containers")
+    if not containers:
+        expected = "a container: an MPIJob has launcher and workers"
+        raise ledger.type_error((*pod, "containers"), expected)
+    main = ledger.text_at("spec", "mainContainer")
+    for path in containers:
+        if main and ledger.text_at(*path, "name") == main:
+            return path
+    ledger.map_at(*containers[0])
+    return containers[0]
 
 
-def _images(reading: Reading, worker: Path, launcher: Path) -> None:
-    if not reading.text_at(*worker, "image"):
-        raise reading.refuse((*worker, "image"), "the workers' image")
-    keep_image(reading, (*worker, "image"), ("image",))
-    reading.keep((*worker, "imagePullPolicy"), ("image", "pullPolicy"))
-    if reading.text_at(*launcher, "image") in ("", reading.text_at(*worker, "image")):
-        reading.drop((*launcher, "image"), "as the workers'")
+def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
+    if not ledger.text_at(*worker, "image"):
+        raise ledger.type_error((*worker, "image"), "the workers' image")
+    carry_over_image(ledger, (*worker, "image"), ("image",))
+    ledger.carry_over((*worker, "imagePullPolicy"), ("image", "pullPolicy"))
+    same = "the master uses the workers'"
+    if ledger.text_at(*launcher, "image") in ("", ledger.text_at(*worker, "image")):
+        ledger.drop((*launcher, "image"), same)
     else:
-        keep_image(reading, (*launcher, "image"), ("master", "image"))
-    if reading.find(*launcher, "imagePullPolicy") == reading.find(*worker, "imagePullPolicy"):
-        reading.drop((*launcher, "imagePullPolicy"), "as the workers'")
+        carry_over_image(ledger, (*launcher, "image"), ("master", "image"))
+    policy = (*launcher, "imagePullPolicy")
+    if ledger.value_at(*policy) == ledger.value_at(*worker, "imagePullPolicy"):
+        ledger.drop(policy, same)
     else:
-        reading.keep((*launcher, "imagePullPolicy"), ("master", "image", "pullPolicy"))
+        ledger.carry_over(policy, ("master", "image", "pullPolicy"))
 
 
-def _command(reading: Reading, launcher: Path) -> CommandLine:
-    words = [
-        reading.text_at(*launcher, key, index)
-        for key in ("command", "args")
-        for index in range(len(reading.list_at(*launcher, key)))
-    ]
-    if not words:
-        reading.check(
-            "the launcher has no command, so its image's own ran: put that into master.args; "
-            "this chart runs an allreduce check without"
+def _carry_over_command_and_environment(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
+    command, arguments = (*launcher, "command"), (*launcher, "args")
+    items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
+    old = command if ledger.list_at(*command) else arguments
+    line = CommandLine("mpirun")
+    if items:
+        line = carry_over_command(ledger, old, [ledger.text_at(*item) for item in items])
+        if old == command and ledger.has(arguments):
+            ledger.change(arguments, ("master", "args"), "the rest of the command line")
+    else:
+        ledger.add_check(
+            "the launcher has no command, so the image's own ran; this chart runs a check of "
+            "allreduce instead. Put the command into master.args"
         )
-        return CommandLine("mpirun")
-    old = (*launcher, "command" if reading.list_at(*launcher, "command") else "args")
-    line = keep_command(reading, old, words)
-    if reading.has((*launcher, "args")) and old[-1] == "command":
-        reading.change((*launcher, "args"), ("master", "args"), "of one line with command")
-    return line
-
-
-def _environments(reading: Reading, worker: Path, launcher: Path, line: CommandLine) -> None:
     workers, launchers = Environment(), Environment()
-    for container, group, into in ((worker, "worker", workers), (launcher, "master", launchers)):
-        for index in range(len(reading.list_at(*container, "env"))):
-            path = (*container, "env", index)
-            entry = reading.map_at(*path)
-            if "name" in entry and into.add(entry):
-                reading.change(path, (group, "env"), "")
-            else:
-                reading.drop(path, "said twice: the first is kept")
-    keep_exports(line, workers, launchers.entries)
-    workers.put(reading, ("worker", "env"), (*worker, "env"))
-    launchers.put(reading, ("master", "env"), (*launcher, "env"))
+    add_variable_list(ledger, (*worker, "env"), workers, ("worker", "env"))
+    add_variable_list(ledger, (*launcher, "env"), launchers, ("master", "env"))
+    add_exports(ledger, old, line, workers, launchers.entries)
+    workers.put(ledger, ("worker", "env"), (*worker, "env"))
+    launchers.put(ledger, ("master", "env"), (*launcher, "env"))
+    _carry_over_workers(ledger, worker, line)
 
 
-def _hosts(reading: Reading, worker: Path, line: CommandLine) -> None:
-    number = reading.number_at(*WORKER, "replicas")
+def _carry_over_workers(ledger: Ledger, worker: KeyPath, line: CommandLine) -> None:
+    replicas = (*WORKER, "replicas")
+    number = ledger.integer_at(*replicas)
     number = 1 if number is None else number
-    if reading.is_true("spec", "runLauncherAsWorker"):
+    if ledger.is_true("spec", "runLauncherAsWorker"):
         number += 1
-        reading.change(("spec", "runLauncherAsWorker"), ("worker", "number"), "one worker more")
+        reason = "one more worker, because the master runs no ranks"
+        ledger.change(("spec", "runLauncherAsWorker"), ("worker", "number"), reason)
     else:
-        reading.drop(("spec", "runLauncherAsWorker"), "false: the master runs no rank here either")
-    reading.put(("worker", "number"), number, (*WORKER, "replicas"))
-    if reading.has((*WORKER, "replicas")):
-        reading.keep((*WORKER, "replicas"), ("worker", "number"), "", number)
-    reading.drop((*LAUNCHER, "replicas"), "there is one master")
-    devices = keep_resources(reading, (*worker, "resources"))
-    slots = reading.number_at("spec", "slotsPerWorker")
-    if devices is not None and devices != (slots or 1):
-        reading.keep(("spec", "slotsPerWorker"), ("worker", "slots"), "one rank a GPU", devices)
-        reading.check(f"worker.slots is {devices}, as many as GPUs; the MPIJob had {slots or 1}")
+        ledger.drop(("spec", "runLauncherAsWorker"), "false: the master runs no ranks")
+    ledger.put(("worker", "number"), number, replicas)
+    ledger.carry_over(replicas, ("worker", "number"), "", number)
+    ledger.drop((*LAUNCHER, "replicas"), "the chart has one master")
+    gpus = carry_over_resources(ledger, (*worker, "resources"))
+    path = ("spec", "slotsPerWorker")
+    slots = ledger.integer_at(*path) or 1
+    if gpus is not None and gpus != slots:
+        ledger.carry_over(path, ("worker", "slots"), "one rank for each GPU", gpus)
+        ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the MPIJob had {slots}")
     else:
-        reading.keep(("spec", "slotsPerWorker"), ("worker", "slots"), "", slots)
-    each = devices or slots or 1
-    reading.put(("worker", "slots"), each, ("spec",))
-    if line.ranks is not None and line.ranks != number * each:
-        reading.check(
-            f"the old line ran {line.ranks} ranks; now {number} workers x {each} slots make "
-            f"{number * each}"
-        )
+        ledger.carry_over(path, ("worker", "slots"), "", ledger.integer_at(*path))
+    ledger.put(("worker", "slots"), gpus or slots, path)
+    check_ranks(ledger, line, number, gpus or slots)
 
 
-def _run_policy(reading: Reading) -> None:
+def _carry_over_run_policy(ledger: Ledger) -> None:
     for policy in (("spec", "runPolicy"), ("spec",)):
         for key in ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"):
             path = (*policy, key)
-            reading.keep(path, ("master", key), "", reading.number_at(*path))
-        reading.keep(
-            (*policy, "suspend"), ("master", "suspend"), "", reading.is_true(*policy, "suspend")
-        )
+            ledger.carry_over(path, ("master", key), "", ledger.integer_at(*path))
+        path = (*policy, "suspend")
+        ledger.carry_over(path, ("master", "suspend"), "", ledger.is_true(*path))
         path = (*policy, "cleanPodPolicy")
-        if reading.has(path):
-            word = reading.text_at(*path)
+        if ledger.has(path):
+            word = ledger.text_at(*path)
             if word not in _CLEANUP:
-                raise reading.refuse(path, f"one of {', '.join(_CLEANUP)}")
-            reading.keep(path, ("cleanup",), "what the operator's policy does", _CLEANUP[word])
-    if "ttlSecondsAfterFinished" in reading.values.get("master", {}) and (
-        reading.values.get("cleanup") != "Always"
+                raise ledger.type_error(path, f"one of {', '.join(_CLEANUP)}")
+            ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP[word])
+    if "ttlSecondsAfterFinished" in ledger.values.get("master", {}) and (
+        ledger.values.get("cleanup") != "Always"
     ):
-        reading.put(("cleanup",), "Always", ("spec",))
-        reading.check("cleanup is Always: ttlSecondsAfterFinished takes the workers' owner away")
-    if reading.has(("spec", "runPolicy", "schedulingPolicy")):
-        scheduling: Path = ("spec", "runPolicy", "schedulingPolicy")
-        queue = reading.text_at(*scheduling, "queue")
-        reading.keep((*scheduling, "priorityClass"), ("priorityClassName",))
-        reading.drop(scheduling, "which scheduler it was for is not said: gang says it here")
-        reading.check(
+        ledger.put(("cleanup",), "Always", ("spec",))
+        ledger.add_check(
+            "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave "
+            "the workers of a failed run"
+        )
+    scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
+    if ledger.has(scheduling):
+        queue = ledger.text_at(*scheduling, "queue")
+        ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
+        ledger.drop(scheduling, "the MPIJob does not name the gang scheduler; set gang")
+        ledger.add_check(
             "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
             f"SchedulerPlugins{f', and with Volcano queueName to {queue}' if queue else ''}"
         )
 
 
-def _left_out(reading: Reading, worker: Path, launcher: Path) -> None:
-    for owner, container in ((WORKER, worker), (LAUNCHER, launcher)):
-        reading.drop((*owner, "restartPolicy"), "master.backoffLimit counts the retries")
-        _other_containers(reading, (*owner, "template", "spec"), container)
-        reading.drop((*container, "name"), "the chart's container is called worker or master")
-        reading.drop((*container, "ports"), "the chart opens ssh.port")
-        if reading.has((*container, "envFrom")):
-            reading.drop((*container, "envFrom"), "not taken over: env with valueFrom can say it")
-            reading.check("envFrom is lost: name each variable in worker.env with valueFrom")
-        if reading.has((*container, "workingDir")):
-            place = reading.text_at(*container, "workingDir")
-            reading.drop((*container, "workingDir"), "commands start in the image's own directory")
-            reading.check(f"workingDir was {place}: make paths in master.args absolute")
+def _drop_without_equivalent(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
     for key in ("command", "args"):
-        reading.drop((*worker, key), "the chart starts the workers' SSH server itself")
-    reading.keep((*launcher, "resources"), ("master", "resources"))
-    for key, why in (
-        ("sshAuthMountPath", "the chart keeps its keys at a place of its own"),
-        ("launcherCreationPolicy", "the master starts at once and waits for the workers itself"),
-        ("mainContainer", "that container is what was taken over"),
+        ledger.drop((*worker, key), "the chart starts the workers' SSH server")
+    for owner, container in ((WORKER, worker), (LAUNCHER, launcher)):
+        ledger.drop((*owner, "restartPolicy"), "master.backoffLimit sets the number of retries")
+        _drop_other_containers(ledger, (*owner, "template", "spec"), container)
+        ledger.drop((*container, "name"), "the chart names its containers worker and master")
+        ledger.drop((*container, "ports"), "the chart opens ssh.port")
+        if ledger.has((*container, "envFrom")):
+            ledger.drop((*container, "envFrom"), "the chart takes variables in env only")
+            ledger.add_check("envFrom is dropped: list each variable in worker.env with valueFrom")
+        if ledger.has((*container, "workingDir")):
+            directory = ledger.text_at(*container, "workingDir")
+            ledger.drop((*container, "workingDir"), "commands start in the image's directory")
+            ledger.add_check(f"workingDir was {directory}: make paths in master.args absolute")
+    for key, reason in (
+        ("sshAuthMountPath", "the chart has its own mount path for the SSH keys"),
+        ("launcherCreationPolicy", "the master starts at once and waits for the workers"),
+        ("mainContainer", "the values are those of this container"),
+        ("mpiImplementation", "the chart detects the image's MPI"),
     ):
-        reading.drop(("spec", key), why)
-    _implementation(reading)
+        ledger.drop(("spec", key), reason)
+    implementation = ledger.text_at("spec", "mpiImplementation")
+    if implementation not in ("", "OpenMPI"):
+        ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
 
 
-def _implementation(reading: Reading) -> None:
-    found: Plain = reading.text_at("spec", "mpiImplementation")
-    if found not in ("", "OpenMPI"):
-        reading.check(f"mpiImplementation {found}: see launch.mode and the image's own mpirun")
-    reading.drop(("spec", "mpiImplementation"), "the image's mpirun decides")
-
-
-def _other_containers(reading: Reading, pod: Path, container: Path) -> None:
+def _drop_other_containers(ledger: Ledger, pod: KeyPath, main: KeyPath) -> None:
     for key in ("initContainers", "containers"):
-        for index in range(len(reading.list_at(*pod, key))):
-            path = (*pod, key, index)
-            if path != container:
-                name = reading.text_at(*path, "name") or f"{key}[{index}]"
-                reading.drop(path, "this chart's pods have one container")
-                instead = "in the image"
-                if key == "initContainers" and reading.takes(("staging", "command")):
-                    instead = "in staging, if it fetches data, or in the image"
-                reading.check(f"container {name} of {key} is lost: do its work {instead}")
+        for index, path in enumerate(ledger.items_at(*pod, key)):
+            if path == main:
+                continue
+            name = ledger.text_at(*path, "name") or f"{key}[{index}]"
+            ledger.drop(path, "the chart has no key for further containers")
+            remedy = "do its work in the image"
+            if key == "initContainers":
+                remedy = "fetch data with staging.command, or do its work in the image"
+            ledger.add_check(f"container {name} of {key} is dropped: {remedy}")

@@ -1,9 +1,9 @@
-"""Pod templates of an MPIJob -> where the chart says the same: scheduling, identity, security."""
+"""Carries over pod templates of an MPIJob: scheduling, identity, security."""
 
 from __future__ import annotations
 
-from hvdchart.migrate.ledger import Reading
-from hvdchart.spec.validate import Path
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
 
 _SCHEDULING = (
@@ -15,93 +15,98 @@ _SCHEDULING = (
     "schedulerName",
     "runtimeClassName",
 )
-_OF_ALL_PODS = ("hostNetwork", "hostPID", "imagePullSecrets")
-# What of a container's security context decides who the pod is: the chart says that of the pod.
+_ALL_PODS = ("hostNetwork", "hostPID", "imagePullSecrets")
+# Fields of a container's security context that the chart sets for the pod.
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
+_ALREADY_SET = "the chart has one value for all pods, which is already set"
+NOT_PRIVILEGED = (
+    "not carried over: request devices with resources, and RDMA with the capability IPC_LOCK. For "
+    "privileged pods set securityContext: {privileged: true, allowPrivilegeEscalation: true}"
+)
+RUN_AS_ROOT = (
+    "here they run as user 1000 on a read-only root file system. For an image that needs root set "
+    "podSecurityContext: {runAsUser: 0, runAsGroup: 0, fsGroup: 0, runAsNonRoot: false}; for a "
+    "program that writes into the image set securityContext: {readOnlyRootFilesystem: false}"
+)
 
 
-def keep_pod(reading: Reading, pod: Path, group: str) -> None:
-    """Take over what a pod's spec says outside of its containers; group is worker or master."""
+def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
+    """What a pod's spec sets outside of its containers; `group` is worker or master."""
     for key in _SCHEDULING:
-        if reading.takes((group, key)):
-            reading.keep((*pod, key), (group, key))
-        elif key in reading.values:
-            reading.drop((*pod, key), "one for master and workers: the workers'")
+        if ledger.chart_has((group, key)) or ledger.chart_has(("worker", key)):
+            ledger.carry_over((*pod, key), (group, key))
         else:
-            reading.keep((*pod, key), (key,), "of master and workers")
-    for key in _OF_ALL_PODS:
-        if key in reading.values:
-            reading.drop((*pod, key), "one for master and workers: the workers'")
-        elif reading.find(*pod, key) is False:
-            reading.drop((*pod, key), "false is the default")
+            _carry_over_for_all(ledger, pod, key)
+    for key in _ALL_PODS:
+        if ledger.value_at(*pod, key) is False and key not in ledger.values:
+            ledger.drop((*pod, key), "false is the default")
         else:
-            reading.keep((*pod, key), (key,), "of master and workers")
-    if reading.has((*pod, "serviceAccountName")):
-        name = reading.text_at(*pod, "serviceAccountName")
-        why = "workers have none; the master gets one with the rights it needs"
-        reading.drop((*pod, "serviceAccountName"), why)
+            _carry_over_for_all(ledger, pod, key)
+    if ledger.has((*pod, "serviceAccountName")):
+        name = ledger.text_at(*pod, "serviceAccountName")
         if group == "worker":
-            reading.check(f"workers had the service account {name}: here they have no token")
-    reading.drop((*pod, "serviceAccount"), "as serviceAccountName")
-    reading.drop((*pod, "restartPolicy"), "the StatefulSet and the Job decide")
+            reason = "the chart's workers have no service account"
+            ledger.add_check(f"workers had the service account {name}: here they have no token")
+        else:
+            reason = "the chart makes the master's; for another one set serviceAccount"
+        ledger.drop((*pod, "serviceAccountName"), reason)
+    ledger.drop((*pod, "serviceAccount"), "an old name of serviceAccountName")
+    ledger.drop((*pod, "restartPolicy"), "the chart's StatefulSet and Job set it")
 
 
-def keep_capabilities(reading: Reading, old: Path) -> None:
-    """Added capabilities -> the workers', where the ranks run; all others are dropped anyway.
+def _carry_over_for_all(ledger: Ledger, pod: KeyPath, key: str) -> None:
+    if key in ledger.values:
+        ledger.drop((*pod, key), _ALREADY_SET)
+    else:
+        ledger.carry_over((*pod, key), (key,), "for master and workers")
 
-    Linux gives them to processes of root alone, so pods whose user is not said run as root, as
-    they did; comes after what says the user.
+
+def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
+    """Added capabilities -> worker.capabilities, for the pods that run the ranks.
+
+    Linux gives added capabilities to root's processes only. So the pods run as root unless the
+    input sets another user, which has to be in the values before.
     """
-    reading.drop((*old, "drop"), "the chart drops all that it does not add")
-    added = reading.list_at(*old, "add")
-    names = [reading.text_at(*old, "add", index) for index in range(len(added))]
-    context: dict[str, Plain] = reading.values.get("podSecurityContext", {})
-    if not added or context.get("runAsUser", 0) != 0:
-        why = "Linux gives added capabilities to root only, and the pods run as another user"
-        reading.drop((*old, "add"), why if added else "empty")
+    ledger.drop((*old, "drop"), "the chart drops all capabilities that it does not add")
+    added = [ledger.text_at(*item) for item in ledger.items_at(*old, "add")]
+    context: dict[str, Plain] = ledger.values.get("podSecurityContext", {})
+    if not added:
         return
-    ours = [name.removeprefix("CAP_") for name in names]
-    reading.keep((*old, "add"), ("worker", "capabilities"), "of the workers", ours)
+    if context.get("runAsUser", 0) != 0:
+        reason = "Linux gives added capabilities to root only, and the pods run as another user"
+        ledger.drop((*old, "add"), reason)
+        return
+    names = [name.removeprefix("CAP_") for name in added]
+    ledger.carry_over((*old, "add"), ("worker", "capabilities"), "for the workers", names)
     for key, value in {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}.items():
-        reading.put(("podSecurityContext", key), value, old)
-    reading.check(
-        "for the added capabilities the pods run as root, as they did: Pod Security levels "
-        "baseline and restricted refuse both"
+        ledger.put(("podSecurityContext", key), value, old)
+    ledger.add_check(
+        "for worker.capabilities the pods run as root, as before. The Pod Security level "
+        "restricted rejects root, and baseline rejects capabilities such as IPC_LOCK"
     )
 
 
-def keep_annotations(reading: Reading, metadata: Path, group: str) -> None:
+def carry_over_metadata(ledger: Ledger, metadata: KeyPath, group: str) -> None:
     """Labels and annotations of a pod template."""
-    for key, ours in (("labels", "podLabels"), ("annotations", "podAnnotations")):
-        reading.keep((*metadata, key), (group, ours))
+    for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
+        ledger.carry_over((*metadata, key), (group, new))
 
 
-def keep_security(reading: Reading, pod: Path, container: Path) -> None:
-    """The workers' security contexts -> the chart's, which all of its pods share."""
-    reading.keep((*pod, "securityContext"), ("podSecurityContext",))
-    here = (*container, "securityContext")
-    for key in reading.map_at(*here):
-        path = (*here, key)
-        if key == "privileged" and reading.is_true(*path):
-            reading.drop(
-                path,
-                "not taken over: devices come by resources, RDMA by the capability IPC_LOCK; "
-                "securityContext: {privileged: true, allowPrivilegeEscalation: true} has it back",
-            )
-        elif key == "capabilities":
-            continue
+def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> None:
+    """The workers' security contexts -> those of the chart, for all of its pods."""
+    ledger.carry_over((*pod, "securityContext"), ("podSecurityContext",))
+    old = (*container, "securityContext")
+    for key in ledger.map_at(*old):
+        path = (*old, key)
+        if key == "privileged" and ledger.is_true(*path):
+            ledger.drop(path, NOT_PRIVILEGED)
         elif key in _IDENTITY:
-            reading.keep(path, ("podSecurityContext", key), "said once, of the whole pod")
-        else:
-            reading.keep(path, ("securityContext", key))
-    keep_capabilities(reading, (*here, "capabilities"))
-    context: dict[str, Plain] = reading.values.get("podSecurityContext", {})
+            ledger.carry_over(path, ("podSecurityContext", key), "set for the pod")
+        elif key != "capabilities":
+            ledger.carry_over(path, ("securityContext", key))
+    carry_over_capabilities(ledger, (*old, "capabilities"))
+    context: dict[str, Plain] = ledger.values.get("podSecurityContext", {})
     if context.get("runAsUser") == 0:
-        reading.put(("podSecurityContext", "runAsNonRoot"), False, here)
+        ledger.put(("podSecurityContext", "runAsNonRoot"), False, old)
     elif "runAsUser" not in context:
-        reading.check(
-            "no user is said, so the image's own ran, often root; here pods run as user 1000 on a "
-            "read-only root file system. For an image that needs root: podSecurityContext: "
-            "{runAsUser: 0, runAsGroup: 0, fsGroup: 0, runAsNonRoot: false}, securityContext: "
-            "{readOnlyRootFilesystem: false}"
-        )
+        ledger.add_check(f"the pods ran as the image's user, often root; {RUN_AS_ROOT}")

@@ -1,167 +1,159 @@
-"""Values of the old published charts -> ours.
+"""Converts values of the old published charts.
 
-The keys are those of stable/horovod 1.0.2 (`master`) and of horovod's docker/helm 1.0.3 (`driver`),
-and what they did is what those charts' templates do, which is not always what their README says.
+The keys are those of stable/horovod 1.0.2 (`master`) and of horovod's docker/helm 1.0.3 (`driver`).
+Their meaning is that of those charts' templates, which differ from their READMEs.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.ledger import Reading
-from hvdchart.migrate.parts import (
+from hvdchart.migrate.containers import (
     Environment,
-    Volumes,
-    keep_command,
-    keep_env_map,
-    keep_exports,
-    keep_resources,
+    add_exports,
+    add_variable_map,
+    carry_over_command,
+    carry_over_resources,
+    check_ranks,
 )
-from hvdchart.migrate.pod_spec import keep_capabilities
-from hvdchart.spec.yaml_tree import Plain
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_capabilities
+from hvdchart.migrate.volumes import Volumes
+from hvdchart.spec.paths import KeyPath, dotted
 
-# The images that the two charts ran when the values named none.
+# What both old charts used when the values did not set it.
 DEFAULT_REPOSITORY = "horovod/horovod"
 DEFAULT_WORKERS = 3
-_NODES_PORTS = (range(2379, 2383), range(10248, 10261), range(30000, 32768))
-_KEYS_MADE = "the chart makes the SSH keys and keeps them; own ones: ssh.existingSecret"
+# etcd, API server, kubelet and the components beside it, node ports: the chart rejects them as
+# ssh.port on the host network.
+_NODE_PORTS = (range(2379, 2383), range(6443, 6444), range(10248, 10261), range(30000, 32768))
 
 
-def migrate_chart(reading: Reading) -> None:
-    """Fill in the values and lines of an old values file."""
-    head = "driver" if reading.has(("driver",)) else "master"
+def migrate_chart(ledger: Ledger) -> None:
+    """Fill in the values and entries of an old values file."""
+    head = "driver" if ledger.has(("driver",)) else "master"
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
-        reading.map_at(*path)
-    _images(reading, head)
-    slots = keep_resources(reading, ("resources",))
-    line = _command(reading, head)
+        ledger.map_at(*path)
+    _carry_over_images(ledger, head)
+    gpus = carry_over_resources(ledger, ("resources",))
+    line = _carry_over_arguments(ledger, head)
     environment = Environment()
-    keep_env_map(reading, (head, "env"), environment, "the old chart gave it to the workers too")
-    keep_env_map(reading, ("worker", "env"), environment, "the old chart ignored it")
-    launchers: dict[str, Plain] = dict(environment.entries)
-    keep_exports(line, environment, launchers)
-    environment.put(reading, ("worker", "env"), (head, "env"))
-    _hosts(reading, line, slots)
-    _network(reading)
-    volumes = Volumes(reading)
-    volumes.gather(("volumes",), ("volumeMounts",))
+    reason = "the old chart set it on the workers too"
+    add_variable_map(ledger, (head, "env"), environment, reason)
+    add_variable_map(ledger, ("worker", "env"), environment, "the old chart ignored it")
+    add_exports(ledger, (head, "args"), line, environment, dict(environment.entries))
+    environment.put(ledger, ("worker", "env"), (head, "env"))
+    _carry_over_workers(ledger, line, gpus)
+    _carry_over_network(ledger)
+    volumes = Volumes(ledger)
+    volumes.add(("volumes",), ("volumeMounts",))
     volumes.put(("volumes",))
-    _the_rest(reading, head)
-    reading.rest("neither the old chart nor this one has such a key")
-    _checks(reading, slots)
+    _carry_over_pods(ledger, head)
+    ledger.drop_rest(lambda path: _unread_reason(ledger, head, path))
+    if "podSecurityContext" not in ledger.values:
+        ledger.add_check(f"the pods ran as root; {RUN_AS_ROOT}")
+    if gpus is not None and gpus > 1:
+        ledger.add_check(
+            f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"
+        )
 
 
-def _images(reading: Reading, head: str) -> None:
+def _carry_over_images(ledger: Ledger, head: str) -> None:
     for part in ("repository", "tag", "pullPolicy"):
-        reading.keep(("worker", "image", part), ("image", part), "of master and workers")
-        if reading.find("worker", "image", part) == reading.find(head, "image", part):
-            reading.drop((head, "image", part), "as worker.image, which master and workers share")
+        worker, master = ("worker", "image", part), (head, "image", part)
+        ledger.carry_over(worker, ("image", part), "for master and workers")
+        if ledger.value_at(*worker) == ledger.value_at(*master):
+            ledger.drop(master, "the same as worker.image")
         else:
-            reading.keep((head, "image", part), ("master", "image", part))
-    image = reading.values.get("image", {})
-    if "tag" in image and "repository" not in image:
-        reading.put(("image", "repository"), DEFAULT_REPOSITORY, ("worker", "image"))
-        reading.check(f"image.repository was the old chart's default, {DEFAULT_REPOSITORY}")
-    elif "repository" not in image:
-        reading.check(
+            ledger.carry_over(master, ("master", "image", part))
+    image = ledger.values.get("image", {})
+    if "repository" in image:
+        return
+    if "tag" in image:
+        ledger.put(("image", "repository"), DEFAULT_REPOSITORY, ("worker", "image"))
+        ledger.add_check(f"image.repository is the old chart's default, {DEFAULT_REPOSITORY}")
+    else:
+        ledger.add_check(
             f"the file names no worker image: the old chart ran {DEFAULT_REPOSITORY}, this one "
-            "runs its own horovod-cpu; say image.repository and image.tag"
+            "runs its own default; for another image set image.repository and image.tag"
         )
 
 
-def _command(reading: Reading, head: str) -> CommandLine:
-    """The old chart joined all arguments with spaces and gave them to bash."""
-    arguments = reading.list_at(head, "args")
-    if not arguments:
-        reading.drop((head, "args"), "empty")
-        reading.check(
-            "no training command: the old master slept for ever; this one runs an allreduce check. "
-            "Put the command into master.args"
-        )
-        return CommandLine("mpirun")
-    texts = [reading.text_at(head, "args", index) for index in range(len(arguments))]
-    return keep_command(reading, (head, "args"), ["bash", "-c", " ".join(texts)])
+def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
+    """The old chart joined all arguments with spaces and passed them to bash."""
+    arguments = [ledger.text_at(*item) for item in ledger.items_at(head, "args")]
+    if arguments:
+        return carry_over_command(ledger, (head, "args"), ["bash", "-c", " ".join(arguments)])
+    ledger.add_check(
+        "the file has no training command: the old master waited for ever, this one runs a check "
+        "of allreduce. Put the command into master.args"
+    )
+    return CommandLine("mpirun")
 
 
-def _hosts(reading: Reading, line: CommandLine, slots: int | None) -> None:
-    """The old master was a host too, so np counted it."""
-    number = reading.number_at("worker", "number")
+def _carry_over_workers(ledger: Ledger, line: CommandLine, gpus: int | None) -> None:
+    """The number of workers: `-np` counted the old master, which was a host too."""
+    path = ("worker", "number")
+    number = ledger.integer_at(*path)
     if number is None:
         number = DEFAULT_WORKERS
-        reading.put(("worker", "number"), number, ("worker",))
-        reading.check(f"worker.number was not said: {number}, the old chart's default")
-    each = slots or 1
-    if slots is not None:
-        reading.put(("worker", "slots"), slots, ("resources",))
-        reading.note(("resources",), f"{slots} GPUs", "worker.slots", "one rank a GPU")
-    if line.ranks is not None and line.ranks > number * each:
-        hosts = math.ceil(line.ranks / each) if line.ranks > (number + 1) * each else number + 1
-        why = f"-np {line.ranks}: the old master ran ranks as a host of its own, this one runs none"
-        reading.keep(("worker", "number"), ("worker", "number"), why, hosts)
-        number = hosts
-        reading.put(("worker", "number"), hosts, ("worker",))
-    else:
-        reading.keep(("worker", "number"), ("worker", "number"), "", number)
-    if line.ranks is not None and line.ranks != number * each:
-        reading.check(
-            f"the old line ran {line.ranks} ranks; now {number} workers x {each} slots make "
-            f"{number * each}"
-        )
+        ledger.add_check(f"worker.number is the old chart's default, {number}")
+    slots = gpus or 1
+    if gpus is not None:
+        ledger.put(("worker", "slots"), gpus, ("resources",))
+        ledger.add_part(("resources",), f"{gpus} GPUs", "worker.slots", "one rank for each GPU")
+    reason = ""
+    if line.ranks is not None and line.ranks > number * slots:
+        number = max(number + 1, math.ceil(line.ranks / slots))
+        reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
+    ledger.put(path, number, path)
+    ledger.carry_over(path, path, reason, number)
+    check_ranks(ledger, line, number, slots)
 
 
-def _network(reading: Reading) -> None:
-    port = reading.number_at("ssh", "port")
+def _carry_over_network(ledger: Ledger) -> None:
+    path = ("ssh", "port")
+    port = ledger.integer_at(*path)
     if port is not None and port < 1024:
-        reading.drop(("ssh", "port"), "workers do not run as root: the port is 2222 unless said")
-    elif port is not None and reading.is_true("useHostNetwork") and _is_nodes_own(port):
-        why = "on a node's own network that port is Kubernetes': it is 2222 unless said"
-        reading.drop(("ssh", "port"), why)
+        ledger.drop(path, "this chart takes ports from 1024; its default is 2222")
+    elif ledger.is_true("useHostNetwork") and any(port in ports for ports in _NODE_PORTS):
+        reason = "on the host network this port belongs to Kubernetes; the chart's default is 2222"
+        ledger.drop(path, reason)
     else:
-        reading.keep(("ssh", "port"), ("ssh", "port"), "", port)
+        ledger.carry_over(path, path, "", port)
     for key in ("useSecrets", "hostKey", "hostKeyPub"):
-        reading.drop(("ssh", key), _KEYS_MADE)
+        reason = "the chart makes the SSH keys; to use your own set ssh.existingSecret"
+        ledger.drop(("ssh", key), reason)
     for old, new in (("useHostNetwork", "hostNetwork"), ("useHostPID", "hostPID")):
-        if reading.is_true(old):
-            reading.keep((old,), (new,), "", True)
-            reading.check(f"{new} is refused by Pod Security levels baseline and restricted")
+        if ledger.is_true(old):
+            ledger.carry_over((old,), (new,), "", True)
+            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
         else:
-            reading.drop((old,), "false is the default")
+            ledger.drop((old,), "false is the default")
 
 
-def _is_nodes_own(port: int) -> bool:
-    """etcd, API server, kubelet and its kin, node ports: the chart refuses them on a node."""
-    return port == 6443 or any(port in ports for ports in _NODES_PORTS)
-
-
-def _the_rest(reading: Reading, head: str) -> None:
-    reading.drop(("worker", "podManagementPolicy"), "the workers always start in parallel")
-    reading.drop(("nameOverride",), "objects are named after the release; fullnameOverride")
-    reading.keep(("fullnameOverride",), ("fullnameOverride",))
-    reading.keep(("imagePullSecrets",), ("imagePullSecrets",))
-    reading.keep(("annotations",), ("master", "podAnnotations"), "of the master's pod, as before")
-    keep_capabilities(reading, ("capabilities",))
+def _carry_over_pods(ledger: Ledger, head: str) -> None:
+    ledger.drop(("worker", "podManagementPolicy"), "the workers always start in parallel")
+    ledger.drop(("nameOverride",), "objects are named after the release, or fullnameOverride")
+    for key in ("fullnameOverride", "imagePullSecrets"):
+        ledger.carry_over((key,), (key,))
+    ledger.carry_over(("annotations",), ("master", "podAnnotations"), "for the master, as before")
+    carry_over_capabilities(ledger, ("capabilities",))
     for key in ("nodeSelector", "affinity", "tolerations"):
-        reading.keep((key,), ("worker", key), "the old chart ignored it; taken for the workers")
+        reason = "for the workers; the old chart ignored it"
+        ledger.carry_over((key,), ("worker", key), reason)
     for part in (head, "worker"):
-        if reading.is_true(part, "privileged"):
-            why = (
-                "not taken over: devices come by resources, RDMA by the capability IPC_LOCK; "
-                "securityContext: {privileged: true, allowPrivilegeEscalation: true} has it back"
-            )
-            reading.drop((part, "privileged"), why)
-        else:
-            reading.drop((part, "privileged"), "false is the default")
+        privileged = ledger.is_true(part, "privileged")
+        reason = NOT_PRIVILEGED if privileged else "false is the default"
+        ledger.drop((part, "privileged"), reason)
 
 
-def _checks(reading: Reading, slots: int | None) -> None:
-    if "podSecurityContext" not in reading.values:
-        reading.check(
-            "pods ran as root; here they run as user 1000 on a read-only root file system. For an "
-            "image that needs root: podSecurityContext: {runAsUser: 0, runAsGroup: 0, fsGroup: 0, "
-            "runAsNonRoot: false}, securityContext: {readOnlyRootFilesystem: false}"
-        )
-    if slots is not None and slots > 1:
-        reading.check(
-            f"the old chart wrote slots=1 whatever the GPUs; now each worker runs {slots} ranks"
-        )
+def _unread_reason(ledger: Ledger, head: str, path: KeyPath) -> str:
+    """Why a key that the old chart does not have is dropped."""
+    keys = tuple(itertools.takewhile(lambda step: isinstance(step, str), path))
+    new = ("master", *keys[1:]) if keys[0] == head else keys
+    if ledger.chart_reads(new):
+        return f"the old chart ignored it; to use it now, set {dotted(new)} in the new values"
+    return "neither the old chart nor this one has such a key"

@@ -1,0 +1,489 @@
+"""A Kubeflow MPIJob becomes values of this chart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.errors import SpecError
+from hvdchart.migrate.containers import split_image
+from hvdchart.migrate.convert import Migration
+from tests.unit.hvdchart.migrate.old_files import (
+    LAUNCHER,
+    LAUNCHER_POD,
+    WORKER,
+    WORKER_POD,
+    migrate_file,
+    migrate_tree,
+    mpijob,
+    results,
+)
+
+
+def migrate_job(**fields: Any) -> Migration:
+    return migrate_tree(mpijob(**fields))
+
+
+def test_mpijob_of_two_gpu_workers() -> None:
+    migration = migrate_file("mpijob-v1.yaml")
+    assert (migration.source, migration.release, migration.namespace) == (
+        "MPIJob", "imagenet", "vision",
+    )  # fmt: skip
+    token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "token"}}}
+    assert migration.values == {
+        "queueName": "research",
+        "image": {"repository": "registry.example:5000/vision/imagenet", "tag": "latest"},
+        "master": {
+            "args": ["python", "train.py", "--epochs=90"],
+            "env": [token, {"name": "LAUNCHER_ONLY", "value": "1"}],
+            "backoffLimit": 2,
+            "resources": {"limits": {"cpu": 1, "memory": "2Gi"}},
+        },
+        "launch": {"options": ["-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1"]},
+        "worker": {
+            "env": [{"name": "NCCL_DEBUG", "value": "INFO"}, token],
+            "number": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}, "slots": 8,
+            "nodeSelector": {"pool": "gpu"},
+            "podAnnotations": {"sidecar.istio.io/inject": "false"},
+        },
+        "cleanup": "Always", "priorityClassName": "high", "shm": {"sizeLimit": "16Gi"},
+        "volumes": [{"name": "efs", "nfs": {"server": "nfs.example", "path": "/",
+                                            "readOnly": True}}],
+        "volumeMounts": [{"name": "efs", "mountPath": "/efs"}],
+    }  # fmt: skip
+    starts = ["worker.slots is 8, the number of GPUs; the MPIJob had 1",
+              "the old command line started 4 ranks; 2 workers x 8 slots start 16",
+              "the pods ran as the image's user, often root; here they run as user 1000",
+              "container fetch of initContainers is dropped: fetch data with staging.command",
+              "container sidecar of containers is dropped: do its work in the image",
+              "envFrom is dropped: list each variable in worker.env with valueFrom"]  # fmt: skip
+    for check, start in zip(migration.checks, starts, strict=True):
+        assert check.startswith(start)
+
+
+def test_elastic_mpijob() -> None:
+    migration = migrate_file("mpijob-v2beta1.yaml")
+    digest = "0123456789abcdef" * 4
+    assert (migration.release, migration.namespace) == ("elastic", "")
+    assert migration.values == {
+        "image": {"repository": "team/elastic@sha256", "tag": digest},
+        "master": {"args": ["python", "train.py"], "activeDeadlineSeconds": 3600,
+                   "ttlSecondsAfterFinished": 60, "suspend": True},
+        "launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 6},
+                   "options": ["--network-interface", "eth0"]},
+        "worker": {"number": 2, "resources": {"requests": {"cpu": 2}}, "slots": 2},
+        "cleanup": "Always",
+        "podSecurityContext": {"fsGroup": 2000, "runAsUser": 1000},
+    }  # fmt: skip
+    assert migration.checks == (
+        "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave the "
+        "workers of a failed run",
+        "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
+        "SchedulerPlugins, and with Volcano queueName to research",
+        "workingDir was /work: make paths in master.args absolute",
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "entry"),
+    [
+        ("apiVersion", ("dropped", "", "the chart makes a StatefulSet and a Job instead")),
+        ("metadata.name", ("changed", "helm install NAME", "the name of the release")),
+        (f"{WORKER}.image", ("changed", "image", "split into repository and tag")),
+        (f"{LAUNCHER}.image", ("dropped", "", "the master uses the workers'")),
+        (f"{LAUNCHER}.command[0]",
+         ("changed", "master.args", "each part has a line of its own")),
+        (f"{LAUNCHER}.args[0]", ("changed", "master.args", "the rest of the command line")),
+        ("spec.slotsPerWorker", ("renamed", "worker.slots", "")),
+        ("spec.runLauncherAsWorker",
+         ("changed", "worker.number", "one more worker, because the master runs no ranks")),
+        ("spec.launcherCreationPolicy",
+         ("dropped", "", "the master starts at once and waits for the workers")),
+        ("spec.sshAuthMountPath",
+         ("dropped", "", "the chart has its own mount path for the SSH keys")),
+        ("spec.mpiImplementation", ("dropped", "", "the chart detects the image's MPI")),
+        ("spec.runPolicy.cleanPodPolicy", ("changed", "cleanup", "the same meaning")),
+        ("spec.runPolicy.suspend", ("renamed", "master.suspend", "")),
+        ("spec.runPolicy.schedulingPolicy.minAvailable",
+         ("dropped", "", "the MPIJob does not name the gang scheduler; set gang")),
+        (f"{LAUNCHER}.securityContext.runAsUser",
+         ("dropped", "", "the workers' security context is for all pods")),
+        (f"{WORKER}.securityContext.runAsUser",
+         ("renamed", "podSecurityContext.runAsUser", "set for the pod")),
+        (f"{WORKER}.command[0]", ("dropped", "", "the chart starts the workers' SSH server")),
+        (f"{LAUNCHER}.workingDir", ("dropped", "", "commands start in the image's directory")),
+        (f"{LAUNCHER}.name",
+         ("dropped", "", "the chart names its containers worker and master")),
+    ],
+)  # fmt: skip
+def test_outcomes_of_the_elastic_mpijob(old: str, entry: tuple[str, str, str]) -> None:
+    assert results(migrate_file("mpijob-v2beta1.yaml"))[old] == entry
+
+
+def test_smallest_mpijob_keeps_one_worker_with_one_slot() -> None:
+    migration = migrate_job()
+    assert migration.values == {
+        "image": {"repository": "team/image", "tag": "1"},
+        "master": {"args": ["train"]},
+        "worker": {"number": 1, "slots": 1},
+    }
+    assert [check[:40] for check in migration.checks] == [
+        "the pods ran as the image's user, often "
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "parts"),
+    [
+        ("a", ("a", "latest")),
+        ("a:1", ("a", "1")),
+        ("registry:5000/a/b", ("registry:5000/a/b", "latest")),
+        ("registry:5000/a:2", ("registry:5000/a", "2")),
+        ("a@sha256:1234", ("a@sha256", "1234")),
+    ],
+)
+def test_image_is_split_into_repository_and_tag(reference: str, parts: tuple[str, str]) -> None:
+    assert split_image(reference) == parts
+
+
+def test_images_of_launcher_and_workers_differ() -> None:
+    migration = migrate_job(
+        launcher_container__image="team/launcher:2",
+        launcher_container__imagePullPolicy="Always",
+        worker_container__imagePullPolicy="Never",
+    )
+    assert migration.values["image"] == {
+        "repository": "team/image", "tag": "1", "pullPolicy": "Never",
+    }  # fmt: skip
+    assert migration.values["master"]["image"] == {
+        "repository": "team/launcher", "tag": "2", "pullPolicy": "Always",
+    }  # fmt: skip
+
+
+def test_pull_policy_that_launcher_and_workers_share_is_given_once() -> None:
+    migration = migrate_job(
+        launcher_container__imagePullPolicy="Always", worker_container__imagePullPolicy="Always"
+    )
+    assert migration.values["image"]["pullPolicy"] == "Always"
+    assert migration.values["master"] == {"args": ["train"]}
+    reason = "the master uses the workers'"
+    assert results(migration)[f"{LAUNCHER}.imagePullPolicy"] == ("dropped", "", reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "valid"),
+    [
+        ("job", "job", True),
+        ("my.job", "my-job", False),
+        ("a" * 60, "a" * 47, False),
+        ("a" * 46 + "-b", "a" * 46, False),
+        ("", "", True),
+    ],
+)
+def test_release_name_is_the_name_of_the_job_made_valid(
+    name: str, release: str, valid: bool
+) -> None:
+    migration = migrate_job(metadata__name=name)
+    assert migration.release == release
+    check = f"the release is called {release}: {name} is not a valid release name"
+    assert (check in migration.checks) is not valid
+
+
+def test_generated_name_and_metadata() -> None:
+    migration = migrate_job(
+        metadata__name=None, metadata__generateName="run-", metadata__namespace="ns",
+        metadata__labels={"team": "a"}, metadata__annotations={"b": "c"}, metadata__uid="1",
+    )  # fmt: skip
+    assert (migration.release, migration.namespace) == ("run", "ns")
+    result = results(migration)
+    assert result["metadata.generateName"][:2] == ("changed", "helm install NAME")
+    assert result["metadata.namespace"] == ("changed", "helm --namespace", "an option of Helm")
+    for old in ("metadata.labels.team", "metadata.annotations.b"):
+        reason = "of the MPIJob object, which Helm does not make"
+        assert result[old] == ("dropped", "", reason)
+    reason = "Helm sets the metadata of the objects"
+    assert result["metadata.uid"] == ("dropped", "", reason)
+
+
+def test_main_container_is_the_named_or_the_first() -> None:
+    containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
+    named = migrate_job(worker_pod__containers=containers, spec__mainContainer="b")
+    assert named.values["image"]["repository"] == "b"
+    assert "container a of containers is dropped: do its work in the image" in named.checks
+    unknown = migrate_job(worker_pod__containers=containers, spec__mainContainer="c")
+    assert unknown.values["image"]["repository"] == "a"
+    unnamed = migrate_job(worker_pod__containers=[containers[0], {"image": "c"}])
+    assert "container containers[1] of containers is dropped: do its work in the image" in (
+        unnamed.checks
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"worker_pod__containers": []},
+         f"{WORKER_POD}.containers: got []; expected a container: an MPIJob has launcher and"),
+        ({"launcher_pod__containers": ["a"]},
+         f'{LAUNCHER_POD}.containers[0]: got "a"; expected a map'),
+        ({"worker_container__image": ""}, f'{WORKER}.image: got ""; expected the workers\' image'),
+        ({"spec__cleanPodPolicy": "Some"},
+         'spec.cleanPodPolicy: got "Some"; expected one of All, Running, None'),
+        ({"spec__slotsPerWorker": 0}, "spec.slotsPerWorker: the chart's worker.slots does not"),
+        ({"worker__replicas": 0}, "replicas: the chart's worker.number does not accept it"),
+        ({"launcher_container__env": ["A=b"]}, f'{LAUNCHER}.env[0]: got "A=b"; expected a map'),
+    ],
+)  # fmt: skip
+def test_error_names_the_field(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_job(**fields)
+    assert message in str(error.value)
+
+
+def test_launcher_without_command_gets_a_check() -> None:
+    migration = migrate_job(launcher_container__command=None)
+    assert "args" not in migration.values.get("master", {})
+    assert migration.checks[0] == (
+        "the launcher has no command, so the image's own ran; this chart runs a check of "
+        "allreduce instead. Put the command into master.args"
+    )
+
+
+def test_launcher_with_args_only() -> None:
+    migration = migrate_job(
+        launcher_container__command=None, launcher_container__args=["mpirun", "-n", "1", "train"]
+    )
+    assert migration.values["master"]["args"] == ["train"]
+    entry = ("changed", "master.args", "each part has a line of its own")
+    assert results(migration)[f"{LAUNCHER}.args[3]"] == entry
+    assert results(migration)[f"{LAUNCHER}.args: -n 1"][0] == "dropped"
+
+
+def test_custom_command_gets_the_host_file_of_the_chart() -> None:
+    migration = migrate_job(launcher_container__command=["run.sh", "--hosts=/etc/mpi/hostfile"])
+    assert migration.values["master"]["args"] == ["run.sh", "--hosts=$(HOSTFILE)"]
+    assert migration.values["launch"] == {"mode": "custom"}
+    reason = "custom: run.sh is not a launcher that migrate knows"
+    part = results(migration)[f"{LAUNCHER}.command: the command line"]
+    assert part == ("changed", "launch.mode", reason)
+
+
+def test_variables_of_launcher_and_workers_stay_apart() -> None:
+    migration = migrate_job(
+        launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
+        launcher_container__env=[{"name": "L", "value": "1"}],
+        worker_container__env=[{"name": "W", "value": "1"}, {"name": "W", "value": "3"},
+                               {"name": "W", "value": "1"}, {"value": "4"}],
+    )  # fmt: skip
+    assert migration.values["master"]["env"] == [{"name": "L", "value": "1"}]
+    assert migration.values["worker"]["env"] == [
+        {"name": "W", "value": "1"}, {"name": "L", "value": "1"},
+    ]  # fmt: skip
+    result = results(migration)
+    assert result[f"{WORKER}.env[0].name"] == ("changed", "worker.env", "")
+    twice = "the variable is set twice: the first value is used"
+    assert result[f"{WORKER}.env[1].name"] == ("dropped", "", twice)
+    assert result[f"{WORKER}.env[2].name"][0] == "changed"
+    assert result[f"{WORKER}.env[3].value"] == ("dropped", "", "the variable has no name")
+    rank = "every rank has its worker's environment"
+    assert result[f"{LAUNCHER}.command: -x A"] == ("dropped", "", rank)
+    assert result[f"{LAUNCHER}.command: -x L"] == ("changed", "worker.env", rank)
+    already = "worker.env already sets W to another value"
+    assert result[f"{LAUNCHER}.command: -x W=..."] == ("dropped", "", already)
+
+
+@pytest.mark.parametrize(
+    ("fields", "number", "slots", "checked"),
+    [
+        ({"worker__replicas": 3}, 3, 1, False),
+        ({"worker__replicas": 3, "spec__runLauncherAsWorker": True}, 4, 1, False),
+        ({"spec__runLauncherAsWorker": False}, 1, 1, False),
+        ({"spec__slotsPerWorker": 4}, 1, 4, False),
+        ({"worker_container__resources": {"limits": {"nvidia.com/gpu": 1}}}, 1, 1, False),
+        ({"worker_container__resources": {"limits": {"nvidia.com/gpu": 8}},
+          "spec__slotsPerWorker": 8}, 1, 8, False),
+        ({"worker_container__resources": {"limits": {"nvidia.com/gpu": 8}}}, 1, 8, True),
+        ({"worker_container__resources": {"limits": {"nvidia.com/gpu": 2}},
+          "spec__slotsPerWorker": 4}, 1, 2, True),
+    ],
+)  # fmt: skip
+def test_workers_and_slots(fields: dict[str, Any], number: int, slots: int, checked: bool) -> None:
+    migration = migrate_job(**fields)
+    worker = migration.values["worker"]
+    assert (worker["number"], worker["slots"]) == (number, slots)
+    checks = [check for check in migration.checks if check.startswith("worker.slots is")]
+    had = fields.get("spec__slotsPerWorker", 1)
+    text = f"worker.slots is {slots}, the number of GPUs; the MPIJob had {had}"
+    assert checks == ([text] if checked else [])
+
+
+@pytest.mark.parametrize(
+    ("policy", "cleanup"), [("All", "Always"), ("Running", "Always"), ("None", "Never")]
+)
+@pytest.mark.parametrize("in_run_policy", [True, False])
+def test_clean_pod_policy(policy: str, cleanup: str, in_run_policy: bool) -> None:
+    fields = {"spec__runPolicy": {"cleanPodPolicy": policy}}
+    migration = migrate_job(**(fields if in_run_policy else {"spec__cleanPodPolicy": policy}))
+    assert migration.values["cleanup"] == cleanup
+
+
+def test_time_to_live_needs_cleanup_always() -> None:
+    def checked(**fields: Any) -> tuple[str, bool]:
+        migration = migrate_job(**fields)
+        return migration.values["cleanup"], any("cleanup" in text for text in migration.checks)
+
+    assert checked(spec__ttlSecondsAfterFinished=9) == ("Always", True)
+    never = {"ttlSecondsAfterFinished": 9, "cleanPodPolicy": "None"}
+    assert checked(spec__runPolicy=never) == ("Always", True)
+    always = {"ttlSecondsAfterFinished": 9, "cleanPodPolicy": "All"}
+    assert checked(spec__runPolicy=always) == ("Always", False)
+
+
+def test_scheduling_policy_without_a_queue() -> None:
+    migration = migrate_job(spec__runPolicy={"schedulingPolicy": {"priorityClass": "high"}})
+    assert migration.values["priorityClassName"] == "high"
+    assert (
+        "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
+        "SchedulerPlugins"
+    ) in migration.checks
+
+
+def test_pod_settings_of_workers_and_launcher() -> None:
+    migration = migrate_job(
+        worker_pod__tolerations=[{"key": "gpu"}], launcher_pod__nodeSelector={"pool": "cpu"},
+        worker_pod__runtimeClassName="nvidia", launcher_pod__runtimeClassName="runc",
+        worker_pod__schedulerName="a", launcher_pod__schedulerName="b",
+        launcher_pod__priorityClassName="low",
+        worker_pod__hostNetwork=True, launcher_pod__hostNetwork=False,
+        worker_pod__hostPID=False, worker_pod__restartPolicy="Never",
+        worker_pod__serviceAccountName="w", launcher_pod__serviceAccountName="l",
+        worker_pod__serviceAccount="w", worker_pod__dnsPolicy="Default",
+    )  # fmt: skip
+    values = migration.values
+    assert values["worker"]["tolerations"] == [{"key": "gpu"}]
+    assert values["worker"]["runtimeClassName"] == "nvidia"
+    assert values["master"]["nodeSelector"] == {"pool": "cpu"}
+    assert (values["schedulerName"], values["priorityClassName"]) == ("a", "low")
+    assert values["hostNetwork"] is True
+    assert "hostPID" not in values
+    assert "workers had the service account w: here they have no token" in migration.checks
+    assert not any("account l" in check for check in migration.checks)
+    result = results(migration)
+    already = "the chart has one value for all pods, which is already set"
+    all_pods = "for master and workers"
+    for old, entry in {
+        f"{WORKER_POD}.schedulerName": ("renamed", "schedulerName", all_pods),
+        f"{LAUNCHER_POD}.schedulerName": ("dropped", "", already),
+        f"{LAUNCHER_POD}.hostNetwork": ("dropped", "", already),
+        f"{WORKER_POD}.hostPID": ("dropped", "", "false is the default"),
+        f"{LAUNCHER_POD}.runtimeClassName":
+            ("dropped", "", "the chart has no master.runtimeClassName"),
+        f"{WORKER_POD}.serviceAccountName":
+            ("dropped", "", "the chart's workers have no service account"),
+        f"{LAUNCHER_POD}.serviceAccountName":
+            ("dropped", "", "the chart makes the master's; for another one set serviceAccount"),
+        f"{WORKER_POD}.serviceAccount": ("dropped", "", "an old name of serviceAccountName"),
+        f"{WORKER_POD}.restartPolicy":
+            ("dropped", "", "the chart's StatefulSet and Job set it"),
+        f"{WORKER_POD}.dnsPolicy":
+            ("dropped", "", "the chart has no key for this field of an MPIJob"),
+    }.items():  # fmt: skip
+        assert result[old] == entry
+
+
+def test_labels_and_annotations_of_the_pods() -> None:
+    tree = mpijob()
+    replicas = tree["spec"]["mpiReplicaSpecs"]
+    replicas["Worker"]["template"]["metadata"] = {"labels": {"a": "1"}}
+    replicas["Launcher"]["template"]["metadata"] = {"annotations": {"b": "2"}}
+    values = migrate_tree(tree).values
+    assert values["worker"]["podLabels"] == {"a": "1"}
+    assert values["master"]["podAnnotations"] == {"b": "2"}
+
+
+def test_security_context_of_the_workers_is_for_all_pods() -> None:
+    migration = migrate_job(
+        worker_container__securityContext={
+            "runAsUser": 0, "privileged": True, "allowPrivilegeEscalation": True,
+            "capabilities": {"add": ["IPC_LOCK"]},
+        },
+        launcher_pod__securityContext={"fsGroup": 1},
+    )  # fmt: skip
+    values = migration.values
+    assert values["podSecurityContext"] == {
+        "runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False,
+    }  # fmt: skip
+    assert values["securityContext"] == {"allowPrivilegeEscalation": True}
+    assert values["worker"]["capabilities"] == ["IPC_LOCK"]
+    result = results(migration)
+    assert result[f"{WORKER}.securityContext.privileged"][0] == "dropped"
+    reason = "the workers' security context is for all pods"
+    assert result[f"{LAUNCHER_POD}.securityContext.fsGroup"] == ("dropped", "", reason)
+
+
+def test_unprivileged_container_is_carried_over() -> None:
+    migration = migrate_job(worker_container__securityContext={"privileged": False})
+    assert migration.values["securityContext"] == {"privileged": False}
+
+
+def test_root_without_capabilities_does_not_have_to_be_another_user() -> None:
+    migration = migrate_job(worker_container__securityContext={"runAsUser": 0})
+    assert migration.values["podSecurityContext"] == {"runAsUser": 0, "runAsNonRoot": False}
+    assert migration.checks == ()
+
+
+def test_capabilities_of_a_user_other_than_root_are_dropped() -> None:
+    context = {"runAsUser": 1000, "capabilities": {"add": ["IPC_LOCK"]}}
+    migration = migrate_job(worker_container__securityContext=context)
+    assert "capabilities" not in migration.values["worker"]
+    assert migration.values["podSecurityContext"] == {"runAsUser": 1000}
+    reason = "Linux gives added capabilities to root only, and the pods run as another user"
+    old = f"{WORKER}.securityContext.capabilities.add[0]"
+    assert results(migration)[old] == ("dropped", "", reason)
+
+
+def test_volumes_of_launcher_and_workers_are_merged() -> None:
+    migration = migrate_job(
+        worker_pod__volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}},
+                             {"name": "tmp", "emptyDir": {}}],
+        worker_container__volumeMounts=[{"name": "shm", "mountPath": "/dev/shm/"},
+                                        {"name": "tmp", "mountPath": "/t"}],
+        launcher_pod__volumes=[{"name": "out", "emptyDir": {}}],
+        launcher_container__volumeMounts=[{"name": "out", "mountPath": "/t"},
+                                          {"name": "out", "mountPath": "/out"}],
+    )  # fmt: skip
+    assert "shm" not in migration.values
+    assert migration.values["volumes"] == [
+        {"name": "user-tmp", "emptyDir": {}}, {"name": "out", "emptyDir": {}},
+    ]  # fmt: skip
+    assert migration.values["volumeMounts"] == [
+        {"name": "user-tmp", "mountPath": "/t"}, {"name": "out", "mountPath": "/out"},
+    ]  # fmt: skip
+    reason = "the chart mounts /dev/shm itself; its size is shm.sizeLimit"
+    assert results(migration)[f"{WORKER_POD}.volumes[0].name"] == ("dropped", "", reason)
+
+
+def test_other_mpi_implementation_gets_a_check() -> None:
+    migration = migrate_job(spec__mpiImplementation="Intel")
+    check = "mpiImplementation was Intel: check that the image has it"
+    assert check in migration.checks
+    assert not any("mpiImplementation" in text for text in migrate_job().checks)
+
+
+def test_fields_without_an_equivalent() -> None:
+    migration = migrate_job(
+        launcher__replicas=1, launcher__restartPolicy="Never", worker__restartPolicy="Never",
+        worker_container__ports=[{"containerPort": 22}], worker_container__stdin=True,
+        spec__runLauncherAsWorker=False,
+    )  # fmt: skip
+    result = results(migration)
+    replicas = "spec.mpiReplicaSpecs"
+    for old, reason in {
+        f"{replicas}.Launcher.replicas": "the chart has one master",
+        f"{replicas}.Launcher.restartPolicy": "master.backoffLimit sets the number of retries",
+        f"{replicas}.Worker.restartPolicy": "master.backoffLimit sets the number of retries",
+        f"{WORKER}.ports[0].containerPort": "the chart opens ssh.port",
+        f"{WORKER}.stdin": "the chart has no key for this field of an MPIJob",
+        "spec.runLauncherAsWorker": "false: the master runs no ranks",
+    }.items():
+        assert result[old] == ("dropped", "", reason)

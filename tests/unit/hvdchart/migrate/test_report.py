@@ -1,0 +1,183 @@
+"""The text of a migration, the errors for files that cannot be migrated, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema_rs import Draft7Validator
+from typer.testing import CliRunner
+
+from hvdchart.cli.app import app
+from hvdchart.errors import SpecError
+from hvdchart.migrate.convert import migrate
+from hvdchart.migrate.report import report_text, values_text
+from hvdchart.spec.yaml_tree import parse
+from hvdchart.values.schema import values_schema
+from tests.unit.hvdchart.migrate.old_files import (
+    CHANGES,
+    NAMES,
+    PATHS,
+    assert_every_value_has_an_entry,
+    change_file,
+    migrate_file,
+    migrate_text,
+    tree_of,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_of_a_file_has_one_entry(name: str) -> None:
+    migration = migrate_file(name)
+    assert_every_value_has_an_entry(tree_of(name).plain, migration)
+    values = [entry.old for entry in migration.entries if ": " not in entry.old]
+    assert len(values) == len(set(values))
+
+
+def test_report_has_one_line_for_each_value_or_list() -> None:
+    migration = migrate_text(
+        "worker: {number: 2, image: {repository: a, tag: '1'}}\n"
+        "master: {args: [mpirun, -np 2, python, a.py]}\n"
+        "capabilities: {drop: [A, B]}\nuseHostPID: true\n"
+    )
+    assert report_text(migration) == (
+        "carried over: 1\n"
+        "  worker.number\n"
+        "renamed: 3\n"
+        "  worker.image.repository -> image.repository (for master and workers)\n"
+        "  worker.image.tag -> image.tag (for master and workers)\n"
+        "  useHostPID -> hostPID\n"
+        "changed: 5\n"
+        "  master.args[0] to [3] -> master.args (each part has a line of its own)\n"
+        "  master.args: the training command -> master.args (without its launcher)\n"
+        "dropped: 3\n"
+        "  master.args: -np 2 (the chart takes it from worker.number and worker.slots)\n"
+        "  capabilities.drop[0] to [1] (the chart drops all capabilities that it does not add)\n"
+        "to check by hand: 2\n"
+        "  the Pod Security levels baseline and restricted reject hostPID\n"
+        "  the pods ran as root; here they run as user 1000 on a read-only root file system. For "
+        "an image that needs root set podSecurityContext: {runAsUser: 0, runAsGroup: 0, fsGroup: "
+        "0, runAsNonRoot: false}; for a program that writes into the image set securityContext: "
+        "{readOnlyRootFilesystem: false}\n"
+    )
+
+
+def test_items_of_a_list_that_moves_share_a_line() -> None:
+    migration = migrate_text(
+        "worker: {number: 2}\nimagePullSecrets: [{name: a}]\ntolerations: [a: {}, b: {}]\n"
+        "master: {args: [mpirun a]}\nresources: {claims: [1, 2]}\n"
+    )
+    lines = report_text(migration).splitlines()
+    assert "  resources.claims[0] to [1] -> worker.resources.claims" in lines
+    assert "  imagePullSecrets[0].name" in lines
+
+
+def test_values_file_says_how_to_install_it_and_what_to_check() -> None:
+    text = values_text(migrate_file("mpijob-v1.yaml"), "old.yaml")
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert head[:3] == [
+        "# Migrated from old.yaml by `python -m hvdchart migrate`. To install it:",
+        "#   helm install imagenet charts/horovod --namespace vision --values THIS-FILE",
+        "# Check by hand first:",
+    ]
+    assert head[3].startswith("# - worker.slots is 8")
+    assert len(head) == 3 + len(migrate_file("mpijob-v1.yaml").checks)
+
+
+def test_values_file_names_a_placeholder_for_the_release_of_an_old_chart() -> None:
+    text = values_text(migrate_file("stable-gpu.yaml"), "old.yaml")
+    assert "#   helm install NAME charts/horovod --values THIS-FILE\n" in text
+
+
+def test_values_file_without_checks_has_no_heading_for_them() -> None:
+    migration = migrate_text(
+        "apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: job}\nspec:\n"
+        "  mpiReplicaSpecs:\n"
+        "    Launcher: {template: {spec: {containers: [{image: a, command: [mpirun, b]}]}}}\n"
+        "    Worker: {template: {spec: {containers: [{image: a, "
+        "securityContext: {runAsUser: 5}}]}}}\n"
+    )
+    assert migration.checks == ()
+    assert "Check" not in values_text(migration, "old") + report_text(migration)
+
+
+def test_private_key_is_not_printed() -> None:
+    migration = migrate_file("stable-gpu.yaml")
+    assert "bm90IGEga2V5" not in values_text(migration, "old.yaml") + report_text(migration)
+
+
+KIND = "expected a values file of the old horovod charts (worker, master or driver, ssh, ...) or a "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- a list", f"<old>:1:1: got a list of 1; {KIND}"),
+        ("kind: Pod\napiVersion: v1", f"<old>:1:1: got apiVersion 'v1', kind 'Pod'; {KIND}"),
+        ("kind: MPIJob", f"<old>:1:1: got apiVersion '', kind 'MPIJob'; {KIND}"),
+        ("apiVersion: kubeflow.org/v1", "got apiVersion 'kubeflow.org/v1', kind ''"),
+        ("other: 1", f"<old>:1:1: the file has no key of the old charts; {KIND}"),
+        ("worker: {number: 2}\nworkerGroups: []",
+         "<old>:2:15: workerGroups is a key of this chart: the file needs no migration"),
+        ("worker: {number: many}",
+         '<old>:1:18: worker.number: got "many"; expected a whole number'),
+        ("worker: {number: true}", "worker.number: got true; expected a whole number"),
+        ("worker: {number: '1234567890'}", "expected a whole number"),
+        ("worker: {number: 0}",
+         "<old>:1:18: worker.number: the chart's worker.number does not accept it: 0 is less than "
+         "the minimum of 1; expected a value that worker.number accepts"),
+        ("worker: 3", "<old>:1:9: worker: got 3; expected a map"),
+        ("ssh: 3", "ssh: got 3; expected a map"),
+        ("driver: 3", "driver: got 3; expected a map"),
+        ("worker: {image: a:1}", 'worker.image: got "a:1"; expected a map'),
+        ("master: {image: a:1}", 'master.image: got "a:1"; expected a map'),
+        ("master: {args: [[a]]}", 'master.args[0]: got ["a"]; expected text'),
+        ("useHostNetwork: maybe\nworker: {}",
+         '<old>:1:17: useHostNetwork: got "maybe"; expected true or false'),
+        ("worker: {}\nvolumes: {a: b}", '<old>:2:10: volumes: got {"a": "b"}; expected a list'),
+    ],
+)  # fmt: skip
+def test_error_names_the_place_the_value_and_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_text(text)
+    assert message in str(error.value)
+
+
+@pytest.mark.fuzz
+@given(st.sampled_from(NAMES), CHANGES)
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_change_of_a_file_is_migrated_or_rejected_by_name(
+    name: str, changes: list[tuple[int, Any]]
+) -> None:
+    tree = change_file(name, changes)
+    try:
+        migration = migrate(parse(json.dumps(tree).encode(), name), values_schema())
+    except SpecError as error:
+        if name in str(error):
+            return
+        raise
+    assert_every_value_has_an_entry(tree, migration)
+    values = parse(values_text(migration, name).encode(), "values").plain
+    assert list(Draft7Validator(dict(values_schema())).iter_errors(values)) == []
+
+
+def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:
+    output, report = tmp_path / "values.yaml", tmp_path / "report.txt"
+    arguments = [str(PATHS["mpijob-v1.yaml"]), "-o", str(output), "--report", str(report)]
+    done = CliRunner().invoke(app, ["migrate", *arguments])
+    assert (done.exit_code, done.output) == (0, "")
+    migration = migrate_file("mpijob-v1.yaml")
+    assert output.read_text() == values_text(migration, "mpijob-v1.yaml")
+    assert report.read_text() == report_text(migration)
+
+
+def test_command_prints_values_to_stdout_and_the_report_to_stderr() -> None:
+    done = CliRunner().invoke(app, ["migrate", str(PATHS["docker-helm-cpu.yaml"])])
+    assert done.exit_code == 0
+    migration = migrate_file("docker-helm-cpu.yaml")
+    assert done.stdout == values_text(migration, "docker-helm-cpu.yaml")
+    assert done.stderr == report_text(migration)
