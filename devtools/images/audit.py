@@ -1,7 +1,8 @@
-"""Known vulnerabilities of the Python packages in an image."""
+"""Looks up known vulnerabilities of an image's Python packages."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,25 +34,25 @@ def ask_pypi(packages: Mapping[str, str]) -> tuple[int, str]:
         file.writelines(f"{name}=={version}\n" for name, version in packages.items())
         file.flush()
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--no-deps"]
-        # Strict: where PyPI's advisories do not answer, it would say that it found nothing.
+        # Without it, pip-audit reports no vulnerabilities when it cannot reach PyPI's advisories.
         command += ["--strict"]
         command += ["--progress-spinner=off", "--requirement", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    # It ends with 1 for what it found and for what went wrong; a table is printed for the first.
+    # It exits with 1 both for vulnerabilities and for errors.
     if done.returncode != 0 and "Found " not in done.stderr:
         last = done.stderr.strip().splitlines()[-1:]
         raise ImageError(
-            f"PyPI's advisories cannot be asked: {''.join(last)}",
+            f"PyPI's advisories cannot be reached: {''.join(last)}",
             "use a machine that reaches pypi.org, or --advisories with a checkout of "
             "https://github.com/pypa/advisory-database",
         )
     return done.returncode, done.stdout
 
 
-def in_checkout(folder: Path, packages: Mapping[str, str]) -> list[Vulnerability]:
-    """What a checkout of PyPA's advisory database knows of these versions.
+def search_checkout(folder: Path, packages: Mapping[str, str]) -> list[Vulnerability]:
+    """The vulnerabilities of these versions in a checkout of PyPA's advisory database.
 
-    Raises ImageError for a folder that is none.
+    Raises ImageError for a folder that is not such a checkout.
     """
     advisories = folder / "vulns"
     if not advisories.is_dir():
@@ -59,19 +60,20 @@ def in_checkout(folder: Path, packages: Mapping[str, str]) -> list[Vulnerability
             f"{folder} has no folder vulns",
             "name a checkout of https://github.com/pypa/advisory-database",
         )
-    found = []
-    for name, version in sorted(packages.items()):
+    known = []
+    for listed, version in sorted(packages.items()):
+        name = re.sub(r"[-_.]+", "-", listed).lower()  # PyPI's normalized name
         for file in sorted((advisories / name).glob("*.yaml")):
             advisory: dict[str, Any] = YAML(typ="safe").load(file)
-            found += _about(advisory, name, version)
-    return found
+            known += _matches(advisory, name, version)
+    return known
 
 
-def _about(advisory: Mapping[str, Any], name: str, version: str) -> list[Vulnerability]:
+def _matches(advisory: Mapping[str, Any], name: str, version: str) -> list[Vulnerability]:
     if "withdrawn" in advisory:
         return []
     for affected in advisory.get("affected", []):
-        # The database lists each version that is affected, beside the ranges they come from.
+        # The database lists every affected version, and also the ranges.
         if affected["package"]["name"] == name and version in affected.get("versions", []):
             fixed = tuple(
                 event["fixed"]

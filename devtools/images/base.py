@@ -1,4 +1,4 @@
-"""The image that an image is built from: a public one, or where no registry answers one of the
+"""The base of an image: a public image or, where no registry can be reached, one made of the
 packages of its release.
 """
 
@@ -9,6 +9,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from debian.deb822 import Deb822
+
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.errors import ImageError
 from devtools.common.ui import note, step, tail
@@ -17,38 +19,40 @@ from devtools.images.engine import Engine
 from devtools.images.engines import ensure_program
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
-_OFF = re.compile(r"^Enabled:\s*no\s*\n?", re.IGNORECASE | re.MULTILINE)
-# What nothing in a pod reads is not even unpacked, now or by a later apt-get.
+_ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")
+# Options of the one-line form whose fields have another name.
+_OPTIONS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
+# Files that no pod reads are not unpacked, neither now nor by a later apt-get.
 _DEBOOTSTRAP = (
     "mmdebstrap",
     "--variant=minbase",
     "--format=tar",
-    # Ubuntu's minimum is without it.
+    # Ubuntu's minimal variant lacks it.
     "--include=apt",
     *(
         f"--dpkgopt=path-exclude=/usr/share/{name}/*"
         for name in ("doc", "info", "locale", "man", "lintian")
     ),
-    # Licences travel with what they cover.
+    # Licences stay in the image.
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
 )
 
 
 def base_of(image: Image, engine: Engine) -> tuple[str, str]:
-    """(reference, key) of the base to build from; it is there afterwards. Raises ImageError when
-    none can be had.
+    """Makes or pulls the base of an image, and returns its reference and key. One that is here
+    already is used without a look at a registry.
 
-    A base that was made or pulled before is taken as it is, so that a second build asks nobody.
+    Raises ImageError when there is neither a registry nor a package source.
     """
     if image.base is None or image.suite is None:
-        raise ImageError(f"{image.name} has no base of its own", "build what it is from")
+        raise ImageError(f"{image.name} has no base of its own", "build its parent first")
     distribution = image.base.partition(":")[0]
     sources = package_sources(image.suite, distribution)
     local = f"hvd-base:{image.suite}"
     local_key = content_key([], *_DEBOOTSTRAP, image.suite, *sources)
     if engine.key(local) == local_key:
         return local, local_key
-    # Buildah and Podman would ask a person, or a list, which registry an unqualified name means.
+    # Without the registry, Buildah and Podman would ask which one is meant.
     public = f"docker.io/library/{image.base}"
     if engine.key(public) is not None:
         return public, image.base
@@ -69,60 +73,66 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
 
 
 def package_sources(suite: str, distribution: str) -> list[str]:
-    """The machine's own package sources that hold `suite`, its updates and its security fixes.
+    """This machine's package sources that have `suite`, its updates or its security fixes: the
+    text of each entry below /etc/apt, in the deb822 form.
 
-    Each is the text of an entry below /etc/apt in either form; entries of other releases are left
-    out. Those that say `Enabled: no`, which the machine itself takes nothing from, count where no
-    other holds `suite`. Where none does and the machine runs `distribution` (debian, ubuntu)
-    itself, those of its own release, with the one name put for the other: a mirror has all releases
-    that live.
+    Entries with `Enabled: no` count where no other has `suite`. Where none has it and the machine
+    runs `distribution` (debian, ubuntu) itself, its own release's sources serve, with the suite
+    replaced: a mirror has all supported releases.
     """
-    found = _sources_of(suite)
-    if found:
-        return [entry for entry in found if not _OFF.search(entry)] or [
-            _OFF.sub("", entry) for entry in found
-        ]
+    entries = _read_sources()
+    matching = [entry for entry in entries if _has_suite(entry, suite)]
     machine = platform.freedesktop_os_release()
-    if machine.get("ID") != distribution:
+    if not matching and machine.get("ID") == distribution:
+        own = machine.get("VERSION_CODENAME", "")
+        matching = [entry for entry in entries if _is_enabled(entry) and _has_suite(entry, own)]
+        for entry in matching:
+            entry["Suites"] = re.sub(rf"\b{re.escape(own)}\b", suite, entry["Suites"])
+    chosen = [entry for entry in matching if _is_enabled(entry)] or matching
+    return [_text(entry) for entry in chosen]
+
+
+def _read_sources() -> list[Deb822]:
+    main, folder = _SOURCES
+    entries: list[Deb822] = []
+    for file in (main, *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))):
+        if file.is_file() and file.suffix == ".list":
+            entries += [parsed for line in file.read_text().splitlines() for parsed in _parse(line)]
+        elif file.is_file():
+            entries += Deb822.iter_paragraphs(file.read_text(), use_apt_pkg=False)
+    return entries
+
+
+def _parse(line: str) -> list[Deb822]:
+    """A line of the one-line form, see sources.list(5); none for other lines, such as comments."""
+    match = _ONE_LINE.fullmatch(line.partition("#")[0].strip())
+    if match is None:
         return []
-    own = machine.get("VERSION_CODENAME", "")
-    return [
-        _renamed(entry, own, suite) for entry in _sources_of(own) if own and not _OFF.search(entry)
-    ]
+    options, *rest = match.groups()
+    fields = dict(zip(("Types", "URIs", "Suites", "Components"), ("deb", *rest), strict=True))
+    for option in (options or "").split():
+        name, _, value = option.partition("=")
+        fields[_OPTIONS.get(name, name.title())] = value.replace(",", " ")
+    return [Deb822(fields)]
 
 
-def _renamed(entry: str, old: str, new: str) -> str:
-    """An entry for another release of the same distribution."""
-    return re.sub(rf"\b{re.escape(old)}\b", new, entry)
-
-
-def _sources_of(suite: str) -> list[str]:
-    files = [
-        _SOURCES[0],
-        *sorted(_SOURCES[1].glob("*.list")),
-        *sorted(_SOURCES[1].glob("*.sources")),
-    ]
-    found = []
-    for file in files:
-        if file.is_file():
-            paragraphs = split_sources(file.read_text(), one_line=file.suffix == ".list")
-            found += [text for text in paragraphs if has_suite(text, suite)]
-    return found
-
-
-def split_sources(text: str, *, one_line: bool) -> list[str]:
-    """The entries of a sources file, comments left out: lines, or paragraphs of the deb822 form."""
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    if one_line:
-        return [line.strip() for line in lines if line.strip()]
-    return [entry.strip() for entry in "\n".join(lines).split("\n\n") if entry.strip()]
-
-
-def has_suite(entry: str, suite: str) -> bool:
-    """Whether an entry is of the main archive for `suite`, or for its -updates or -security."""
-    words = entry.split()
+def _has_suite(entry: Deb822, suite: str) -> bool:
+    """Whether an entry is for the main archive of `suite`, or for its updates or security fixes."""
     suites = {suite, f"{suite}-updates", f"{suite}-security", f"{suite}/updates"}
-    return "main" in words and bool(suites & set(words)) and not entry.startswith("deb-src")
+    return (
+        "deb" in entry.get("Types", "").split()
+        and "main" in entry.get("Components", "").split()
+        and bool(suites & set(entry.get("Suites", "").split()))
+    )
+
+
+def _is_enabled(entry: Deb822) -> bool:
+    return entry.get("Enabled", "yes").lower() not in ("no", "false")
+
+
+def _text(entry: Deb822) -> str:
+    fields = {name: value for name, value in entry.items() if name != "Enabled"}
+    return str(Deb822(fields)).strip()
 
 
 def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engine) -> None:
@@ -140,9 +150,9 @@ def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engi
             if done.returncode != 0:
                 raise ImageError(
                     f"mmdebstrap failed (status {done.returncode}); {tail(log)}",
-                    "mend the machine's package sources",
+                    "correct the machine's package sources",
                 )
             engine.import_root(tarball, reference, key)
     finally:
-        # The engine keeps the image: the archive would be a second copy.
+        # The engine has the image now.
         tarball.unlink(missing_ok=True)

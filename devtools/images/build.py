@@ -1,29 +1,29 @@
-"""Builds images: each once for what goes into it, its parents first."""
+"""Builds images, parents first, unless one was built from the same content before."""
 
 from __future__ import annotations
 
-import fcntl
 import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from devtools.common.cache import cache_dir
 from devtools.common.errors import ImageError
+from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.images.base import base_of
 from devtools.images.catalogue import FILE, Image, find, load_catalogue
 from devtools.images.content import build_arguments, image_files, image_key, wheel_key
 from devtools.images.engine import Build, Engine
 from devtools.images.engines import choose_engine
-from devtools.images.kept import kept_name, newest_last
+from devtools.images.kept import kept_name, touch_and_evict
 from devtools.images.lock import stale_locks, write_missing_locks
 from devtools.images.machine import write_secrets
 
-# Where the images can be built, as Python calls it.
+# The machines that images can be built on, by Python's names.
 MACHINES = ("x86_64",)
 
 
@@ -42,11 +42,12 @@ def build(
     *,
     untested: bool = False,
 ) -> BuiltImage:
-    """Builds an image and what it is built from, unless that is there already; `tags` are further
-    names for it, `untested` builds what is not known to work.
+    """Builds an image and its parents, unless they are here already.
 
-    Raises ImageError, before anything is built, when the name, a version or a lock is not what it
-    should be.
+    tags: further references for the image.
+    untested: accept versions that are in no row of versions.yaml.
+
+    Raises ImageError, before anything is built, for an unknown name or version and a stale lock.
     """
     images = load_catalogue(overrides, versions, target=name, untested=untested)
     image = find(images, name)
@@ -69,9 +70,8 @@ def build(
 
 
 def archive(name: str) -> Path:
-    """A docker-archive of the image, for loading elsewhere; made once for each content of it.
-
-    In it the image has the name that Kubernetes gives to one without a registry.
+    """A docker-archive of the image, written once for each content. In it the image has the name
+    that Kubernetes gives to an image without a registry.
     """
     built = build(name)
     repository = built.reference.partition(":")[0]
@@ -82,7 +82,7 @@ def archive(name: str) -> Path:
     with _only_builder():
         if target.exists():
             return target
-        # One of an earlier content is a gigabyte that nobody asks for again.
+        # Archives of earlier content, a gigabyte each, are not needed any more.
         for old in folder.glob(f"{repository}-{'[0-9a-f]' * len(built.key)}.tar"):
             old.unlink()
         partial = target.with_suffix(".partial")
@@ -92,27 +92,18 @@ def archive(name: str) -> Path:
         return partial.rename(target)
 
 
-@contextmanager
-def _only_builder() -> Iterator[None]:
-    """Two builds at once would do the same work twice; the second waits and finds it done."""
-    file = cache_dir() / "images" / ".lock"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            note("another build of images is going on here: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _only_builder() -> AbstractContextManager[None]:
+    """Two builds at once would do the same work twice: the second waits and finds it done."""
+    return exclusive_lock(cache_dir() / "images" / ".lock", "building images")
 
 
 def refuse_machine(image: Image, machine: str | None = None) -> None:
-    """Raises ImageError where the locked packages and the compiler's choices do not fit."""
+    """Raises ImageError on a machine that has no locked packages."""
     machine = machine or platform.machine()
     if machine not in MACHINES:
         raise ImageError(
             f"{image.name} is built for {', '.join(MACHINES)}, and this machine is {machine}",
-            "build it on such a machine: the locks hold wheels for it alone, and Horovod is "
+            "build it on such a machine: the locks have wheels only for it, and Horovod is "
             "compiled for its instructions",
         )
 
@@ -135,11 +126,11 @@ def _build_one(image: Image, base: str, base_key: str, tags: Sequence[str], engi
     kept = kept_name(image.reference, key)
     if engine.key(kept) == key:
         engine.tag(kept, references)
-        note(f"{image.reference} was built before from the same ({key})")
+        note(f"{image.reference} was built before from the same content ({key})")
     else:
         wheels = _wheel_folder(image) if image.framework else None
         _run_build(image, base, [*references, kept], key, wheels, engine)
-    for old in newest_last(kept):
+    for old in touch_and_evict(kept):
         engine.remove(old)
     return key
 
@@ -152,7 +143,7 @@ def _run_build(
     wheels: Path | None,
     engine: Engine,
     *,
-    anew: bool = False,
+    use_cache: bool = True,
 ) -> None:
     arguments = {"BASE_IMAGE": base} | build_arguments(image)
     engine.log.write_text("")
@@ -163,14 +154,14 @@ def _run_build(
     ):
         engine.build(
             Build(context, context / image.dockerfile.relative_to(image.context), references,
-                  arguments, secrets, key, wheels, anew)
+                  arguments, secrets, key, wheels, use_cache)
         )  # fmt: skip
 
 
 def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) -> Path:
-    """A docker-archive in `folder` of the image built once more from the same, to compare it with.
+    """Builds the image again from the same content and writes its docker-archive below `folder`.
 
-    Horovod's wheel is compiled once more when asked for.
+    compile_again: compile Horovod's wheel again, too.
     """
     built = build(name)
     image = find(load_catalogue(), name)
@@ -181,7 +172,7 @@ def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) ->
         fresh = folder / "wheels"
         fresh.mkdir()
         wheels = (fresh if compile_again else _wheel_folder(image)) if image.framework else None
-        _run_build(image, base, [again], built.key, wheels, built.engine, anew=True)
+        _run_build(image, base, [again], built.key, wheels, built.engine, use_cache=False)
         target = folder / "again.tar"
         built.engine.save(again, target, again)
         built.engine.remove(again)
@@ -189,7 +180,7 @@ def archive_of_another_build(name: str, folder: Path, *, compile_again: bool) ->
 
 
 def _wheel_folder(image: Image) -> Path:
-    """Where the image's wheel is kept, or will be."""
+    """The folder of the image's wheel, which may still be empty."""
     folder = cache_dir() / "wheels" / f"horovod-{wheel_key(image)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -199,16 +190,14 @@ def _wheel_folder(image: Image) -> Path:
 def _context(
     image: Image, files: Mapping[str, Path], wheels: Path | None
 ) -> Iterator[tuple[Path, dict[str, Path]]]:
-    """A folder with what goes into the build and nothing else, and this machine's secrets beside
-    it.
-    """
+    """A build context with only the files of the build, and this machine's secrets."""
     with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
         context, hidden = Path(name) / "context", Path(name) / "secrets"
         hidden.mkdir(mode=0o700)
         for place, file in files.items():
             target = context / place
             target.parent.mkdir(parents=True, exist_ok=True)
-            # Times are kept: without them the engine would see a change in every file.
+            # copy2: with new times the engine would consider every file changed.
             shutil.copy2(file, target)
         if wheels is not None:
             shutil.copytree(wheels, context / "wheelhouse")

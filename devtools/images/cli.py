@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from devtools.common.errors import ImageError, LocalkubeError
+from devtools.common.errors import DevtoolsError, ImageError
 from devtools.common.ui import console
 from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
@@ -26,14 +26,14 @@ app = typer.Typer(
 )
 Name = Annotated[str, typer.Argument(help="an image of versions.yaml, e.g. cpu")]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="another version")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="override a parameter")
 ]
 
 
 @app.command("list")
 def list_images() -> None:
-    """The images, what they are called, which versions they hold and how they are tested."""
-    table = Table("image", "reference, versions, what it is made from, tests", box=None)
+    """List the images: references, versions, what they are built from and how they are tested."""
+    table = Table("image", "reference, versions, base, tests", box=None)
     images = load_catalogue()
     for image in images.values():
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
@@ -41,8 +41,8 @@ def list_images() -> None:
             tests = state(image, images)
         except ImageError:
             tests = f"no proof: python -m images prove {image.name}"
-        made = f"from {image.parent or image.base}, {tests}"
-        table.add_row(image.name, f"{image.reference}\n{versions}\n{made}")
+        origin = f"from {image.parent or image.base}, {tests}"
+        table.add_row(image.name, f"{image.reference}\n{versions}\n{origin}")
     console.__class__().print(table)
 
 
@@ -55,28 +55,26 @@ def ref(name: Name, set_: Set = None) -> None:
 @app.command()
 def build(
     name: Name,
-    tag: Annotated[list[str] | None, typer.Option(help="a further name for the image")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="a further reference for the image")] = None,
     set_: Set = None,
 ) -> None:
-    """Build an image, and what it is built from, unless they are there already; print its
-    reference.
-    """
+    """Build an image and its parents, unless they are here already; print its reference."""
     typer.echo(builder.build(name, tag or (), _settings(set_)).reference)
 
 
 @app.command()
 def prove(name: Name) -> None:
-    """Build an image that no run of the tests builds, run its tests inside it, on a GPU where there
-    is one, and write its proof; print the proof's path.
+    """Build an image that is tested separately, run its tests in it, on a GPU where there is one,
+    and write its proof; print the proof's path.
     """
-    from devtools.images.prove import prove as written
+    from devtools.images.prove import prove as write_proof
 
-    typer.echo(written(name))
+    typer.echo(write_proof(name))
 
 
 @app.command()
 def archive(name: Name) -> None:
-    """Print the path of a docker-archive of an image; builds and writes it when it is not there."""
+    """Print the path of an image's docker-archive, which is built and written when needed."""
     typer.echo(builder.archive(name))
 
 
@@ -86,19 +84,19 @@ def size(name: Name) -> None:
     from devtools.images.inside import layers
 
     table = Table("MB", "layer", box=None)
-    found = layers(builder.archive(name))
-    for layer in found:
-        table.add_row(f"{layer.size / 1e6:.1f}", " ".join(layer.made_by.split())[:100])
-    table.add_row(f"{sum(layer.size for layer in found) / 1e6:.1f}", "all of it")
+    rows = layers(builder.archive(name))
+    for layer in rows:
+        table.add_row(f"{layer.size / 1e6:.1f}", " ".join(layer.created_by.split())[:100])
+    table.add_row(f"{sum(layer.size for layer in rows) / 1e6:.1f}", "total")
     console.__class__().print(table)
 
 
 @app.command()
 def sbom(name: Name, set_: Set = None) -> None:
-    """Print what an image is made of, as a CycloneDX document."""
-    from devtools.images.inside import sbom as document
+    """Print the packages of an image, as a CycloneDX document."""
+    from devtools.images.inside import sbom as write_sbom
 
-    typer.echo(document(builder.build(name, overrides=_settings(set_))), nl=False)
+    typer.echo(write_sbom(builder.build(name, overrides=_settings(set_))), nl=False)
 
 
 @app.command()
@@ -110,56 +108,55 @@ def audit(
     ] = None,
     set_: Set = None,
 ) -> None:
-    """Show known vulnerabilities of an image's Python packages and the updates that there are for
-    its system packages; status 1 when there are some.
+    """Show the available updates of an image's system packages and known vulnerabilities of its
+    Python packages; exit with status 1 when there are any.
     """
-    from devtools.images.audit import ask_pypi, in_checkout
+    from devtools.images.audit import ask_pypi, search_checkout
     from devtools.images.inside import python_packages
-    from devtools.images.inside import sbom as document
     from devtools.images.updates import updates
 
     built = builder.build(name, overrides=_settings(set_))
-    newer = updates(built.reference, built.engine)
-    for update in newer:
-        urgent = "a security update" if update.security else "an update"
-        typer.echo(f"{update.package} {update.installed}: {urgent}, {update.candidate}")
-    typer.echo(f"{len(newer)} system packages have an update in the image's package sources")
-    packages = python_packages(document(built))
+    available = updates(built.reference, built.engine)
+    for update in available:
+        kind = "security update" if update.security else "update"
+        typer.echo(f"{update.package} {update.installed}: {kind} to {update.candidate}")
+    typer.echo(f"{len(available)} system packages have an update in the image's package sources")
+    packages = python_packages(built)
     if advisories is None:
         status, text = ask_pypi(packages)
         typer.echo(text)
-        raise typer.Exit(1 if newer else status)
-    found = in_checkout(advisories, packages)
-    for item in found:
+        raise typer.Exit(1 if available else status)
+    known = search_checkout(advisories, packages)
+    for item in known:
         fixed = ", ".join(item.fixed_in) or "no release yet"
-        typer.echo(f"{item.package} {item.version}: {item.id}, mended in {fixed}: {item.summary}")
-    typer.echo(f"{len(found)} known vulnerabilities in {len(packages)} Python packages")
-    raise typer.Exit(1 if found or newer else 0)
+        typer.echo(f"{item.package} {item.version}: {item.id}, fixed in {fixed}: {item.summary}")
+    typer.echo(f"{len(known)} known vulnerabilities in {len(packages)} Python packages")
+    raise typer.Exit(1 if known or available else 0)
 
 
 @app.command()
 def reproduce(
     name: Name,
     compile_: Annotated[
-        bool, typer.Option("--compile", help="compile Horovod again too: minutes")
+        bool, typer.Option("--compile", help="also compile Horovod again, which takes minutes")
     ] = False,
 ) -> None:
-    """Build an image once more and compare all its files; status 1 when one differs."""
+    """Build an image again and compare all its files; exit with status 1 when any differ."""
     from devtools.images.inside import differences, files
 
     first = files(builder.archive(name))
     with tempfile.TemporaryDirectory(prefix="hvd-again-") as folder:
         again = builder.archive_of_another_build(name, Path(folder), compile_again=compile_)
-        found = differences(first, files(again))
-    for line in found:
+        lines = differences(first, files(again))
+    for line in lines:
         typer.echo(line)
-    typer.echo(f"{len(found)} of {len(first)} files differ")
-    raise typer.Exit(1 if found else 0)
+    typer.echo(f"{len(lines)} of {len(first)} files differ")
+    raise typer.Exit(1 if lines else 0)
 
 
 @app.command()
 def lock(name: Name, set_: Set = None) -> None:
-    """Write an image's hash-locked requirements anew from its .in files and versions.yaml."""
+    """Write an image's hash-locked requirements from its .in files and versions.yaml."""
     for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):
         typer.echo(path)
 
@@ -175,10 +172,10 @@ def _settings(items: list[str] | None) -> dict[str, str]:
 
 
 def main() -> None:
-    # Asked to end, it ends what it runs and takes its temporary files, secrets among them, along.
+    # SIGTERM then stops child processes and removes temporary files, some of them secrets.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         app()
-    except (HvdchartError, ImageError, LocalkubeError) as error:
+    except (HvdchartError, DevtoolsError) as error:
         console.print(f"[red]images:[/] {error}", soft_wrap=True)
         raise SystemExit(1) from error

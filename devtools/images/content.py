@@ -1,4 +1,4 @@
-"""What goes into the build of an image, and the keys that change with it. Nothing here builds."""
+"""The files and arguments of an image's build, and the keys that change with them."""
 
 from __future__ import annotations
 
@@ -10,45 +10,43 @@ from devtools.images.catalogue import Image
 from devtools.images.lock import lock_file, tree_lock
 from images.common import build_horovod
 
-# Of a context: what a Dockerfile may take. The rest (notes, .in files) does not make another image.
-_TAKEN = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.debs", "series")
+# The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.
+_USED = ("Dockerfile", "*.txt", "*.py", "*.sh", "*.debs", "series")
 # Options that the compiled Horovod does not depend on.
 _NOT_COMPILED = {"allocator"}
-# What it is compiled for where the catalogue has no such option, or this word of it.
-_UNSAID = {"march": "x86-64", "mpi-from": "debian", "tensorflow-package": "tensorflow-cpu"}
-# What is preloaded for a choice of `allocator`.
+# The values that an image without the option has: they do not change the wheel's key.
+_IMPLIED = {"march": "x86-64", "mpi-from": "debian", "tensorflow-package": "tensorflow-cpu"}
+# The library to preload for each `allocator`.
 _PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
 
 def image_files(image: Image) -> dict[str, Path]:
-    """The files that an image is built from, by their place in the context and in a stable
-    order.
-    """
-    found = {
+    """The files of an image's build by their path in the context, in a stable order."""
+    files = {
         file
         for place in image.contents
-        for pattern in _TAKEN
+        for pattern in _USED
         for file in place.glob(pattern)
         if file.is_file()
     }
     if image.framework:
-        found |= {image.dockerfile, *build_horovod.patches(image.folder)}
-    taken = {file: file for file in sorted(found)}
+        files |= {image.dockerfile, *build_horovod.patches(image.folder)}
+    placed = {file: file for file in sorted(files)}
     for source in image.locks:
-        taken[tree_lock(source)] = lock_file(image, source)
-    return {place.relative_to(image.context).as_posix(): file for place, file in taken.items()}
+        placed[tree_lock(source)] = lock_file(image, source)
+    return {place.relative_to(image.context).as_posix(): file for place, file in placed.items()}
 
 
 def image_key(image: Image, base_key: str) -> str:
-    """Changes with every file that is built from, its place, an argument or the base."""
+    """Changes with the base, and with every file, its path and every argument of the build."""
     files = image_files(image)
     arguments = [f"{name}={value}" for name, value in build_arguments(image).items()]
     return content_key(files.values(), *files, *arguments, base_key)
 
 
 def content_of(image: Image, images: Mapping[str, Image]) -> str:
-    """The key of an image's content as the tree has it, with the base by its name: the same on
-    every machine.
+    """The key of an image's content in the tree, with its base by name: the same on every
+    machine.
     """
     base = content_of(images[image.parent], images) if image.parent else image.base or ""
     return image_key(image, base)
@@ -76,7 +74,7 @@ def _argument(parameter: str) -> str:
 
 
 def wheel_key(image: Image) -> str:
-    """Changes with what the compiled Horovod depends on, and with nothing else of the image."""
+    """Changes only with what the compiled Horovod depends on."""
     own = [
         file
         for place in image.contents
@@ -94,7 +92,7 @@ def wheel_key(image: Image) -> str:
     chosen = [
         f"{name}={value}"
         for name, value in image.options.items()
-        if name not in _NOT_COMPILED and value != _UNSAID.get(name)
+        if name not in _NOT_COMPILED and value != _IMPLIED.get(name)
     ]
-    said = (*versions, *chosen, image.framework or "", *image.features, image.suite or "")
-    return content_key(files, *said)
+    settings = (*versions, *chosen, image.framework or "", *image.features, image.suite or "")
+    return content_key(files, *settings)

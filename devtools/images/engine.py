@@ -1,4 +1,4 @@
-"""What is asked of the program that builds and keeps images, whichever it is."""
+"""The interface of the programs that build and store images."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEY_LABEL = "dev.hvdchart.images.key"
 
 @dataclass(frozen=True)
 class Build:
-    """One build. `arguments` are ARGs, `secrets` files by id; `wheels` is a folder that takes
-    the compiled wheel.
+    """One build. `arguments` are ARGs, `secrets` are files by id, `wheels` is the folder that
+    receives the compiled wheel.
     """
 
     context: Path
@@ -28,16 +28,16 @@ class Build:
     secrets: Mapping[str, Path]
     key: str
     wheels: Path | None = None
-    anew: bool = False  # take nothing from layers that an earlier build left
+    use_cache: bool = True  # reuse layers of earlier builds
 
     def options(self) -> list[str]:
-        """What all three engines understand alike."""
+        """The options that all engines have."""
         options = ["--file", str(self.dockerfile), "--label", f"{KEY_LABEL}={self.key}"]
         for name, value in self.arguments.items():
             options += ["--build-arg", f"{name}={value}"]
         for name, path in self.secrets.items():
             options += ["--secret", f"id={name},src={path}"]
-        return options + (["--no-cache"] if self.anew else [])
+        return options + ([] if self.use_cache else ["--no-cache"])
 
 
 class Engine(ABC):
@@ -52,8 +52,8 @@ class Engine(ABC):
 
     @abstractmethod
     def key(self, reference: str) -> str | None:
-        """The key that an image was built with; None when it is not here, "" when it was not
-        built by us.
+        """The key that an image was built with; None when the image is not here, "" when it has no
+        key.
         """
 
     @abstractmethod
@@ -65,24 +65,24 @@ class Engine(ABC):
 
     @abstractmethod
     def save(self, reference: str, archive: Path, name: str) -> None:
-        """Writes a docker-archive of the image, in which it is called `name`."""
+        """Writes a docker-archive in which the image has the reference `name`."""
 
     def pull(self, reference: str) -> bool:
-        """Whether a registry gave the image."""
+        """Whether the image could be pulled."""
         return self._answer("pull", reference) is not None
 
     def tag(self, reference: str, names: Sequence[str]) -> None:
-        """Gives an image that is here further names."""
+        """Adds references to an image."""
         self._run("tag", reference, *names)
 
     def remove(self, reference: str) -> None:
-        """Takes a name away, and frees the image's space when it was the last one. One in use
-        stays; the log says so.
+        """Removes a reference, and the image when it has no other. The log has the reason when the
+        image is in use.
         """
         self._answer("rmi", reference)
 
     def _answer(self, *arguments: str) -> str | None:
-        """What the engine says, or None when it refuses; the reason goes to the log."""
+        """The output of a command, or None when it fails; the log then has the reason."""
         done = subprocess.run(
             [self.program, *arguments], capture_output=True, text=True, check=False
         )
@@ -105,5 +105,5 @@ class Engine(ABC):
             raise ImageError(
                 f"`{self.program} {arguments[0]}` failed (status {done.returncode}); "
                 f"{tail(self.log)}",
-                f"read {self.log}, mend the cause and run it again: what was built so far is kept",
+                f"read {self.log}, correct the cause and run it again: finished images are kept",
             )

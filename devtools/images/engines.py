@@ -1,17 +1,17 @@
-"""The three engines, and the choice between them."""
+"""Docker, Podman and Buildah, and the choice between them."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from devtools.common.cache import cache_dir
+from devtools.common.apt import install_packages
 from devtools.common.errors import ImageError
-from devtools.common.ui import step, tail
+from devtools.common.ui import tail
 from devtools.images.engine import KEY_LABEL, Build, Engine
+from hvdchart.image.engines import is_working, runtime_options, working_engines
 
 CHOICE = "HVD_IMAGE_ENGINE"
 
@@ -27,7 +27,7 @@ class Buildah(Engine):
         container = self._answer("from", "scratch")
         if container is None:
             raise ImageError(
-                f"`buildah from scratch` failed; {tail(self.log)}", "mend Buildah's storage"
+                f"`buildah from scratch` failed; {tail(self.log)}", "repair Buildah's storage"
             )
         try:
             self._run("add", "--quiet", container, str(tarball), "/")
@@ -37,7 +37,7 @@ class Buildah(Engine):
             self._run("rm", container)
 
     def build(self, build: Build) -> None:
-        self._run("build", *_runtime(), *_in_place(build), str(build.context))
+        self._run("build", *runtime_options(), *_buildah_options(build), str(build.context))
 
     def save(self, reference: str, archive: Path, name: str) -> None:
         self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
@@ -55,7 +55,7 @@ class Podman(Engine):
         self._run("import", "--quiet", *changes, str(tarball), reference)
 
     def build(self, build: Build) -> None:
-        self._run(*_runtime(), "build", *_in_place(build), str(build.context))
+        self._run(*runtime_options(), "build", *_buildah_options(build), str(build.context))
 
     def save(self, reference: str, archive: Path, name: str) -> None:
         self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
@@ -77,8 +77,8 @@ class Docker(Engine):
             self._run("tag", reference, name)
 
     def build(self, build: Build) -> None:
-        # The build stage's layers stay in Docker's own cache, so taking the wheel out first costs
-        # nothing twice.
+        # Docker's cache has the layers of this stage afterwards, so that building it separately to
+        # copy the wheel out repeats nothing.
         if build.wheels:
             stage = f"hvd-build-stage:{build.key}"
             self._build(build, "--target=build", f"--tag={stage}")
@@ -90,98 +90,60 @@ class Docker(Engine):
 
     def _build(self, build: Build, *options: str) -> None:
         command = ["build", "--network=host", *build.options(), *options, str(build.context)]
-        # The classic builder knows neither secrets nor bind mounts.
+        # The classic builder supports neither secrets nor bind mounts.
         self._run(*command, environment={"DOCKER_BUILDKIT": "1"})
 
-    def _copy_out(self, image: str, inside: str, folder: Path) -> None:
+    def _copy_out(self, image: str, path: str, folder: Path) -> None:
         container = self._answer("create", image)
         if container is None:
-            raise ImageError(f"`docker create {image}` failed; {tail(self.log)}", "mend Docker")
+            raise ImageError(f"`docker create {image}` failed; {tail(self.log)}", "repair Docker")
         try:
-            self._run("cp", f"{container}:{inside}", str(folder))
+            self._run("cp", f"{container}:{path}", str(folder))
         finally:
             self._run("rm", container)
             self._run("rmi", image)
 
 
 def choose_engine(log: Path) -> Engine:
-    """Docker when its engine answers, else Podman, else Buildah, which Debian's packages bring.
+    """The first of Docker, Podman and Buildah that works here; installs Buildah when none does.
 
-    $HVD_IMAGE_ENGINE names one of them instead. Raises ImageError when there is none to be had.
+    $HVD_IMAGE_ENGINE overrides the choice. Raises ImageError when that one does not work, or when
+    Buildah cannot be installed.
     """
     engines = {kind.program: kind for kind in (Docker, Podman, Buildah)}
     chosen = os.environ.get(CHOICE)
     if chosen:
         if chosen not in engines:
             raise ImageError(f"{CHOICE} is {chosen!r}", f"set it to one of {', '.join(engines)}")
-        if not _works(chosen):
+        if not is_working(chosen):
             raise ImageError(
                 f"{CHOICE} is {chosen}, which does not work here", "install or start it"
             )
         return engines[chosen](log)
-    for program, kind in engines.items():
-        if _works(program):
-            return kind(log)
-    _install("buildah", "runc")
+    for program in working_engines():
+        return engines[program](log)
+    install_packages(["buildah", "runc"], ImageError)
     return Buildah(log)
 
 
 def ensure_program(program: str, *packages: str) -> None:
-    """Installs the Debian packages of a program that is not there. Raises ImageError when that
-    cannot be.
-    """
+    """Installs the Debian packages of a missing program. Raises ImageError when that fails."""
     if shutil.which(program) is None:
-        _install(*packages)
+        install_packages(packages, ImageError)
 
 
-def _works(program: str) -> bool:
-    question = {"docker": ["info"], "podman": ["info"], "buildah": ["info"]}[program]
-    if shutil.which(program) is None:
-        return False
-    return subprocess.run([program, *question], capture_output=True, check=False).returncode == 0
-
-
-def _install(*packages: str) -> None:
-    wanted = " ".join(packages)
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise ImageError(
-            f"{wanted} is missing, and this is not root on a machine with apt-get",
-            f"install {wanted}, Podman or Docker",
-        )
-    log = cache_dir() / "logs" / "apt-images.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
-    with step(f"install Debian packages: {wanted}"), log.open("w") as output:
-        for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-            done = subprocess.run(
-                [*apt, *arguments], stdout=output, stderr=subprocess.STDOUT, check=False,
-                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            )  # fmt: skip
-            if done.returncode != 0:
-                raise ImageError(
-                    f"`apt-get {arguments[0]}` failed (status {done.returncode}); {tail(log)}",
-                    f"mend the machine's package sources, or install {wanted} by hand",
-                )
-
-
-def _in_place(build: Build) -> list[str]:
-    """The options of Buildah, which Podman builds with too."""
+def _buildah_options(build: Build) -> list[str]:
+    """The options of Buildah, which Podman builds with, too."""
     options = build.options()
     for reference in build.references:
         options += ["--tag", reference]
-    # The machine's own network is what its settings for reaching mirrors are for, and it needs no
-    # plugin.
+    # The machine's settings for reaching mirrors are for its own network, which needs no plugin.
     options.append("--network=host")
     if os.geteuid() == 0:
         options.append("--isolation=oci")
     if build.wheels:
-        # Kept layers would be wrong here: Buildah does not see that a mounted file has changed.
+        # Cached layers would be wrong here: Buildah does not notice that a mounted file changed.
         options += ["--layers=false", f"--volume={build.wheels}:/srv:rw"]
     else:
         options.append("--layers=true")
     return options
-
-
-def _runtime() -> list[str]:
-    # crun, their first choice, refuses a machine that has control groups of both versions.
-    return ["--runtime=runc"] if os.geteuid() == 0 and shutil.which("runc") else []

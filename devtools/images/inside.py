@@ -1,57 +1,69 @@
-"""What is in a built image: its list of packages, its layers and their sizes, its files."""
+"""Reads built images: packages, layers, files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devtools.common.commands import read_output
 from devtools.common.errors import ImageError
 from devtools.images.build import BuiltImage
+from devtools.toolchain.tools import tool
 from hvdchart.image.engines import run_in
 
-# Where images/common/Dockerfile leaves it.
-SBOM = "/usr/local/share/sbom.cdx.json"
+# Installed packages, and no guesses from the contents of files.
+_CATALOGERS = "dpkg-db-cataloger,python-installed-package-cataloger"
+_SYFT_SETTINGS = {"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELECTION": "none"}
 
 
 def sbom(image: BuiltImage) -> str:
-    """The CycloneDX document that was made when the image was built."""
-    done = run_in(image.reference, ["cat", SBOM], 0, image.engine.program)
-    if done.returncode != 0:
-        raise ImageError(
-            f"{image.reference} has no {SBOM}: {done.stderr.strip()}",
-            "only images with a `framework`, and those built on them, have one",
-        )
-    return done.stdout
+    """A CycloneDX 1.6 document of the image's Debian and Python packages, by Syft."""
+    with tempfile.TemporaryDirectory(prefix="hvd-sbom-") as folder:
+        archive = Path(folder) / "image.tar"
+        image.engine.save(image.reference, archive, image.reference)
+        return read_output(
+            [str(tool("syft")), "scan", "--quiet", f"docker-archive:{archive}",
+             f"--override-default-catalogers={_CATALOGERS}", "--output=cyclonedx-json@1.6"],
+            remedy="`docker load` must be able to read the image's archive",
+            environment={**os.environ, **_SYFT_SETTINGS},
+            error=ImageError,
+        )  # fmt: skip
 
 
 def unpacked_size(image: BuiltImage) -> int:
-    """Bytes of all files in an image."""
+    """The size of all files in an image, in bytes."""
     du = ["du", "--summarize", "--bytes", "--one-file-system", "/"]
-    # Some folders are for their owner alone, empty ones: its exit status tells of those.
-    said = run_in(image.reference, du, 0, image.engine.program)
-    if not said.stdout.strip():
-        raise ImageError(f"{image.reference}: du says nothing: {said.stderr.strip()}", "mend it")
-    return int(said.stdout.split()[0])
+    # It exits with 1, because root without capabilities cannot open some empty folders.
+    done = run_in(image.reference, du, 0, image.engine.program)
+    if not done.stdout.strip():
+        raise ImageError(
+            f"{image.reference}: `du` printed no size: {done.stderr.strip()}", "run it by hand"
+        )
+    return int(done.stdout.split()[0])
 
 
-def python_packages(document: str) -> dict[str, str]:
-    """Versions by name, of the Python packages in a CycloneDX document."""
-    components = json.loads(document)["components"]
-    return {
-        component["name"]: component["version"]
-        for component in components
-        if component["purl"].startswith("pkg:pypi/")
-    }
+def python_packages(image: BuiltImage) -> dict[str, str]:
+    """The versions of the Python packages that a rank can import, by name."""
+    pip = ["python3", "-m", "pip", "list", "--format=json", "--disable-pip-version-check"]
+    done = run_in(image.reference, pip, 0, image.engine.program)
+    if done.returncode != 0:
+        raise ImageError(
+            f"{image.reference}: `pip list` failed: {done.stderr.strip()}",
+            "audit an image with a `framework`, or one built on it",
+        )
+    return {item["name"]: item["version"] for item in json.loads(done.stdout)}
 
 
 @dataclass(frozen=True)
 class Layer:
-    made_by: str
+    created_by: str  # the step of the Dockerfile
     size: int  # bytes of its files, unpacked
 
 
@@ -60,58 +72,58 @@ def layers(archive: Path) -> list[Layer]:
     with tarfile.open(archive) as outer:
         manifest = _read(outer, "manifest.json")[0]
         config = _read(outer, manifest["Config"])
-        made_by = [
+        created_by = [
             entry.get("created_by", "") for entry in config["history"]
             if not entry.get("empty_layer")
         ]  # fmt: skip
-        sizes = [_unpacked(outer, name) for name in manifest["Layers"]]
-    return [Layer(text, size) for text, size in zip(made_by, sizes, strict=True)]
+        sizes = [_unpacked_size(outer, name) for name in manifest["Layers"]]
+    return [Layer(step, size) for step, size in zip(created_by, sizes, strict=True)]
 
 
 def _read(outer: tarfile.TarFile, name: str) -> Any:
     file = outer.extractfile(name)
     if file is None:
-        raise ImageError(f"{outer.name!r}: {name} is no file", "make the archive again")
+        raise ImageError(f"{outer.name!r}: {name} is not a file", "delete the archive")
     return json.load(file)
 
 
-def _unpacked(outer: tarfile.TarFile, name: str) -> int:
+def _unpacked_size(outer: tarfile.TarFile, name: str) -> int:
     file = outer.extractfile(name)
     with tarfile.open(fileobj=file, mode="r:*") as layer:
         return sum(member.size for member in layer)
 
 
 def files(archive: Path) -> dict[str, str]:
-    """What each path of the image in a docker-archive is, times left out: kind, mode, owner, and a
-    file's SHA-256 or where a link leads.
+    """All paths of the image in a docker-archive, each with its type, mode, owner, and a file's
+    SHA-256 or a link's target. Times are left out.
     """
-    found: dict[str, str] = {}
+    described: dict[str, str] = {}
     with tarfile.open(archive) as outer:
         for name in _read(outer, "manifest.json")[0]["Layers"]:
             with tarfile.open(fileobj=outer.extractfile(name), mode="r:*") as layer:
                 for member in layer:
-                    _put(found, layer, member)
-    return found
+                    _describe(described, layer, member)
+    return described
 
 
-def _put(found: dict[str, str], layer: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+def _describe(described: dict[str, str], layer: tarfile.TarFile, member: tarfile.TarInfo) -> None:
     folder, _, base = member.name.rpartition("/")
-    # How a layer says that it takes away what a lower one has.
+    # A whiteout: this layer deletes a path of a lower layer.
     if base.startswith(".wh."):
         gone = f"{folder}/{base.removeprefix('.wh.')}".lstrip("/")
-        for path in [path for path in found if path == gone or path.startswith(gone + "/")]:
-            del found[path]
+        for path in [path for path in described if path == gone or path.startswith(gone + "/")]:
+            del described[path]
         return
-    what = f"{member.type.decode()} {member.mode:o} {member.uid}:{member.gid} {member.linkname}"
+    text = f"{member.type.decode()} {member.mode:o} {member.uid}:{member.gid} {member.linkname}"
     if member.isfile():
         content = layer.extractfile(member)
         if content is not None:
-            what += hashlib.sha256(content.read()).hexdigest()
-    found[member.name] = what
+            text += hashlib.sha256(content.read()).hexdigest()
+    described[member.name] = text
 
 
 def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """A line for each path that is in one only, or another thing in each."""
+    """A line for each path that differs, or that only one image has."""
     lines = []
     for path in sorted(one.keys() | other.keys()):
         if path not in other:

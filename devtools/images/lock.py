@@ -17,7 +17,8 @@ from devtools.common.errors import ImageError
 from devtools.common.ui import step
 from devtools.images.catalogue import Image, Lock
 from devtools.images.machine import index_options
-from devtools.images.parameters import selected
+from devtools.images.parameters import select
+from hvdchart.files import write_atomically
 
 
 class _Pinned(Template):
@@ -26,28 +27,28 @@ class _Pinned(Template):
 
 
 def filled_in(source: Path, parameters: Mapping[str, str]) -> str:
-    """The text of a .in file with ${name} replaced by parameters, and without the lines that are
-    for another choice: those that end in `# only: KEY=VALUE`. Raises ImageError for an unknown
-    name.
+    """The text of a .in file with ${name} replaced by parameters, and without the lines whose
+    condition, ` if KEY=VALUE`, is false. Raises ImageError for an unknown name.
     """
     try:
-        lines = [selected(line, parameters) for line in source.read_text().splitlines()]
+        lines = [select(line, parameters) for line in source.read_text().splitlines()]
         text = "\n".join(line for line in lines if line is not None) + "\n"
         return _Pinned(text).substitute(parameters)
     except (KeyError, ValueError) as error:
         raise ImageError(
-            f"{source}: {error} is no parameter of this image", f"known: {', '.join(parameters)}"
+            f"{source}: {error} is not a parameter of this image",
+            f"use one of {', '.join(parameters)}",
         ) from error
 
 
 def tree_lock(source: Path) -> Path:
-    """The lock of an .in file in the tree, which is for the default parameters."""
+    """The lock of an .in file for the default parameters, beside it in the tree."""
     return source.with_suffix(".txt")
 
 
 def lock_file(image: Image, source: Path) -> Path:
-    """Where the lock of an .in file is for the image's parameters: in the tree for the defaults,
-    else in the cache, by all that it is made from.
+    """The lock of an .in file for the image's parameters: the tree's if the defaults give the same
+    text, else one in the cache, under a key of all it is made from.
     """
     text = filled_in(source, image.parameters)
     defaults = image.defaults
@@ -59,12 +60,11 @@ def lock_file(image: Image, source: Path) -> Path:
 
 
 def stale_locks(image: Image) -> list[str]:
-    """What the image's locks in the tree do not hold of what its .in files and parameters pin; one
-    sentence each.
+    """A sentence for each version that the image's .in files pin and its locks in the tree do not.
 
-    A lock that pins another version would be built and called by the wrong name.
+    With such a lock, the image would have another version than its reference says.
     """
-    found = []
+    problems = []
     for source in image.locks:
         lock = lock_file(image, source)
         if lock != tree_lock(source):
@@ -72,17 +72,17 @@ def stale_locks(image: Image) -> list[str]:
         pinned = set(_pins(lock.read_text())) if lock.exists() else set()
         for pin in _pins(filled_in(source, image.parameters)):
             if pin not in pinned:
-                found.append(f"{lock} does not hold {pin}")
-    return found
+                problems.append(f"{lock} does not hold {pin}")
+    return problems
 
 
 def write_locks(image: Image) -> list[Path]:
-    """Makes the image's locks anew. Raises ImageError when the versions cannot be had together."""
+    """Writes all locks of an image. Raises ImageError when its versions exclude each other."""
     return [_write(image, source) for source in image.locks]
 
 
 def write_missing_locks(image: Image) -> None:
-    """Makes the locks of parameters that are not the defaults, unless an earlier build did."""
+    """Writes the locks in the cache that no earlier build has written."""
     for source in image.locks:
         lock = lock_file(image, source)
         if lock != tree_lock(source) and not lock.exists():
@@ -99,28 +99,23 @@ def _write(image: Image, source: Path) -> Path:
         locked = _source_alone(text, source)
     else:
         locked = _compile(text, python, *(["--no-deps"] if kind is Lock.ALONE else []))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: a build takes what is there.
-    partial = target.with_suffix(".partial")
-    partial.write_text(locked)
-    partial.rename(target)
+    write_atomically(target, locked)
     return target
 
 
 def _pins(text: str) -> list[str]:
-    """NAME==VERSION of each line that has one, without the extras that a lock has in full."""
+    """NAME==VERSION of each line that has one, without extras: a lock lists these packages."""
     lines = [line.split()[0] for line in text.splitlines() if "==" in line and line[:1].isalnum()]
     return [re.sub(r"\[.*\]", "", line) for line in lines]
 
 
 def _compile(text: str, python: str, *more: str) -> str:
-    """What `text` needs, all of it, for that Python on this platform: uv resolves for Pythons that
-    are not here. The hashes are of all files of a release, so that a lock of what stands alone
-    serves each Python.
+    """Resolves requirements with uv, which can do it for a Python that is not installed. A lock has
+    the hashes of all files of a release, so that one without dependencies serves every Python.
     """
     options = "--quiet --no-config --generate-hashes --no-strip-markers --no-header --no-annotate"
     command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]
-    # Debian 11's C library: older than that of any of the images' bases.
+    # Debian 11's C library is older than that of all bases.
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_31"]
     return _run([*command, *more, *index_options(), "-"], text)
 
@@ -149,6 +144,6 @@ def _run(command: list[str], text: str = "") -> str:
         raise ImageError(
             f"`{' '.join(command)}` failed (status {done.returncode}): "
             f"{done.stderr.strip()[-2000:]}",
-            "choose versions that go together",
+            "choose versions that work together",
         )
     return done.stdout

@@ -1,7 +1,8 @@
-"""System packages of an image that have an update, asked of the image's own package sources.
+"""Lists the updates of an image's system packages, from the image's own package sources.
 
-Debian and Ubuntu mend a release's vulnerabilities by updates of its packages, in its security suite
-first; an image has those of the day it was made. What has no update yet, these sources do not know.
+Debian and Ubuntu fix vulnerabilities of a release by updating its packages, first in its security
+suite. An image has the packages of the day its base was made. Vulnerabilities without an update are
+not in these sources.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from devtools.images.catalogue import ROOT
 from devtools.images.engine import Build, Engine
 from devtools.images.machine import write_secrets
 
-_DOCKERFILE = ROOT / "images" / "updates" / "Dockerfile"
-# A line of apt's plan: Inst NAME [INSTALLED] (CANDIDATE SUITE, SUITE [ARCHITECTURE]) ...
-_PLANNED = re.compile(r"\bInst (\S+) \[(\S+)\] \((\S+) ([^\[)]*)")
+_DOCKERFILE = Path(__file__).with_name("updates.Dockerfile")
+# A line of the output: Inst NAME [INSTALLED] (CANDIDATE SUITE, SUITE [ARCHITECTURE]) ...
+_INSTALL = re.compile(r"\bInst (\S+) \[(\S+)\] \((\S+) ([^\[)]*)")
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,24 @@ class Update:
 
 
 def updates(reference: str, engine: Engine) -> list[Update]:
-    """The updates there are for an image that is here. Nothing is installed.
+    """The available updates of a local image. Nothing is installed.
 
-    Raises ImageError when the package sources cannot be asked.
+    Raises ImageError when the package sources cannot be reached.
     """
-    name = "hvd-updates:asked"
+    name = "hvd-updates:latest"
     engine.log.write_text("")
     with tempfile.TemporaryDirectory(prefix="hvd-updates-") as folder:
         context, hidden = Path(folder) / "context", Path(folder) / "secrets"
         context.mkdir()
         hidden.mkdir(mode=0o700)
         arguments = {"BASE_IMAGE": reference}
-        # Anew: the layer of an earlier answer would be taken for today's.
-        engine.build(
-            Build(context, _DOCKERFILE, [name], arguments, write_secrets(hidden), "", anew=True)
-        )
+        # A cached layer would be the answer of an earlier day.
+        secrets = write_secrets(hidden)
+        engine.build(Build(context, _DOCKERFILE, [name], arguments, secrets, "", use_cache=False))
     engine.remove(name)
-    return planned(engine.log.read_text())
+    return parse_updates(engine.log.read_text())
 
 
-def planned(log: str) -> list[Update]:
+def parse_updates(log: str) -> list[Update]:
     """The updates in the output of `apt-get --simulate dist-upgrade`."""
-    return [Update(*found) for found in _PLANNED.findall(log)]
+    return [Update(*fields) for fields in _INSTALL.findall(log)]

@@ -1,7 +1,7 @@
-"""Makes the image's Python environment.
+"""Creates the image's virtual environment.
 
-`make_venv.py FRAMEWORK PREFIX`, run by Debian's Python. Where Debian has the framework itself
-(PyTorch for CPUs), the environment sees Debian's packages; else none of them.
+`make_venv.py FRAMEWORK PREFIX`, run by Debian's Python. The environment sees Debian's Python
+packages only when the framework is one of them, as PyTorch for CPUs is.
 """
 
 from __future__ import annotations

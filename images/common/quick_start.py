@@ -1,10 +1,10 @@
-"""Lets a process import its framework without garbage collections; run at the start of the image's
-Python.
+"""Delays the first garbage collection, so that importing a framework takes less CPU time. The
+image's Python runs this at every start.
 
-Importing TensorFlow and Horovod makes some 420,000 objects that stay, and Python goes over them
-again and again: a fifth of the CPU time of the import (docs/images.md has the figures). So the
-first collection waits for a million objects, or for gc.collect(); from then on Python's own rule
-holds. A script that sets its own thresholds keeps them.
+Importing TensorFlow and Horovod creates about 420,000 permanent objects, and visiting them again in
+each collection takes a fifth of the import's CPU time (figures: docs/images.md). The first
+collection therefore waits for a million objects, or for gc.collect(); then Python's own thresholds
+apply. Thresholds that a script sets stay in force.
 """
 
 import gc
@@ -13,11 +13,11 @@ _FIRST = 1_000_000
 _USUAL = gc.get_threshold()
 
 
-def _back_to_usual(phase: str, info: object) -> None:
+def _restore_thresholds(phase: str, info: object) -> None:
     if gc.get_threshold()[0] == _FIRST:
         gc.set_threshold(*_USUAL)
 
 
 if gc.isenabled():
     gc.set_threshold(_FIRST, *_USUAL[1:])
-    gc.callbacks.append(_back_to_usual)
+    gc.callbacks.append(_restore_thresholds)

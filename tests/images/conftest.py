@@ -31,7 +31,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     apart = {
         name: test_folders(image)
         for name, image in load_catalogue().items()
-        if image.tested is When.APART
+        if image.tested is When.SEPARATELY
     }
     own = apart.get(proving, [])
     others = {folder for folders in apart.values() for folder in folders} - set(own)

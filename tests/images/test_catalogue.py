@@ -1,4 +1,4 @@
-"""What is decided before any image is built. These need no image and no engine."""
+"""versions.yaml, locks and keys. These need no image and no engine."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from devtools.common.errors import ImageError
 from devtools.images.catalogue import ROOT, Image, load_catalogue
 from devtools.images.content import build_arguments, image_files, image_key, wheel_key
-from devtools.images.kept import KEPT, kept_name, newest_last
+from devtools.images.kept import LIMIT, kept_name, touch_and_evict
 from devtools.images.lock import filled_in, lock_file, stale_locks
 from images.common import build_horovod
 
 GOOD = """
+bases: {sid: debian:sid}
 images:
   one:
     reference: repo:${python}
-    base: debian:x
     context: ctx
     contents: [ctx/a]
     dockerfile: ctx/Dockerfile
-    versions: {python: "3.11"}
+    versions: {suite: sid, python: "3.11"}
 """
 
 
@@ -33,7 +33,7 @@ def catalogue(tmp_path: Path, text: str, **overrides: str) -> dict[str, Image]:
     return load_catalogue(overrides, file, tmp_path)
 
 
-def test_versions_reach_the_reference_and_can_be_overridden(tmp_path: Path) -> None:
+def test_versions_and_overrides_are_in_the_reference(tmp_path: Path) -> None:
     assert catalogue(tmp_path, GOOD)["one"].reference == "repo:3.11"
     assert catalogue(tmp_path, GOOD, python="3.12")["one"].reference == "repo:3.12"
 
@@ -41,31 +41,34 @@ def test_versions_reach_the_reference_and_can_be_overridden(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"3.11"', "3.10", "images.one.versions.python is 3.1, expected a version"),
-        ('"3.11"', '"3.11; rm"', "expected a version"),
-        ("base: debian:x", "", "needs either `from` or `base`"),
-        ("base: debian:x", "from: two", "two is no image above it"),
+        ('"3.11"', "3.10", "images.one.versions[0].python is 3.1, expected a word"),
+        ('"3.11"', '"3.11; rm"', "expected a word"),
+        ("suite: sid, ", "", "images.one has neither `from` nor a `suite`"),
+        ("context: ctx", "context: ctx\n    from: two", "two is not an image above"),
         ("context: ctx", "contexts: ctx", "unknown keys: contexts"),
         ("context: ctx", "", "lacks keys: context"),
-        ("images:", "image:", "no mapping `images`"),
-        ("base: debian:x", "base: [", "is no YAML"),
-        ("images:\n", "bases: noble\nimages:\n", "bases is 'noble', expected a mapping"),
-        ("images:\n", "bases: {noble: 24}\nimages:\n", "bases.noble is 24, expected DISTR"),
-        ("base: debian:x", "base: debian:x\n    locks: {a.in: some}", "locks.a.in is 'some'"),
+        ("images:", "image:", "`images` or `bases` is not a mapping"),
+        ("context: ctx", "context: [", "is not valid YAML"),
+        ("bases: {sid: debian:sid}", "bases: sid", "`images` or `bases` is not a mapping"),
+        ("sid: debian:sid", "sid: 24", "bases.sid is 24, expected DISTRIBUTION:TAG"),
+        ("{sid: debian:sid}", "{}", "bases.sid is None, expected DISTRIBUTION:TAG"),
+        ("context: ctx", "context: ctx\n    locks: {a.in: some}", "locks.a.in is 'some'"),
     ],
 )
-def test_a_wrong_versions_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_malformed_versions_file_is_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert old in GOOD
     with pytest.raises(ImageError, match=re.escape(message)):
         catalogue(tmp_path, GOOD.replace(old, new))
 
 
 @pytest.mark.parametrize("name", list(load_catalogue()))
-def test_the_locks_in_the_tree_hold_what_the_versions_file_says(name: str) -> None:
+def test_locks_in_the_tree_pin_the_versions_of_the_versions_file(name: str) -> None:
     image = load_catalogue()[name]
     assert stale_locks(image) == []
     assert any("==" in filled_in(source, image.parameters) for source in image.locks)
-    # As when somebody changes a version of the file and does not lock.
+    # As after a change of versions.yaml without `images lock`.
     changed = {key: f"{version}.99" for key, version in image.versions.items()}
     changed["python"] = image.versions["python"]
     edited = dataclasses.replace(
@@ -74,7 +77,7 @@ def test_the_locks_in_the_tree_hold_what_the_versions_file_says(name: str) -> No
     assert stale_locks(edited) != []
 
 
-def test_other_parameters_have_locks_of_their_own_outside_the_tree() -> None:
+def test_other_parameters_have_locks_in_the_cache() -> None:
     name = "cpu-2.15"
     cpu = load_catalogue()[name]
     requirements, horovod = cpu.locks
@@ -87,7 +90,7 @@ def test_other_parameters_have_locks_of_their_own_outside_the_tree() -> None:
         other = load_catalogue({key: value}, target=name)[name]
         places.add(lock_file(other, requirements))
         assert ROOT not in lock_file(other, requirements).parents
-        # Not made yet is not stale: the build makes it.
+        # A missing lock is not stale: the build writes it.
         assert stale_locks(other) == []
     assert len(places) == 4
     assert lock_file(load_catalogue({"march": "native"}, target=name)[name], requirements) in places
@@ -96,16 +99,16 @@ def test_other_parameters_have_locks_of_their_own_outside_the_tree() -> None:
     ).parent == (ROOT / "images" / "common")
 
 
-def test_what_is_only_for_another_choice_is_left_out(tmp_path: Path) -> None:
+def test_requirement_with_a_false_condition_is_omitted(tmp_path: Path) -> None:
     source = tmp_path / "x.in"
-    source.write_text("# why\na==${python}\nb  # only: mpi-from=pypi\n")
+    source.write_text("# why\na==${python}\nb if mpi-from=pypi\n")
     assert filled_in(source, {"python": "3.11", "mpi-from": "debian"}) == "# why\na==3.11\n"
     assert "\nb\n" in filled_in(source, {"python": "3.11", "mpi-from": "pypi"})
-    with pytest.raises(ImageError, match="mpi-from is no parameter"):
+    with pytest.raises(ImageError, match="mpi-from is not a parameter"):
         filled_in(source, {"python": "3.11"})
 
 
-def test_the_key_follows_what_is_built_from_and_nothing_else(tmp_path: Path) -> None:
+def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) -> None:
     image = catalogue(tmp_path, GOOD)["one"]
     folder = tmp_path / "ctx" / "a"
     folder.mkdir(parents=True)
@@ -121,7 +124,7 @@ def test_the_key_follows_what_is_built_from_and_nothing_else(tmp_path: Path) -> 
     assert len({image_key(image, "base"), before}) == 2
 
 
-def test_parameters_are_set_for_one_image_and_what_it_is_built_from(tmp_path: Path) -> None:
+def test_override_applies_to_the_target_and_its_ancestors(tmp_path: Path) -> None:
     two = USUAL + USUAL.partition("images:\n")[2].replace("one:", "two:", 1) + SMALL
     file = tmp_path / "versions.yaml"
     file.write_text(two)
@@ -148,26 +151,22 @@ SMALL = """
 """
 USUAL = """
 versions: {horovod: "0.28.1"}
+bases: {bookworm: debian:bookworm, bullseye: ubuntu:bullseye}
 images:
   one:
     reference: repo:${horovod}
-    base: debian:${suite}
-    suite: bookworm
     framework: tensorflow
     features: [mpi]
-    packages:
-      always: [python3]
-      march=x86-64: [openssh-server]
-    versions: {python: "3.11"}
-    options: {march: [x86-64, native]}
-    combinations:
+    packages: [python3, openssh-server if march=x86-64]
+    versions:
     - {suite: bookworm, python: "3.11"}
     - {suite: bullseye, python: ["3.9", "3.8"]}
+    options: {march: [x86-64, native]}
 """
 
 
 def usual(tmp_path: Path) -> Image:
-    """An image of the usual layout, with its files."""
+    """An image with the usual layout and its files."""
     files = ("common/build_horovod.py", "common/horovod.in", "common/horovod.txt", "one/slim.txt")
     for name in (*files, "one/requirements.in"):
         file = tmp_path / "images" / name
@@ -176,7 +175,7 @@ def usual(tmp_path: Path) -> Image:
     return catalogue(tmp_path, USUAL)["one"]
 
 
-def test_an_image_with_a_framework_has_the_usual_layout(tmp_path: Path) -> None:
+def test_image_with_a_framework_has_the_usual_layout(tmp_path: Path) -> None:
     image = usual(tmp_path)
     assert image.reference == "repo:0.28.1"
     assert [path.name for path in image.locks] == ["requirements.in", "horovod.in"]
@@ -187,19 +186,16 @@ def test_an_image_with_a_framework_has_the_usual_layout(tmp_path: Path) -> None:
     assert arguments["MARCH"] == "x86-64"
 
 
-def test_one_parameter_brings_along_what_it_goes_with(tmp_path: Path) -> None:
+def test_override_selects_the_row_that_has_it(tmp_path: Path) -> None:
     image = catalogue(tmp_path, USUAL, march="native")["one"]
     assert image.reference == "repo:0.28.1-march-native"
     assert image.parameters == usual(tmp_path).parameters | {"march": "native"}
     older = catalogue(tmp_path, USUAL, python="3.9")["one"]
     assert older.reference == "repo:0.28.1-python-3.9"
-    assert older.base == "debian:bullseye"
     assert older.suite == "bullseye"
-    # A release that is not Debian's has another public image.
-    bases = "bases: {bullseye: 'ubuntu:bullseye'}\n" + USUAL
-    assert catalogue(tmp_path, bases, python="3.9")["one"].base == "ubuntu:bullseye"
-    assert catalogue(tmp_path, bases)["one"].base == "debian:bookworm"
-    # What is chosen explicitly counts, even when it is the default.
+    assert older.base == "ubuntu:bullseye"
+    assert catalogue(tmp_path, USUAL)["one"].base == "debian:bookworm"
+    # An override counts even when it is the default.
     with pytest.raises(ImageError, match=r"one with python=3.9, suite=bookworm is not among"):
         catalogue(tmp_path, USUAL, python="3.9", suite="bookworm")
 
@@ -209,13 +205,13 @@ def test_one_parameter_brings_along_what_it_goes_with(tmp_path: Path) -> None:
     [
         ({"python": "3.12"}, "one with python=3.12 is not among the combinations that work"),
         ({"python": "3.12"}, "suite bullseye; python 3.9 or 3.8"),
-        ({"march": "z80"}, "--set march=z80: no such choice"),
+        ({"march": "z80"}, "--set march=z80: 'z80' is not a choice"),
         ({"march": "z80"}, "use one of x86-64, native"),
         ({"suite": "sid"}, "one with suite=sid is not among"),
-        ({"horovod": "0.27.0"}, "suite bookworm; python 3.11; horovod 0.28.1"),
+        ({"horovod": "0.27.0"}, "horovod 0.28.1; suite bookworm; python 3.11"),
     ],
 )
-def test_what_is_not_known_to_work_is_refused_with_what_is(
+def test_versions_in_no_row_are_refused_with_the_rows(
     tmp_path: Path, overrides: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ImageError, match=re.escape(message)):
@@ -225,26 +221,20 @@ def test_what_is_not_known_to_work_is_refused_with_what_is(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("suite: bookworm, python", "sweet: bookworm, python", "combinations[0] has sweet, no"),
-        (
-            '- {suite: bookworm, python: "3.11"}',
-            '- {suite: bookworm, python: "3.10"}',
-            "the defaults are not in the first row",
-        ),
+        ("suite: bullseye", "sweet: bullseye", "versions[1] has the keys sweet, python, and the"),
+        ('- {suite: bookworm, python: "3.11"}', "- bookworm", "versions[0] is 'bookworm'"),
         ("[x86-64, native]", "[]", "options.march is empty"),
-        ("[x86-64, native]", "[1]", "options.march has 1, expected a word"),
-        ("march=x86-64:", "mach=x86-64:", "packages.mach=x86-64: mach is no parameter"),
+        ("[x86-64, native]", "[1]", "options.march is 1, expected a word"),
+        ("if march=x86-64", "if mach=x86-64", "'openssh-server if mach=x86-64': mach is not a"),
     ],
 )
-def test_a_wrong_table_of_parameters_is_refused(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_malformed_parameters_are_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in USUAL
     with pytest.raises(ImageError, match=re.escape(message)):
         catalogue(tmp_path, USUAL.replace(old, new))
 
 
-def test_the_wheel_is_kept_by_what_it_is_compiled_from(
+def test_wheel_key_changes_only_with_the_content_of_the_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_horovod, "PATCHES", tmp_path / "images" / "patches")
@@ -263,7 +253,7 @@ def test_the_wheel_is_kept_by_what_it_is_compiled_from(
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
         keys.append(wheel_key(image))
-    # A patch that no series names goes into nothing.
+    # A patch that no series names changes no key.
     assert keys[1] == keys[0]
     assert len(set(keys)) == len(keys) - 1
     assert "patches/a.patch" in image_files(image)
@@ -273,21 +263,21 @@ def test_the_wheel_is_kept_by_what_it_is_compiled_from(
         wheel_key(image)
 
 
-def test_a_few_builds_are_kept_and_the_oldest_are_forgotten(
+def test_oldest_builds_beyond_the_limit_are_evicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HVD_CACHE", str(tmp_path))
-    names = [kept_name("repo:1.0", str(number)) for number in range(KEPT + 1)]
+    names = [kept_name("repo:1.0", str(number)) for number in range(LIMIT + 1)]
     assert names[0] == "repo:kept-0"
-    assert [newest_last(name) for name in names[:KEPT]] == [[]] * KEPT
-    # Asked for again, it is the newest; another image's builds count for themselves.
-    assert newest_last(names[0]) == []
-    assert newest_last(kept_name("other:1.0", "0")) == []
-    assert newest_last(names[KEPT]) == [names[1]]
-    assert newest_last(names[1]) == [names[2]]
+    assert [touch_and_evict(name) for name in names[:LIMIT]] == [[]] * LIMIT
+    # Used again, it is the newest; the limit is for each image.
+    assert touch_and_evict(names[0]) == []
+    assert touch_and_evict(kept_name("other:1.0", "0")) == []
+    assert touch_and_evict(names[LIMIT]) == [names[1]]
+    assert touch_and_evict(names[1]) == [names[2]]
 
 
-def test_horovod_is_compiled_again_for_what_its_compiler_is_told_and_for_nothing_else() -> None:
+def test_wheel_key_changes_with_march_and_not_with_the_allocator() -> None:
     def key(**chosen: str) -> str:
         return wheel_key(load_catalogue(chosen, target="cpu-2.15")["cpu-2.15"])
 

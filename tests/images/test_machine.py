@@ -1,4 +1,4 @@
-"""What a build takes from the machine it runs on: its package sources and its mirrors."""
+"""What a build uses of the machine: package sources and mirrors."""
 
 from __future__ import annotations
 
@@ -9,40 +9,29 @@ import pytest
 
 from devtools.common.errors import ImageError
 from devtools.images import base
-from devtools.images.base import base_of, has_suite, package_sources, split_sources
+from devtools.images.base import base_of, package_sources
 from devtools.images.build import refuse_machine
 from devtools.images.catalogue import Image, load_catalogue
 from devtools.images.engine import Build, Engine
 from devtools.images.machine import apt_conf, pip_conf
 
 
-def test_another_architecture_is_refused() -> None:
+def test_build_on_another_architecture_is_refused() -> None:
     image = load_catalogue()["cpu"]
     refuse_machine(image, "x86_64")
     with pytest.raises(ImageError, match="cpu is built for x86_64, and this machine is aarch64"):
         refuse_machine(image, "aarch64")
 
 
-def test_package_sources_of_both_forms_are_read() -> None:
-    lines = split_sources("# a\ndeb x bookworm main\n\ndeb-src x bookworm main\n", one_line=True)
-    assert [line for line in lines if has_suite(line, "bookworm")] == ["deb x bookworm main"]
-    text = "Types: deb\n# note\nURIs: x\nSuites: bookworm bookworm-updates\nComponents: main\n\n\n"
-    (paragraph,) = split_sources(text, one_line=False)
-    assert has_suite(paragraph, "bookworm")
-    assert not has_suite(paragraph, "trixie")
-    assert "note" not in paragraph
-    assert has_suite("deb http://x bookworm-security main contrib", "bookworm")
-    assert not has_suite("deb http://x/tool bookworm stable", "bookworm")
-
-
-BOOKWORM = "deb http://d bookworm-security main"
+BOOKWORM = "Types: deb\nURIs: http://d\nSuites: bookworm-security\nComponents: main"
+TRIXIE = BOOKWORM.replace("bookworm", "trixie")
 NOBLE = "Types: deb\nURIs: http://u\nSuites: noble noble-updates\nComponents: main universe"
 
 
 @pytest.fixture
 def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with Debian 12; returns its sources.list.d."""
-    (tmp_path / "sources.list").write_text(f"{BOOKWORM}\n")
+    """The sources.list.d of a machine with Debian 12."""
+    (tmp_path / "sources.list").write_text("# a\ndeb http://d bookworm-security main\n")
     more = tmp_path / "sources.list.d"
     more.mkdir()
     monkeypatch.setattr(base, "_SOURCES", (tmp_path / "sources.list", more))
@@ -54,23 +43,39 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return more
 
 
-def test_another_release_of_the_machines_distribution_comes_from_its_mirror(debian: Path) -> None:
+def test_package_sources_of_both_forms_are_read(debian: Path) -> None:
+    (debian / "a.list").write_text(
+        "deb [arch=amd64,i386 signed-by=/k] http://x sid main contrib # note\n"
+        "deb-src http://x sid main\ndeb http://x/tool sid stable\n# deb http://y sid main\n"
+    )
+    (debian / "b.sources").write_text(
+        "Types: deb deb-src\n# note\nURIs: z\nSuites: sid sid-updates\nComponents: main\n\n\n"
+        "Types: deb-src\nURIs: z\nSuites: sid\nComponents: main\n"
+    )
+    assert package_sources("sid", "debian") == [
+        "Types: deb\nURIs: http://x\nSuites: sid\nComponents: main contrib\n"
+        "Architectures: amd64 i386\nSigned-By: /k",
+        "Types: deb deb-src\nURIs: z\nSuites: sid sid-updates\nComponents: main",
+    ]
+
+
+def test_other_release_of_the_same_distribution_uses_its_mirror(debian: Path) -> None:
     assert package_sources("bookworm", "debian") == [BOOKWORM]
-    assert package_sources("trixie", "debian") == ["deb http://d trixie-security main"]
+    assert package_sources("trixie", "debian") == [TRIXIE]
 
 
-def test_entries_that_are_switched_off_count_where_there_are_no_others(debian: Path) -> None:
+def test_disabled_sources_are_used_only_without_enabled_ones(debian: Path) -> None:
     (debian / "noble.sources").write_text(f"{NOBLE}\nEnabled: no\n")
     (debian / "copy.sources").write_text(
         "Enabled: no\nTypes: deb\nURIs: http://copy\nSuites: bookworm\nComponents: main\n"
     )
-    assert package_sources("noble", "ubuntu") == [f"{NOBLE}\n"]
+    assert package_sources("noble", "ubuntu") == [NOBLE]
     assert package_sources("bookworm", "debian") == [BOOKWORM]
-    assert package_sources("trixie", "debian") == ["deb http://d trixie-security main"]
+    assert package_sources("trixie", "debian") == [TRIXIE]
 
 
 class Store(Engine):
-    """An engine that keeps images by name, and gets them from a registry with `registry` in it."""
+    """An engine whose registry has the images `registry`."""
 
     program = "store"
 
@@ -98,16 +103,14 @@ def on_ubuntu(debian: Path) -> Image:
     return load_catalogue({"python": "3.12"}, target="cpu")["cpu"]
 
 
-def test_a_base_is_the_public_image_where_a_registry_has_it(
-    on_ubuntu: Image, tmp_path: Path
-) -> None:
+def test_base_is_the_public_image_when_a_registry_has_it(on_ubuntu: Image, tmp_path: Path) -> None:
     public = "docker.io/library/ubuntu:noble"
     assert base_of(on_ubuntu, Store(tmp_path, (public,))) == (public, "ubuntu:noble")
     with pytest.raises(ImageError, match=r"neither an image registry nor .* of ubuntu's noble"):
         base_of(on_ubuntu, Store(tmp_path))
 
 
-def test_a_base_that_was_made_is_taken_until_its_sources_change(
+def test_base_of_packages_is_reused_until_its_sources_change(
     on_ubuntu: Image, debian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "_make", lambda suite, sources, name, key, engine: made.append(key))
@@ -123,14 +126,14 @@ def test_a_base_that_was_made_is_taken_until_its_sources_change(
     assert len(set(made)) == 2
 
 
-def test_a_release_of_another_distribution_comes_from_its_own_sources_alone(debian: Path) -> None:
+def test_release_of_another_distribution_needs_its_own_sources(debian: Path) -> None:
     assert package_sources("noble", "ubuntu") == []
     (debian / "noble.sources").write_text(f"{NOBLE}\n")
     assert package_sources("noble", "ubuntu") == [NOBLE]
     assert package_sources("bookworm", "debian") == [BOOKWORM]
 
 
-def test_a_build_gets_the_mirrors_of_this_machine_and_none_of_its_paths() -> None:
+def test_build_gets_the_mirrors_of_the_machine_and_none_of_its_paths() -> None:
     settings = (
         ":env:.cert='/my/ca.pem'\n:env:.find-links='/my/wheels'\n"
         "global.index-url='https://u:p@mirror/simple'\nglobal.trusted-host='a\\nb'\n"

@@ -8,7 +8,7 @@ import pytest
 
 from devtools.common.errors import ImageError
 from devtools.images.catalogue import load_catalogue
-from images.nvidia import toolkit
+from images.nvidia import toolchain
 
 NVCC = "#!/bin/sh\n[ \"$1\" = --list-gpu-arch ] && printf 'compute_80\\ncompute_90\\n'\n"
 
@@ -17,8 +17,8 @@ NVCC = "#!/bin/sh\n[ \"$1\" = --list-gpu-arch ] && printf 'compute_80\\ncompute_
 def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A base image with an nvcc of its own, and the packages of a framework."""
     for place, name in (("BROUGHT", "brought"), ("LINKS", "links")):
-        monkeypatch.setattr(toolkit, place, tmp_path / name)
-    monkeypatch.setattr(toolkit, "site_packages", lambda: tmp_path / "site")
+        monkeypatch.setattr(toolchain, place, tmp_path / name)
+    monkeypatch.setattr(toolchain, "site_packages", lambda: tmp_path / "site")
     nvcc = tmp_path / "brought" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
     nvcc.write_text(NVCC)
@@ -32,7 +32,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_base_image_with_nvcc_is_taken_as_it_is(brought: Path) -> None:
-    found = toolkit.prepare(brought, brought / "cuda")
+    found = toolchain.prepare(brought, brought / "cuda")
     assert (brought / "cuda").resolve() == brought / "brought"
     assert found["CUDACXX"] == f"{brought}/cuda/bin/nvcc"
     # NCCL is the framework's all the same, found from where Horovod's own library is.
@@ -47,7 +47,7 @@ def test_what_the_compiler_does_not_know_is_refused_before_it_runs(
 ) -> None:
     monkeypatch.setenv("HOROVOD_BUILD_CUDA_CC_LIST", asked)
     with pytest.raises(SystemExit, match=r"compute capability .*: this nvcc knows 80, 90"):
-        toolkit.prepare(brought, brought / "cuda")
+        toolchain.prepare(brought, brought / "cuda")
 
 
 @pytest.mark.parametrize("names", [["libnccl.so.2", "libnccl.so.2.1"], []])
@@ -57,7 +57,7 @@ def test_there_is_one_nccl_or_no_build(brought: Path, names: list[str]) -> None:
     for name in names:
         (folder / name).touch()
     with pytest.raises(SystemExit, match=r"expected one nvidia/nccl/lib/libnccl\.so\.\*"):
-        toolkit.prepare(brought, brought / "cuda")
+        toolchain.prepare(brought, brought / "cuda")
 
 
 def test_a_package_with_another_hash_is_refused(
@@ -66,21 +66,21 @@ def test_a_package_with_another_hash_is_refused(
     deb, listed = tmp_path / "a.deb", tmp_path / "toolkit.debs"
     deb.write_text("other")
     listed.write_text(f"# what\ntrixie non-free a=1 {'0' * 64}\n")
-    monkeypatch.setattr(toolkit, "download", lambda *_: deb)
+    monkeypatch.setattr(toolchain, "download", lambda *_: deb)
     with pytest.raises(SystemExit, match=r"a\.deb has SHA-256 .*, and .*toolkit\.debs says 0000"):
-        toolkit.debs(listed, tmp_path, tmp_path / "cuda")
+        toolchain.debs(listed, tmp_path, tmp_path / "cuda")
 
 
 def test_the_mirror_is_the_one_of_debians_own_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toolkit, "SOURCES", (tmp_path / "sources.list", tmp_path / "parts"))
+    monkeypatch.setattr(toolchain, "SOURCES", (tmp_path / "sources.list", tmp_path / "parts"))
     with pytest.raises(SystemExit, match="no address of a Debian mirror"):
-        toolkit.mirror()
+        toolchain.mirror()
     (tmp_path / "parts").mkdir()
     text = "Types: deb\n# https://old\nURIs: https://mirror/debian\nSuites: bookworm\n"
     (tmp_path / "parts" / "debian.sources").write_text(text)
-    assert toolkit.mirror() == "https://mirror/debian"
+    assert toolchain.mirror() == "https://mirror/debian"
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])
@@ -104,7 +104,7 @@ def test_compiler_and_headers_are_of_one_release(name: str) -> None:
 def test_gpus_that_it_cannot_be_for_are_refused_before_a_build(
     name: str, asked: str, known: str
 ) -> None:
-    with pytest.raises(ImageError, match=f"use some, with commas between, of {known}"):
+    with pytest.raises(ImageError, match=f"use some, separated by commas, of {known}"):
         load_catalogue({"compute-capabilities": asked}, target=name)
 
 

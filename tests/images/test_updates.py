@@ -1,11 +1,11 @@
-"""Updates of Debian's packages, asked of the package sources as an audit does."""
+"""Updates of Debian's packages, from the image's package sources."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from devtools.images.engine import Build
-from devtools.images.updates import Update, planned, updates
+from devtools.images.updates import Update, parse_updates, updates
 from devtools.trials.sandbox import Sandbox
 
 OLD = """
@@ -16,7 +16,7 @@ RUN sed -i '/^Package: ca-certificates$/,/^Version/s/^Version: .*/Version: 1/' /
 """
 
 
-def test_an_old_package_of_an_image_is_told_with_its_update(cpu: Sandbox, tmp_path: Path) -> None:
+def test_update_of_an_old_package_is_listed(cpu: Sandbox, tmp_path: Path) -> None:
     dockerfile, context, name = tmp_path / "Dockerfile", tmp_path / "context", "hvd-test-old:1"
     dockerfile.write_text(OLD)
     context.mkdir()
@@ -30,14 +30,14 @@ def test_an_old_package_of_an_image_is_told_with_its_update(cpu: Sandbox, tmp_pa
     assert found["ca-certificates"].candidate > "2023"
 
 
-def test_a_security_update_is_told_from_another() -> None:
+def test_security_updates_are_marked() -> None:
     log = (
         "#7 1.2 Inst libssl3 [3.0.11-1] (3.0.17-1 Debian-Security:12/oldstable-security [amd64])\n"
         "Inst tzdata [2024a-0] (2025b-0 Debian:12.12/oldstable, Debian:12-updates [all]) []\n"
         "Inst new-one (1.0 Debian:12.12/oldstable [all])\nConf tzdata (2025b-0)\n"
     )
-    assert planned(log) == [
+    assert parse_updates(log) == [
         Update("libssl3", "3.0.11-1", "3.0.17-1", "Debian-Security:12/oldstable-security "),
         Update("tzdata", "2024a-0", "2025b-0", "Debian:12.12/oldstable, Debian:12-updates "),
     ]
-    assert [update.security for update in planned(log)] == [True, False]
+    assert [update.security for update in parse_updates(log)] == [True, False]

@@ -1,16 +1,15 @@
-"""What compiling for NVIDIA's GPUs takes: CUDA's compiler, headers and libraries, put together at
-one place from packages. It stays in the build stage.
+"""The toolchain of images for NVIDIA's GPUs: CUDA's compiler, headers and libraries, assembled from
+packages. It stays in the build stage.
 
-`prepare(FOLDER)` is for the toolchain.py of an image with `nccl` among its features. In FOLDER, the
-image's own, are
+The folder of each image with `nccl` among its features has a link to this file, toolchain.py, and
 
 - `toolkit.txt`: PyPI's packages by NVIDIA, with hashes;
-- `toolkit.debs`, where PyPI has no nvcc (CUDA 12): one of Debian's packages a line, as SUITE
-  COMPONENT NAME=VERSION SHA256.
+- `toolkit.debs`, where PyPI has no nvcc (CUDA 12): a Debian package a line, as SUITE COMPONENT
+  NAME=VERSION SHA256.
 
-A base image that brings nvcc, as NVIDIA's do, is taken as it is.
+An nvcc of the base image, as NVIDIA's images have one, is used instead of these.
 
-What runs later (libcudart, NCCL) is the framework's own: the packages that its wheel asks for.
+What runs later (libcudart, NCCL) is the framework's own: its wheel depends on these packages.
 """
 
 from __future__ import annotations
@@ -24,10 +23,12 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+# The image's folder. Not resolve(): this file is a link there.
+FOLDER = Path(__file__).absolute().parent
 HOME = Path("/opt/cuda")
 # Where NVIDIA's own images have the toolkit.
 BROUGHT = Path("/usr/local/cuda")
-# A linker looks for names without a version; the framework's packages have none.
+# A linker looks for names without a version; the framework's packages have only versioned ones.
 LINKS = Path("/opt/cuda-links")
 # The mirror that Debian's other packages came from has these too.
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
@@ -53,10 +54,12 @@ LIBRARIES =+ $(_SPACE_) "-L$(TOP)/lib"
 """
 
 
-def prepare(folder: Path, home: Path = HOME) -> dict[str, str]:
-    """Makes the toolkit at `home`; returns the environment in which Horovod's build finds it and
-    the NCCL of the framework. Raises SystemExit when a package or a library is not what it should
-    be, or when the compiler does not know a GPU that is asked for.
+def prepare(folder: Path = FOLDER, home: Path = HOME) -> dict[str, str]:
+    """Assembles the toolkit at `home`; returns the environment variables by which Horovod's build
+    finds it and the NCCL of the framework.
+
+    Raises SystemExit when a package has another hash, when there is not exactly one NCCL, and when
+    the compiler does not know a GPU that is asked for.
     """
     if (BROUGHT / "bin" / "nvcc").exists():
         home.symlink_to(BROUGHT)
@@ -83,12 +86,12 @@ def prepare(folder: Path, home: Path = HOME) -> dict[str, str]:
 
 
 def refuse_unknown(capabilities: str, home: Path) -> None:
-    """Raises SystemExit for what this compiler does not know: a base image may bring another one
-    than images/versions.yaml was written for.
+    """Raises SystemExit for compute capabilities that this compiler does not know: the base image
+    may have another one than images/versions.yaml was written for.
     """
     nvcc = [str(home / "bin" / "nvcc"), "--list-gpu-arch"]
-    said = subprocess.run(nvcc, check=True, capture_output=True, text=True).stdout.split()
-    known = [line.removeprefix("compute_") for line in said]
+    output = subprocess.run(nvcc, check=True, capture_output=True, text=True).stdout
+    known = [line.removeprefix("compute_") for line in output.split()]
     unknown = [word for word in capabilities.split(",") if word not in known]
     if unknown:
         raise SystemExit(
@@ -97,7 +100,7 @@ def refuse_unknown(capabilities: str, home: Path) -> None:
 
 
 def assemble(folder: Path, home: Path) -> None:
-    """The toolkit of the packages that the image's folder names."""
+    """Makes the toolkit from the packages that the image's folder lists."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         wheels(folder / "toolkit.txt", work, home)
@@ -108,8 +111,9 @@ def assemble(folder: Path, home: Path) -> None:
 
 
 def settings(*libraries: Path) -> Path:
-    """What CMake takes from no environment variable. Horovod's library is to find `libraries` from
-    where it is itself, site-packages/horovod/FRAMEWORK, with no setting of the system.
+    """A CMake file with what CMake reads from no environment variable. Horovod's library finds
+    `libraries` relative to itself, site-packages/horovod/FRAMEWORK: SSH sessions have no
+    LD_LIBRARY_PATH.
     """
     folders = [
         f"$ORIGIN/../../{library.parent.relative_to(site_packages())}" for library in libraries
@@ -123,7 +127,7 @@ def settings(*libraries: Path) -> Path:
 
 
 def wheels(lock: Path, work: Path, home: Path) -> None:
-    """Installs PyPI's packages and lays what they have below nvidia/PART into `home`."""
+    """Installs PyPI's packages and copies what they have below nvidia/PART into `home`."""
     target = work / "wheels"
     pip = [sys.executable, "-m", "pip", "install", "--no-cache-dir", "--no-deps", "--no-compile"]
     locked = ["--require-hashes", "--requirement", str(lock)]
@@ -134,8 +138,8 @@ def wheels(lock: Path, work: Path, home: Path) -> None:
 
 
 def debs(listed: Path, work: Path, home: Path) -> None:
-    """Unpacks Debian's packages, of another release than this one, and moves the compiler's parts
-    to where NVIDIA has them. They are not installed: their dependencies are gigabytes of libraries.
+    """Unpacks Debian's packages, which may be of another release, and copies the compiler's parts
+    to where NVIDIA has them. Installing them would install gigabytes of libraries.
     """
     unpacked = work / "unpacked"
     for line in listed.read_text().splitlines():
@@ -158,7 +162,7 @@ def debs(listed: Path, work: Path, home: Path) -> None:
 
 
 def download(suite: str, component: str, package: str, work: Path) -> Path:
-    """The .deb of NAME=VERSION, by apt with lists of its own."""
+    """Downloads the .deb of NAME=VERSION with apt, which checks its signature."""
     apt = work / f"apt-{suite}"
     for name in ("lists/partial", "archives/partial", "parts"):
         (apt / name).mkdir(parents=True, exist_ok=True)
@@ -188,7 +192,7 @@ def download(suite: str, component: str, package: str, work: Path) -> Path:
 
 
 def mirror() -> str:
-    """Where the image's own Debian packages come from: the first address in its package sources."""
+    """The first URL in the image's package sources."""
     files = [SOURCES[0], *sorted(SOURCES[1].glob("*"))]
     lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
     words = [word for line in lines for word in line.partition("#")[0].split()]
@@ -199,7 +203,7 @@ def mirror() -> str:
 
 
 def complete(home: Path) -> None:
-    """The names that compilers look for: NVIDIA's packages for Python have none of them."""
+    """Adds the names that compilers look for, which NVIDIA's packages for Python lack."""
     for library in (home / "lib").glob("lib*.so.*"):
         link(library.with_name(library.name.partition(".so")[0] + ".so"), library)
     link(home / "lib64", home / "lib")
@@ -214,7 +218,7 @@ def link(place: Path, target: Path) -> None:
 
 
 def the_one(pattern: str) -> Path:
-    """The only file of the framework's packages that is called so."""
+    """The file of the framework's packages that matches. Raises SystemExit unless there is one."""
     found = sorted(site_packages().glob(pattern))
     if len(found) != 1:
         raise SystemExit(f"expected one {pattern} below {site_packages()}, found {found or 'none'}")

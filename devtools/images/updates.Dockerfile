@@ -1,4 +1,4 @@
-# Built by images/updates.py to read its output, and thrown away.
+# updates.py builds this for its output and removes the image.
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 USER 0
