@@ -1,8 +1,8 @@
-"""The fields of the objects that the chart makes, in each Kubernetes that it says it runs on.
+"""The API of each Kubernetes release that the chart supports, for the objects that it creates.
 
 `python -m devtools.checks.kube_schemas` writes tests/chart/kubernetes-api.json from the OpenAPI
-description in the Go modules k8s.io/kubernetes@VERSION. Most definitions are the same in all
-releases, so that each is kept once, with the releases that have it.
+description in the Go modules k8s.io/kubernetes@VERSION. Most definitions are equal in all releases,
+so the file has each version of a definition once, with the releases that have it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from devtools.common.json_schema import forbid_unknown_properties
+
 RELEASES = (
     "v1.29.15",
     "v1.30.14",
@@ -27,7 +29,7 @@ RELEASES = (
     "v1.35.4",
     "v1.36.3",
 )
-# What the chart renders, custom resources aside.
+# What the chart renders, except custom resources.
 ROOTS = (
     "io.k8s.api.apps.v1.Deployment",
     "io.k8s.api.apps.v1.StatefulSet",
@@ -43,11 +45,11 @@ ROOTS = (
     "io.k8s.api.rbac.v1.RoleBinding",
 )
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / "tests" / "chart" / "kubernetes-api.json"
+API_FILE = ROOT / "tests" / "chart" / "kubernetes-api.json"
 SWAGGER = "api/openapi-spec/swagger.json"
 REFERENCE = "#/definitions/"
-# These two accept more than the type that OpenAPI 2 can say.
-WIDER: dict[str, Any] = {
+# These two accept more types than OpenAPI 2 can express.
+EXTENDED_TYPES: dict[str, Any] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["string", "integer"]},
 }
@@ -56,42 +58,29 @@ Schema = dict[str, Any]
 
 
 def closure(definitions: dict[str, Schema]) -> dict[str, Schema]:
-    """The definitions that ROOTS are made of, without prose and closed to unknown fields."""
-    found: dict[str, Schema] = {}
-    left = list(ROOTS)
-    while left:
-        name = left.pop()
-        if name not in found:
-            found[name] = WIDER.get(name) or _closed(definitions[name])
-            left += _referred(found[name])
-    return found
-
-
-def _referred(schema: Schema) -> list[str]:
-    return re.findall(rf'"{REFERENCE}([^"]+)"', json.dumps(schema))
-
-
-def _closed(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_closed(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        return {"$ref": node["$ref"]}
-    result = {
-        key: {name: _closed(child) for name, child in value.items()}
-        if key == "properties"
-        else _closed(value)
-        for key, value in node.items()
-        if key not in ("description", "default") and not key.startswith("x-kubernetes")
-    }
-    if "properties" in node:
-        result["additionalProperties"] = False
+    """ROOTS and all definitions that they refer to, without documentation and unknown fields."""
+    result: dict[str, Schema] = {}
+    pending = list(ROOTS)
+    while pending:
+        name = pending.pop()
+        if name not in result:
+            result[name] = EXTENDED_TYPES.get(name) or forbid_unknown_properties(
+                definitions[name], _is_documentation
+            )
+            pending += _references(result[name])
     return result
 
 
-def merged(releases: dict[str, dict[str, Schema]]) -> str:
-    """One document of all releases, a definition a line."""
+def _references(schema: Schema) -> list[str]:
+    return re.findall(rf'"{REFERENCE}([^"]+)"', json.dumps(schema))
+
+
+def _is_documentation(key: str) -> bool:
+    return key in ("description", "default") or key.startswith("x-kubernetes")
+
+
+def merge(releases: dict[str, dict[str, Schema]]) -> str:
+    """The file for all releases, with one definition on each line."""
     variants: dict[tuple[str, str], list[str]] = {}
     for release, definitions in releases.items():
         for name, schema in definitions.items():
@@ -109,20 +98,20 @@ def merged(releases: dict[str, dict[str, Schema]]) -> str:
 
 
 def checksum(body: str) -> str:
-    """Tells a definition edited by hand."""
+    """Changes when a definition is edited by hand."""
     return hashlib.sha256(body.encode()).hexdigest()
 
 
 def load() -> dict[str, dict[str, Schema]]:
-    """Release -> its definitions, from the file that is kept.
+    """Release -> its definitions, from API_FILE.
 
-    Raises ValueError when the file was edited by hand or knows other releases than RELEASES.
+    Raises ValueError when the file was edited by hand or has other releases than RELEASES.
     """
-    text = KEPT.read_text()
+    text = API_FILE.read_text()
     document = json.loads(text)
     body = text.partition('"definitions": [\n')[2].removesuffix("\n]}\n")
     if document["sha256"] != checksum(body) or document["releases"] != list(RELEASES):
-        raise ValueError(f"{KEPT} is not what `make schemas` wrote for {', '.join(RELEASES)}")
+        raise ValueError(f"{API_FILE} is not what `make schemas` wrote for {', '.join(RELEASES)}")
     releases: dict[str, dict[str, Schema]] = {release: {} for release in RELEASES}
     for name, having, schema in document["definitions"]:
         for release in having:
@@ -131,24 +120,24 @@ def load() -> dict[str, dict[str, Schema]]:
 
 
 def write_for_kubeconform(folder: Path) -> str:
-    """A file for each release and kind; the -schema-location that finds them."""
+    """Writes a file for each release and kind; returns the -schema-location that leads to them."""
     for release, definitions in load().items():
         (folder / release).mkdir()
         for root in ROOTS:
             group, version, kind = root.removeprefix("io.k8s.api.").split(".")
             suffix = version if group == "core" else f"{group}-{version}"
-            whole = {
+            schema = {
                 "$schema": "http://json-schema.org/draft-07/schema#",
                 "$ref": REFERENCE + root,
                 "definitions": definitions,
             }
             name = f"{kind.lower()}-{suffix}.json"
-            (folder / release / name).write_text(json.dumps(whole))
+            (folder / release / name).write_text(json.dumps(schema))
     return f"{folder}/{{{{.NormalizedKubernetesVersion}}}}/{KUBECONFORM_NAME}"
 
 
 def download(release: str, cache: Path) -> dict[str, Schema]:
-    """A release's definitions, out of a module that Go checks against its checksum database."""
+    """A release's definitions, from its module, which Go checks against the checksum database."""
     module = f"k8s.io/kubernetes@{release}"
     done = subprocess.run(
         ["go", "mod", "download", "-json", module],
@@ -166,13 +155,13 @@ def download(release: str, cache: Path) -> dict[str, Schema]:
 
 
 def main() -> None:
-    """Download every release and write the file anew."""
+    """Downloads every release and writes API_FILE."""
     releases = {}
     for release in RELEASES:
         with tempfile.TemporaryDirectory(prefix="kube-schemas-") as folder:
             releases[release] = closure(download(release, Path(folder)))
-    KEPT.write_text(merged(releases))
-    print(f"wrote {KEPT}")
+    API_FILE.write_text(merge(releases))
+    print(f"wrote {API_FILE}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every static check of the repository, all run, all their findings shown."""
+"""Runs every static check of the repository and shows all findings."""
 
 from __future__ import annotations
 
@@ -19,32 +19,23 @@ def checks() -> dict[str, list[str]]:
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
         "mypy": [python, "-m", "mypy"],
-        # The pods' files import one another from their own folder, as they do in a pod.
-        "mypy, pods' files": [
+        # The pod files import one another from their own folder, as they do in a pod.
+        "mypy, pod files": [
             *(python, "-m", "mypy", "--config-file=", "--strict"),
             *(str(file) for file in sorted(POD_FILES.glob("*.py"))),
         ],
-        "layers of imports": [str(Path(python).with_name("lint-imports"))],
-        "generated from values.source.yaml": [
-            python,
-            "-m",
-            "devtools.docs_gen.chart_docs",
-            "--check",
-        ],
-        "generated from the spec's tables": [
-            python,
-            "-m",
-            "devtools.docs_gen.spec_docs",
-            "--check",
-        ],
-        "generated from versions.yaml": [python, "-m", "devtools.docs_gen.image_docs", "--check"],
+        "import-linter": [str(Path(python).with_name("lint-imports"))],
+        **{
+            f"generated files ({module})": [python, "-m", f"devtools.docs_gen.{module}", "--check"]
+            for module in ("chart_docs", "spec_docs", "image_docs")
+        },
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
         "helm lint": [str(tool("helm3")), "lint", "--quiet", "--strict", "charts/horovod"],
     }
 
 
 def main() -> int:
-    """Run all; 1 when one has something to say."""
+    """Runs all checks. Returns 1 when one fails."""
     failed = []
     for name, command in checks().items():
         done = subprocess.run(command, cwd=ROOT, check=False)

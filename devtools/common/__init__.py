@@ -1,1 +1,1 @@
-"""Shared by the developer tools: cache, locks, commands, apt, files, messages and errors."""
+"""Shared by the developer tools: cache, locks, commands, apt, messages and errors."""

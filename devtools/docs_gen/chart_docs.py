@@ -1,7 +1,7 @@
-"""Write the chart's values.yaml, values.schema.json and README table from values.source.yaml.
+"""Writes the chart's values.yaml, values.schema.json and README table from values.source.yaml.
 
-`python -m devtools.docs_gen.chart_docs` writes them, `--check` exits 1 and names each file that
-differs.
+`python -m devtools.docs_gen.chart_docs` writes them; with `--check` it exits with status 1 when a
+file differs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+
+from devtools.common.json_schema import forbid_unknown_properties
+from devtools.docs_gen.generated import replace_section, write_or_compare
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
@@ -28,47 +31,28 @@ def load_source() -> Node:
     return source
 
 
-def schema(source: Node) -> str:
-    """The JSON schema that Helm checks values against: the source, closed and without defaults."""
+def render_schema(source: Node) -> str:
+    """values.schema.json, which Helm checks values against. It has no defaults: these are in
+    values.yaml.
+    """
     described = {key: value for key, value in source.items() if key != "retired"}
-    document = {"$schema": "http://json-schema.org/draft-07/schema#", **_closed(described)}
+    strict = forbid_unknown_properties(described, lambda key: key == "default")
+    document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
     for key in source["retired"]:
         *parents, name = key.split(".")
         node = document
         for parent in parents:
             node = node["properties"][parent]
-        # Anything goes here: the template that refuses it says what to use instead.
+        # Any value is valid here, since a template fails and names what to use instead.
         node["properties"][name] = {}
-    # Draft 7 calls it definitions; Helm 3 validates draft 7.
+    # Helm 3 validates draft 7, in which $defs is called definitions.
     document["definitions"] = document.pop("$defs")
     text = json.dumps(document, indent=1, sort_keys=False)
     return text.replace("#/$defs/", "#/definitions/") + "\n"
 
 
-def _closed(node: Any) -> Any:
-    """Refuse unknown keys wherever keys are listed, and drop defaults: they live in values.yaml.
-
-    Draft 7 ignores whatever stands beside a $ref, so descriptions there go too.
-    """
-    if isinstance(node, list):
-        return [_closed(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        return {"$ref": node["$ref"]}
-    result: Node = {}
-    for key, value in node.items():
-        if key in ("properties", "$defs"):
-            result[key] = {name: _closed(child) for name, child in value.items()}
-        elif key != "default":
-            result[key] = _closed(value)
-    if "properties" in node:
-        result.setdefault("additionalProperties", False)
-    return result
-
-
-def values(source: Node) -> str:
-    """values.yaml: each default with its description as the comment."""
+def render_values(source: Node) -> str:
+    """values.yaml: each default, with its description as a comment."""
     head = "# Generated from values.source.yaml by `make generate`: edit that file.\n"
     return head + "".join(_value_lines(source, 0))
 
@@ -86,7 +70,7 @@ def _value_lines(node: Node, depth: int) -> Iterator[str]:
 
 
 def _inline(value: Any) -> str:
-    """One YAML flow value on one line."""
+    """The value as YAML on one line."""
     if value is None:
         return "null"
     stream = io.StringIO()
@@ -97,14 +81,14 @@ def _inline(value: Any) -> str:
     return stream.getvalue().replace("\n...", "").strip().replace("''", '""')
 
 
-def retired(source: Node) -> str:
-    """The template that knows the keys of older charts."""
-    listed = json.dumps(source["retired"], indent=2)
+def render_retired_keys(source: Node) -> str:
+    """The template with the keys of older charts and what replaces them."""
+    keys = json.dumps(source["retired"], indent=2)
     note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
-    return f'{note}{{{{- define "horovod.retired" -}}}}\n{listed}\n{{{{- end }}}}\n'
+    return f'{note}{{{{- define "horovod.retired" -}}}}\n{keys}\n{{{{- end }}}}\n'
 
 
-def table(source: Node) -> str:
+def render_table(source: Node) -> str:
     """The README's table of keys."""
     rows = ["| Key | Type | Default | What it does |", "| --- | --- | --- | --- |"]
     rows += [
@@ -143,35 +127,17 @@ def _default(node: Node) -> str:
     return f"`{_inline(node['default'])}`" if "default" in node else ""
 
 
-def readme(source: Node, current: str) -> str:
-    """The README with its table replaced; the rest of it is written by hand."""
-    before, _, rest = current.partition(TABLE_START)
-    _, _, after = rest.partition(TABLE_END)
-    if not rest or TABLE_END not in current:
-        sys.exit(f"chart_docs: {CHART / 'README.md'}: the table's marker lines are missing")
-    return f"{before}{TABLE_START}\n{table(source)}\n{TABLE_END}{after}"
-
-
 def main(arguments: list[str]) -> int:
-    """Write the files, or compare them with --check."""
+    """Writes the files, or compares them with --check."""
     source = load_source()
-    wanted = {
-        CHART / "values.yaml": values(source),
-        CHART / "values.schema.json": schema(source),
-        CHART / "templates" / "_retired.tpl": retired(source),
-        CHART / "README.md": readme(source, (CHART / "README.md").read_text()),
+    readme = CHART / "README.md"
+    texts = {
+        CHART / "values.yaml": render_values(source),
+        CHART / "values.schema.json": render_schema(source),
+        CHART / "templates" / "_retired.tpl": render_retired_keys(source),
+        readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
     }
-    differing = [
-        file for file, text in wanted.items() if not file.exists() or file.read_text() != text
-    ]
-    if arguments == ["--check"]:
-        for file in differing:
-            print(f"{file}: differs from values.source.yaml: run `make generate`", file=sys.stderr)
-        return 1 if differing else 0
-    for file in differing:
-        file.write_text(wanted[file])
-        print(f"wrote {file}")
-    return 0
+    return write_or_compare(texts, arguments)
 
 
 if __name__ == "__main__":

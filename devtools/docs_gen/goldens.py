@@ -1,4 +1,4 @@
-"""Render every values/*.spec.yaml again; the tests compare and never write."""
+"""Renders every values/*.spec.yaml to the file that the tests compare with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VALUES = Path(__file__).resolve().parents[2] / "values"
 
 
 def main() -> None:
-    """Stop at the first spec that does not render."""
+    """Renders all; stops at the first spec that cannot be rendered."""
     for spec in sorted(VALUES.glob("*.spec.yaml")):
         golden = spec.with_name(spec.name.replace(".spec.yaml", ".yaml"))
         command = [sys.executable, "-m", "hvdchart", "render", str(spec), "-o", str(golden)]

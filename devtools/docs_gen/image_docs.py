@@ -1,9 +1,9 @@
-"""Write the tables of what `python -m images build NAME --set` takes into the images' READMEs, and
-the table of how the images are tested into docs/images.md.
+"""Writes the parameter tables of the images' READMEs, and the table in docs/images.md of how the
+images are tested.
 
-`python -m devtools.docs_gen.image_docs` writes them from images/versions.yaml and the proofs,
-`--check` exits 1 and names each file that differs, and each proof that is missing or malformed. A
-proof that was made before the last change of its image's content is no reason to exit 1.
+`python -m devtools.docs_gen.image_docs` writes them from images/versions.yaml and the proofs; with
+`--check` it exits with status 1 when a file differs or a proof is missing or malformed. A proof
+that is older than its image's content does not change the status.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.common.errors import ImageError
+from devtools.docs_gen.generated import replace_section, write_or_compare
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.proof import AGED, PRESENT, proved_for, read
 
@@ -25,8 +26,8 @@ PROOFS = (
 END_OF_PROOFS = "<!-- end of the tests -->"
 
 
-def tables(image: Image) -> str:
-    """What can be chosen, and what goes together."""
+def parameter_tables(image: Image) -> str:
+    """The parameters of an image with their values, and the combinations that are supported."""
     lines = ["| Parameter | Default | Others |", "| --- | --- | --- |"]
     for key, default in image.defaults.items():
         rows = [value for row in image.combinations for value in row.get(key, ())]
@@ -37,7 +38,7 @@ def tables(image: Image) -> str:
         others = dict.fromkeys([*rows, *(option.words if option else ())])
         others.pop(default, None)
         lines.append(f"| `{key}` | {default} | {', '.join(others) or 'none'} |")
-    keys = [key for key in image.defaults if len(values_of(image, key)) > 1]
+    keys = [key for key in image.defaults if len(values_in_rows(image, key)) > 1]
     if keys:
         lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
         lines += [f"| {' | '.join(keys)} |", "| --- " * len(keys) + "|"]
@@ -47,14 +48,14 @@ def tables(image: Image) -> str:
     return "\n".join(lines)
 
 
-def values_of(image: Image, key: str) -> set[tuple[str, ...]]:
-    """What the rows say of a parameter."""
+def values_in_rows(image: Image, key: str) -> set[tuple[str, ...]]:
+    """The sets of values that the combinations have for a parameter."""
     return {row.get(key, ()) for row in image.combinations}
 
 
-def proofs(images: Mapping[str, Image]) -> str:
-    """How each image is tested, and what the proofs say of those that are tested apart. Raises
-    ImageError for a proof that is missing or is none.
+def proof_table(images: Mapping[str, Image]) -> str:
+    """How each image is tested, with the results from its proof. Raises ImageError for a proof that
+    is missing or malformed.
     """
     lines = [
         "| Image | Tested | Tests passed | On a GPU | Unpacked |",
@@ -66,63 +67,46 @@ def proofs(images: Mapping[str, Image]) -> str:
             continue
         proof = read(image)
         when = proved_for(proof, image, images)
-        left = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
+        skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
         lines.append(
-            f"| `{name}` | apart, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{left} | "
+            f"| `{name}` | apart, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{skipped} | "
             f"{proof.bytes / 1e9:.2f} GB |"
         )
     return "\n".join(lines)
 
 
-def filled(file: Path, start: str, text: str, end: str) -> str:
-    """A page with what is between two marker lines written anew; the rest is written by hand."""
-    before, found, rest = file.read_text().partition(start)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        sys.exit(f"image_docs: {file}: the marker lines {start} and {end} are missing")
-    return f"{before}{start}\n{text}\n{end}{after}"
-
-
-def pages() -> dict[Path, str]:
-    """What each page with tables should hold."""
+def generated_texts() -> dict[Path, str]:
+    """The text that each page with tables should have."""
     images = load_catalogue()
-    found = {
-        (file := image.folder / "README.md"): filled(file, START, tables(image), END)
+    readmes = {
+        (file := image.folder / "README.md"): replace_section(
+            file, START, parameter_tables(image), END
+        )
         for image in images.values()
         if image.framework
     }
-    return found | {PAGE: filled(PAGE, PROOFS, proofs(images), END_OF_PROOFS)}
+    return readmes | {PAGE: replace_section(PAGE, PROOFS, proof_table(images), END_OF_PROOFS)}
 
 
-def settled(text: str) -> str:
-    """A page's text without which proofs have aged: that changes with any file of an image."""
-    return text.replace(AGED, PRESENT)
-
-
-def check(differing: Mapping[Path, str]) -> int:
-    """1 when a page differs in more than which proofs have aged."""
-    status = 0
-    for file, text in differing.items():
-        if settled(file.read_text()) == settled(text):
-            print(f"{file}: a proof is no longer what it says: `make generate`", file=sys.stderr)
-        else:
-            status = 1
-            print(f"{file}: differs from its sources: run `make generate`", file=sys.stderr)
-    return status
+def differs_only_in_age(page: Path, text: str) -> bool:
+    """Whether the page differs from `text` only in which proofs are older than their content, which
+    any change of an image's files causes.
+    """
+    current = page.read_text()
+    return current != text and current.replace(AGED, PRESENT) == text.replace(AGED, PRESENT)
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or compare them with --check."""
+    """Writes the files, or compares them with --check."""
     try:
-        differing = {file: text for file, text in pages().items() if file.read_text() != text}
+        texts = generated_texts()
     except ImageError as error:
         sys.exit(f"image_docs: {error}")
-    if arguments == ["--check"]:
-        return check(differing)
-    for file, text in differing.items():
-        file.write_text(text)
-        print(f"wrote {file}")
-    return 0
+    if "--check" in arguments:
+        for page in [page for page, text in texts.items() if differs_only_in_age(page, text)]:
+            print(f"{page}: a proof is older than its image: `make generate`", file=sys.stderr)
+            del texts[page]
+    return write_or_compare(texts, arguments)
 
 
 if __name__ == "__main__":

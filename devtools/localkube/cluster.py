@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from devtools.common.cache import content_key
-from devtools.common.files import write_atomic
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.localkube import config, debian, pki, preflight
@@ -20,6 +19,7 @@ from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
 from devtools.localkube.record import Record, boot_id
 from devtools.toolchain.tools import tool
+from hvdchart.files import write_atomically
 
 
 def up(instance: Instance | None = None) -> Path:
@@ -103,14 +103,15 @@ def _prepare_state(instance: Instance) -> None:
     if not _state_is_current(instance):
         if instance.state.exists():
             shutil.rmtree(instance.state)
+        instance.state.mkdir(mode=0o700, parents=True)
         pki.write_all(instance)
     for directory in (instance.logs, instance.run, instance.store):
         directory.mkdir(parents=True, exist_ok=True)
-    instance.state.chmod(0o700)
     pack_program(config.PAUSE_IMAGE, tool("pause"), instance.state / config.PAUSE_ARCHIVE)
     for path, text in config.files(instance).items():
-        write_atomic(path, text.encode())
-    write_atomic(instance.state / "made-by.json", json.dumps(_made_by()).encode())
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, text)
+    write_atomically(instance.state / "made-by.json", json.dumps(_made_by()))
 
 
 def _remove_shared_directories(instance: Instance) -> None:

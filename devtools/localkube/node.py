@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from devtools.common.files import write_atomic
 from devtools.localkube.node_setup import NodeNetwork, set_up_namespaces
 from devtools.localkube.probe import wait_until_ok
 from devtools.localkube.processes import EXIT, NOTIFY, Process
+from hvdchart.files import write_atomically
 
 FIRST_RESTART_DELAY = 0.5
 LONGEST_RESTART_DELAY = 10.0
@@ -59,7 +59,7 @@ class Plan:
         return Plan(network, processes=processes, environment=plan["environment"], **paths)
 
     def write(self, path: Path) -> None:
-        write_atomic(path, json.dumps(asdict(self), default=str, indent=1).encode(), 0o600)
+        write_atomically(path, json.dumps(asdict(self), default=str, indent=1), 0o600)
 
 
 @dataclass
@@ -227,7 +227,7 @@ class Node:
             }
             for name, other in self.states.items()
         }
-        write_atomic(self.plan.status, json.dumps({"processes": processes}).encode())
+        write_atomically(self.plan.status, json.dumps({"processes": processes}))
 
 
 def emit(record: dict[str, object]) -> None:

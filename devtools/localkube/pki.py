@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from devtools.common.files import write_private
 from devtools.localkube.instance import Instance
+from hvdchart.files import write_atomically
 
 VALIDITY = dt.timedelta(days=3650)
 # A certificate must be valid on a machine whose clock is a little behind.
@@ -136,14 +136,19 @@ def write_all(instance: Instance) -> None:
         "kubelet-server": authority.issue(instance.node_name, hosts=[instance.node_name, node_ip]),
         "service-account": authority.issue("service-accounts"),
     }
-    write_private(instance.pki / "ca.crt", authority.certificate)
+    instance.pki.mkdir()
+    _write_private(instance.pki / "ca.crt", authority.certificate)
     for name, pair in pairs.items():
-        write_private(instance.pki / f"{name}.key", pair.key)
-        write_private(instance.pki / f"{name}.crt", pair.certificate)
+        _write_private(instance.pki / f"{name}.key", pair.key)
+        _write_private(instance.pki / f"{name}.crt", pair.certificate)
     for path, user, groups in _clients(instance):
         pair = authority.issue(user, groups)
         text = kubeconfig(instance, authority.certificate, user, pair)
-        write_private(path, text.encode())
+        _write_private(path, text)
+
+
+def _write_private(path: Path, content: bytes | str) -> None:
+    write_atomically(path, content, 0o600)
 
 
 def _clients(instance: Instance) -> list[tuple[Path, str, list[str]]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 
-from devtools.common.files import write_atomic
 from devtools.localkube.instance import Instance
+from hvdchart.files import write_atomically
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -69,7 +69,7 @@ class Record:
     init: ProcessIdentity
 
     def write(self, instance: Instance) -> None:
-        write_atomic(instance.run / "record.json", json.dumps(asdict(self)).encode())
+        write_atomically(instance.run / "record.json", json.dumps(asdict(self)))
 
     @staticmethod
     def read(instance: Instance) -> Record | None:

@@ -117,7 +117,7 @@ def test_what_is_kept_of_the_api_was_not_edited(
     from devtools.checks import kube_schemas
 
     edited = tmp_path / "kubernetes-api.json"
-    edited.write_text(kube_schemas.KEPT.read_text().replace("backoffLimit", "backoffLimits"))
-    monkeypatch.setattr(kube_schemas, "KEPT", edited)
+    edited.write_text(kube_schemas.API_FILE.read_text().replace("backoffLimit", "backoffLimits"))
+    monkeypatch.setattr(kube_schemas, "API_FILE", edited)
     with pytest.raises(ValueError, match="make schemas"):
         kube_schemas.load()
