@@ -2,56 +2,56 @@
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint unit chart images lifecycle e2e generate schemas goldens format lock bench try-tensorflow
+.PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' $(MAKEFILE_LIST))
 
-help: ## list these commands
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+help: ## List the commands
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 venv:
 	@python3 devtools/bootstrap.py
 
-demo: venv ## set everything up and train in pods (CLUSTER=local, kind or current)
+demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current; default: local)
 	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
 
-test: lint ## everything: lint, unit, chart, images, cluster, training
+test: lint ## Run all checks and all tests
 	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 tests
 
-lint: venv ## ruff, mypy, generated files, yamllint, helm lint
+lint: venv ## Run the static checks: ruff, mypy, imports, generated files, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
 
-unit: venv ## tests of pure functions
+unit: venv ## Run the tests that need neither a cluster nor an image
 	@$(PY) -m pytest -q tests/unit
 
-chart: venv ## rendered manifests, judged by a real API server
+chart: venv ## Run the tests of rendered manifests, some against a real API server
 	@$(PY) -m pytest -q tests/chart
 
-images: venv ## tests inside the images
+images: venv ## Run the tests inside the images, which are built first
 	@$(PY) -m pytest -q tests/images
 
-lifecycle: venv ## starts, breaks and stops a second local cluster
+lifecycle: venv ## Run the tests that start, break and stop a local cluster
 	@$(PY) -m pytest -q tests/localkube
 
-e2e: venv ## training on a real cluster
+e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
 
-generate: venv ## write what is generated: values.yaml, schemas, tables in docs
-	@$(PY) -m devtools.docs_gen.chart_docs && $(PY) -m devtools.docs_gen.spec_docs && $(PY) -m devtools.docs_gen.image_docs
+generate: venv ## Write the generated files: values.yaml, schemas, tables in the docs
+	@for module in chart_docs spec_docs image_docs; do $(PY) -m devtools.docs_gen.$$module || exit; done
 
-schemas: venv ## fetch the API of each Kubernetes that the chart is checked against
+schemas: venv ## Download the API of each Kubernetes release that the chart is checked against
 	@$(PY) -m devtools.checks.kube_schemas
 
-goldens: venv ## render values/*.spec.yaml again
+goldens: venv ## Render values/*.spec.yaml to the files that the tests compare with
 	@$(PY) -m devtools.docs_gen.goldens
 
-format: venv ## let ruff format the Python files
+format: venv ## Format the Python files with ruff
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
 
-lock: venv ## lock the newest Python packages that requirements/*.in allow
+lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	@cd requirements && ../$(PY) -m piptools compile -q --upgrade --generate-hashes --allow-unsafe \
 	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header dev.in -o dev.txt
 
-bench: venv ## figures, not verdicts: start-up, render
+bench: venv ## Measure start-up, rendering and training; checks nothing
 	@for file in tests/bench/bench_*.py; do $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
-try-tensorflow: venv ## does Horovod work on a new TensorFlow? VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
+try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
 	@$(PY) -m devtools.trials.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"
