@@ -1,4 +1,4 @@
-"""An allreduce over all ranks, checked and timed; rank 0 prints the bandwidth."""
+"""Checks and times an allreduce over all ranks; rank 0 prints the bandwidth."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ import sys
 import time
 from typing import Any
 
-from check import framework
+from check import import_horovod
 
-MEBIBYTES = 32
+TENSOR_MEBIBYTES = 32
 ROUNDS = 10
 
 
-def ones(hvd: Any) -> Any:
-    """A tensor of MEBIBYTES, float32 ones, of the framework at hand."""
-    return importlib.import_module(hvd.__name__.rpartition(".")[2]).ones(MEBIBYTES * 2**20 // 4)
+def make_tensor(hvd: Any) -> Any:
+    """Return a tensor of TENSOR_MEBIBYTES of float32 ones, of the framework that `hvd` is for."""
+    framework = importlib.import_module(hvd.__name__.rpartition(".")[2])
+    return framework.ones(TENSOR_MEBIBYTES * 2**20 // 4)
 
 
 def main() -> None:
-    """Exit with a message when the sum is not what it must be."""
-    hvd = framework()
+    """Print the bandwidth, or exit with a message when the sum is wrong."""
+    hvd = import_horovod()
     hvd.init()
-    tensor = ones(hvd)
+    tensor = make_tensor(hvd)
     total = hvd.allreduce(tensor, op=hvd.Sum, name="warm-up")
     if float(total[0]) != hvd.size():
-        sys.exit(f"bandwidth: {hvd.size()} ranks of ones add up to {float(total[0])}")
+        sys.exit(f"bandwidth: the sum of a 1 from each of {hvd.size()} ranks is {float(total[0])}")
     began = time.monotonic()
     for _ in range(ROUNDS):
         hvd.allreduce(tensor, op=hvd.Sum, name="timed")
     seconds = (time.monotonic() - began) / ROUNDS
     if hvd.rank() == 0:
-        # Each byte crosses the slowest link twice but for each rank's own share of it.
-        bus = MEBIBYTES / seconds * 2 * (hvd.size() - 1) / hvd.size()
+        # The bus bandwidth of nccl-tests (doc/PERFORMANCE.md): each rank sends and receives
+        # 2 (n - 1) / n of the tensor.
+        bus = TENSOR_MEBIBYTES / seconds * 2 * (hvd.size() - 1) / hvd.size()
         print(
-            f"allreduce of {MEBIBYTES} MiB over {hvd.size()} ranks: {seconds * 1000:.1f} ms, "
-            f"bus bandwidth {bus:.0f} MiB/s",
+            f"allreduce of {TENSOR_MEBIBYTES} MiB over {hvd.size()} ranks: "
+            f"{seconds * 1000:.1f} ms, bus bandwidth {bus:.0f} MiB/s",
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""What the ranks run when no command is given: an allreduce over all of them, checked."""
+"""The program that ranks run when no command is given: checks that they can reach one another."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 from typing import Any
 
 
-def framework() -> Any:
-    """Horovod's module for the framework of this image."""
-    for name in ("tensorflow", "torch"):
-        if importlib.util.find_spec(name):
-            return importlib.import_module(f"horovod.{name}")
+def import_horovod() -> Any:
+    """Return Horovod's module for the framework of this image."""
+    for framework in ("tensorflow", "torch"):
+        if importlib.util.find_spec(framework):
+            return importlib.import_module(f"horovod.{framework}")
     sys.exit("check: the image has neither TensorFlow nor PyTorch")
 
 
 def main() -> None:
-    """Sum the ranks' numbers and compare with what the sum must be."""
-    hvd = framework()
+    """Gather the numbers of all ranks and exit with a message when one is missing."""
+    hvd = import_horovod()
     hvd.init()
     ranks = hvd.allgather_object(hvd.rank())
     if ranks != list(range(hvd.size())):

@@ -1,7 +1,7 @@
-"""Every SSH session of a worker: run what was asked for with the container's own environment.
+"""Runs the command of an SSH session of a worker, in the container's environment.
 
-sshd starts sessions with a nearly empty environment. Without this, what a values file or an image
-sets (paths, thread counts, credentials) would be missing from the ranks.
+sshd starts sessions with a nearly empty environment. The ranks would miss what a values file or an
+image sets: paths, thread counts, credentials.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ssh
 
 
-def session(
-    of_sshd: Mapping[str, str], of_container: Mapping[str, str]
+def prepare_session(
+    sshd_environment: Mapping[str, str], container_environment: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of a session: the container's values win over sshd's own."""
-    environment = {**of_sshd, **of_container}
-    asked = environment.pop("SSH_ORIGINAL_COMMAND", "")
-    return (["/bin/sh", "-c", asked] if asked else ["/bin/sh", "-i"]), environment
+    """Return a session's command line and environment; the container's values override sshd's."""
+    environment = {**sshd_environment, **container_environment}
+    environment.pop("SSH_ORIGINAL_COMMAND", None)
+    requested = sshd_environment.get("SSH_ORIGINAL_COMMAND")
+    return (["/bin/sh", "-c", requested] if requested else ["/bin/sh", "-i"]), environment
 
 
 if __name__ == "__main__":
-    command, environment = session(os.environ, ssh.read_environment())
+    command, environment = prepare_session(os.environ, ssh.read_environment())
     os.execve(command[0], command, environment)

@@ -1,4 +1,4 @@
-"""SSH between master and workers: keys from the Secret, the configuration of both ends."""
+"""SSH between master and workers: keys from the Secret, and the configuration of both sides."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ import subprocess
 from pathlib import Path
 from typing import Mapping
 
-from passwd import require_entry
+from passwd import require_user_name
 from settings import FILES, GENERATED, SECRETS, ConfigurationError, Host
 
-# Every worker of a release has the same host key, so one name stands for all of them.
+# All workers of a release have the same host key, so the master knows it by one name.
 HOST_KEY_ALIAS = "horovod-worker"
 ENVIRONMENT = GENERATED / "environment"
 BANNER_MARK = "hvd-"
-# Where sshd of root jails its unprivileged half.
+# The directory that sshd, running as root, confines its unprivileged process to.
 PRIVILEGE_SEPARATION = Path("/run/sshd")
-# What sshd of root logs a user in with; numbers of linux/capability.h.
-OF_SSHD = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
+# The capabilities that sshd, running as root, needs to log a user in (numbers: linux/capability.h).
+SSHD_CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 
 
 def install_key(name: str) -> Path:
-    """Copy a private key out of the Secret with the mode that OpenSSH asks for."""
+    """Copy a private key from the Secret to a file of mode 0600, as OpenSSH requires.
+
+    Raises ConfigurationError when the Secret has no such key.
+    """
     source, target = SECRETS / name, GENERATED / name
     try:
         key = source.read_bytes()
     except OSError as problem:
         raise ConfigurationError(
-            f"the SSH Secret has no readable {name!r} ({problem}); it needs user-key and host-key"
+            f"cannot read key {name!r} of the SSH Secret: {problem}; the Secret "
+            "(ssh.existingSecret) must have the keys user-key and host-key"
         ) from problem
     target.unlink(missing_ok=True)
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -37,8 +41,11 @@ def install_key(name: str) -> Path:
     return target
 
 
-def public_key(private: Path) -> str:
-    """The public half of a private key, as one line `type base64`."""
+def derive_public_key(private: Path) -> str:
+    """Return the public half of a private key as one line, `TYPE BASE64`.
+
+    Raises ConfigurationError for a key with a passphrase and for a file that is not a key.
+    """
     done = subprocess.run(
         ["ssh-keygen", "-y", "-P", "", "-f", str(private)],
         capture_output=True,
@@ -47,33 +54,29 @@ def public_key(private: Path) -> str:
     )
     if done.returncode != 0:
         raise ConfigurationError(
-            f"key {private.name!r} of the SSH Secret cannot be used: {done.stderr.strip()}; "
-            "give an unencrypted PEM private key"
+            f"cannot use key {private.name!r} of the SSH Secret: {done.stderr.strip()}; the Secret "
+            "(ssh.existingSecret) must have private keys in PEM format without a passphrase"
         )
     return " ".join(done.stdout.split()[:2])
 
 
 def find_program(name: str, package: str) -> str:
-    """A program's absolute path: sshd insists on being called by it, and is not on PATH."""
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin")
-    if found is None:
-        raise ConfigurationError(f"the image has no {name}: install its package ({package})")
-    return found
-
-
-def check_account() -> None:
-    """Say plainly that OpenSSH will not run as a user it cannot look up."""
-    try:
-        require_entry()
-    except LookupError as problem:
-        raise ConfigurationError(str(problem)) from problem
+    """Return a program's absolute path: sshd must be started by it, and is often not on PATH."""
+    search_path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin:/sbin"
+    path = shutil.which(name, path=search_path)
+    if path is None:
+        raise ConfigurationError(f"the image has no {name}: install its package {package}")
+    return path
 
 
 def check_capabilities(status: str) -> None:
-    """Say which of the capabilities that sshd needs the root of this container lacks."""
+    """Raise ConfigurationError when a container that runs as root lacks what sshd needs.
+
+    `status` is the content of /proc/self/status.
+    """
     line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
-    held = int(line.split()[1], 16)
-    missing = [name for name, bit in OF_SSHD.items() if not held >> bit & 1]
+    effective = int(line.split()[1], 16)
+    missing = [name for name, bit in SSHD_CAPABILITIES.items() if not effective >> bit & 1]
     if missing:
         raise ConfigurationError(
             f"sshd runs as root here without the capabilities {', '.join(missing)}: set "
@@ -81,13 +84,14 @@ def check_capabilities(status: str) -> None:
         )
 
 
-def sshd_config(port: int, revision: str, python: str) -> str:
-    """The worker's server configuration: key login as the container's own user and nothing else."""
+def sshd_config(port: int, revision: str, python: str, user: str) -> str:
+    """Return the worker's server configuration: `user` may log in with a key and run commands."""
     return f"""\
 Port {port}
 HostKey {GENERATED}/host-key
 AuthorizedKeysFile {GENERATED}/authorized_keys
 AuthenticationMethods publickey
+AllowUsers {user}
 PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
@@ -97,7 +101,9 @@ UseDNS no
 PidFile none
 PrintMotd no
 PermitUserEnvironment no
+PermitUserRC no
 AllowAgentForwarding no
+AllowStreamLocalForwarding no
 AllowTcpForwarding no
 PermitTunnel no
 X11Forwarding no
@@ -109,7 +115,10 @@ ForceCommand {python} -I -S {FILES}/session.py
 
 
 def client_config(port: int, addresses: Mapping[Host, str]) -> str:
-    """The master's client configuration; hosts are reached by IP, so no DNS answer can be stale."""
+    """Return the master's client configuration.
+
+    It reaches each host by its IP address, so that a stale DNS answer cannot mislead it.
+    """
     blocks = [
         f"Host {host.address} {host.name}\n  HostName {address}\n"
         for host, address in addresses.items()
@@ -132,32 +141,37 @@ Host *
 
 
 def prepare_worker(port: int, revision: str, python: str) -> list[str]:
-    """Write what sshd reads and return its command line."""
-    check_account()
+    """Write the files that sshd reads, and return its command line.
+
+    Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
+    """
+    user = require_user_name()
     sshd = find_program("sshd", "openssh-server")
     install_key("host-key")
-    user_key = public_key(install_key("user-key"))
+    user_key = derive_public_key(install_key("user-key"))
+    # `restrict` also forbids what a later version of OpenSSH may add to it.
     (GENERATED / "authorized_keys").write_text(f"restrict,pty {user_key}\n")
     config = GENERATED / "sshd_config"
-    config.write_text(sshd_config(port, revision, python))
+    config.write_text(sshd_config(port, revision, python, user))
     if os.getuid() == 0:
         check_capabilities(Path("/proc/self/status").read_text())
-        # The chart's volume: sshd of root refuses it while others may write there.
         PRIVILEGE_SEPARATION.mkdir(exist_ok=True)
+        # The chart mounts a volume here that all may write to, which sshd refuses.
         PRIVILEGE_SEPARATION.chmod(0o755)
     return [sshd, "-D", "-e", "-f", str(config)]
 
 
 def prepare_master() -> None:
-    """Write the keys, and an `ssh` that every launcher finds first on PATH.
+    """Write the master's keys, and a wrapper named `ssh` that launchers find first on PATH.
 
-    Options on the command line win over a configuration file: the wrapper puts the strict host key
-    check there, ahead of launchers such as horovodrun that switch it off.
+    Options on the command line override a configuration file, and the first one counts. The wrapper
+    puts the strict host key check there, before the options of launchers such as horovodrun, which
+    switch it off.
     """
-    check_account()
+    require_user_name()
     ssh = find_program("ssh", "openssh-client")
     install_key("user-key")
-    host_key = public_key(install_key("host-key"))
+    host_key = derive_public_key(install_key("host-key"))
     (GENERATED / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key}\n")
     wrapper = GENERATED / "bin" / "ssh"
     wrapper.parent.mkdir(exist_ok=True)
@@ -168,25 +182,25 @@ def prepare_master() -> None:
 
 
 def write_client_config(port: int, addresses: Mapping[Host, str]) -> None:
-    """Write where the hosts are; whole at any moment."""
-    beside = GENERATED / "ssh_config.new"
-    beside.write_text(client_config(port, addresses))
-    beside.replace(GENERATED / "ssh_config")
+    """Replace the client configuration in one step: launchers may read it at any moment."""
+    new = GENERATED / "ssh_config.new"
+    new.write_text(client_config(port, addresses))
+    new.replace(GENERATED / "ssh_config")
 
 
 def write_environment(environment: Mapping[str, str]) -> None:
-    """Keep a worker's container environment for its SSH sessions, each entry ended by a NUL."""
+    """Save a worker's container environment for its SSH sessions, each entry ended by a NUL."""
     content = b"".join(
         os.fsencode(name) + b"=" + os.fsencode(value) + b"\0" for name, value in environment.items()
     )
-    # Values may be secrets: for the container's own user only.
+    # Values may be secrets: only the container's own user may read them.
     descriptor = os.open(ENVIRONMENT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
 
 
 def read_environment() -> dict[str, str]:
-    """What write_environment kept."""
+    """Return the environment that write_environment saved."""
     entries = ENVIRONMENT.read_bytes().split(b"\0")
     pairs = (entry.split(b"=", 1) for entry in entries if entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}

@@ -1,4 +1,4 @@
-"""A worker's main program: prepare SSH, then become the server that ranks are started through."""
+"""A worker's main program: prepares SSH, then becomes the sshd through which ranks are started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from settings import RunError, log, report_failure
 
 
 def main() -> int:
-    """Replace this process by sshd, or return the exit code of what stood in the way."""
+    """Replace this process by sshd, or return an exit code when that is not possible."""
     try:
         command = ssh.prepare_worker(
             int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+from pathlib import Path
+
 import passwd
+import pytest
+import settings
+
+IMAGE = "root:x:0:0:root:/root:/bin/bash\n\ntrainer:x:1000:4321::/home:/bin/sh\n"
 
 
-def test_a_missing_passwd_entry_is_added_once() -> None:
-    image = "root:x:0:0:root:/root:/bin/bash\n"
-    added = passwd.passwd_lines(image, 4321, 0)
-    assert added[0] == image.strip()
-    assert added[1].split(":")[2:4] == ["4321", "0"]
-    assert passwd.passwd_lines("\n".join(added), 4321, 0) == added
+def test_missing_entry_is_added_once() -> None:
+    added = passwd.complete_passwd(IMAGE, 4321, 7)
+    assert added == [*IMAGE.split(), "horovod-4321:x:4321:7::/tmp:/bin/sh"]
+    assert passwd.complete_passwd("\n".join(added), 4321, 7) == added
+
+
+def test_file_is_the_images_with_the_pods_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwd, "GENERATED", tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    passwd.main()
+    written = (tmp_path / "passwd").read_text()
+    assert written.endswith(f"\nhorovod-4321:x:4321:{os.getgid()}::/tmp:/bin/sh\n")
+    assert written.startswith(Path("/etc/passwd").read_text().splitlines()[0] + "\n")
+
+
+def test_user_without_an_entry_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert passwd.require_user_name() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    with pytest.raises(settings.ConfigurationError, match=r"UID 4000000 .*runAsUser"):
+        passwd.require_user_name()

@@ -1,0 +1,178 @@
+"""The files that SSH needs in a pod, and the messages when something in the pod forbids SSH."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import session
+import settings
+import ssh
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tests.unit.podfiles.runs import make_run
+from tests.unit.podfiles.ssh.pods import PYTHON, Pod, make_key, make_user
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+# Of a process that has all capabilities, as /proc/self/status writes it.
+ALL_CAPABILITIES = 0x1FFFFFFFFFF
+
+
+@pytest.fixture
+def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a pod's volumes: `generated`, and `ssh` with two good keys in it."""
+    for folder, attribute in (("generated", "GENERATED"), ("ssh", "SECRETS")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr(ssh, attribute, tmp_path / folder)
+    for name in ("user-key", "host-key"):
+        (tmp_path / "ssh" / name).write_bytes(make_key())
+    monkeypatch.setattr(ssh, "PRIVILEGE_SEPARATION", tmp_path / "sshd")
+    return tmp_path
+
+
+@given(st.dictionaries(NAMES, VALUES))
+@hypothesis_settings(max_examples=50, deadline=None)
+def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssh, "ENVIRONMENT", Path(directory) / "environment")
+        ssh.write_environment(environment)
+        assert ssh.read_environment() == environment
+        # A restarted container writes it again.
+        ssh.write_environment({"A": "1"})
+        assert ssh.read_environment() == {"A": "1"}
+
+
+def test_environment_is_readable_by_the_pods_user_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "ENVIRONMENT", tmp_path / "environment")
+    before = os.umask(0)
+    ssh.write_environment({"TOKEN": "secret"})
+    os.umask(before)
+    assert (tmp_path / "environment").stat().st_mode & 0o777 == 0o600
+
+
+def test_session_runs_the_requested_command_with_the_containers_values() -> None:
+    from_sshd = {"SSH_ORIGINAL_COMMAND": "orted -x", "PATH": "/bin", "SSH_CLIENT": "a"}
+    command, environment = session.prepare_session(from_sshd, {"PATH": "/opt/bin", "SECRET": "s"})
+    assert command == ["/bin/sh", "-c", "orted -x"]
+    assert environment == {"PATH": "/opt/bin", "SSH_CLIENT": "a", "SECRET": "s"}
+
+
+def test_session_takes_no_command_from_the_containers_environment() -> None:
+    command, environment = session.prepare_session({}, {"SSH_ORIGINAL_COMMAND": "false"})
+    assert (command, environment) == (["/bin/sh", "-i"], {})
+
+
+def test_client_reaches_hosts_by_address_and_knows_their_key() -> None:
+    first, second = make_run().hosts[:2]
+    config = ssh.client_config(2200, {first: "10.1.2.3", second: "10.1.2.4"})
+    hosts, _, every_host = config.partition("Host *\n")
+    assert hosts == (
+        "Host hvd-cpu-0.hvd hvd-cpu-0\n  HostName 10.1.2.3\n"
+        "Host hvd-cpu-1.hvd hvd-cpu-1\n  HostName 10.1.2.4\n"
+    )
+    lines = [line.strip() for line in every_host.splitlines()]
+    assert {"HostKeyAlias horovod-worker", "Port 2200", "IdentitiesOnly yes"} < set(lines)
+    assert {"BatchMode yes", "GlobalKnownHostsFile none"} < set(lines)
+
+
+def test_client_configuration_is_replaced_in_one_step(volumes: Path) -> None:
+    """A launcher that has opened the file goes on reading what it opened."""
+    (host, *_) = make_run().hosts
+    ssh.write_client_config(2222, {})
+    with (volumes / "generated" / "ssh_config").open() as opened:
+        ssh.write_client_config(2222, {host: "10.1.2.3"})
+        assert opened.read() == ssh.client_config(2222, {})
+    assert (volumes / "generated" / "ssh_config").read_text() == ssh.client_config(
+        2222, {host: "10.1.2.3"}
+    )
+    assert not (volumes / "generated" / "ssh_config.new").exists()
+
+
+def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
+    before = os.umask(0)
+    ssh.prepare_worker(2222, "r1", "python3")
+    # A container that is restarted finds its files.
+    ssh.prepare_worker(2222, "r1", "python3")
+    ssh.prepare_master()
+    ssh.prepare_master()
+    os.umask(before)
+    for name in ("user-key", "host-key"):
+        installed = volumes / "generated" / name
+        assert installed.stat().st_mode & 0o777 == 0o600
+        assert installed.read_bytes() == (volumes / "ssh" / name).read_bytes()
+
+
+def test_master_has_an_executable_ssh(volumes: Path) -> None:
+    ssh.prepare_master()
+    assert os.access(volumes / "generated" / "bin" / "ssh", os.X_OK)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only sshd of root has the directory")
+def test_directory_for_privilege_separation_is_writable_by_root_only(volumes: Path) -> None:
+    for made_before in (False, True):
+        ssh.prepare_worker(2222, "r1", "python3")
+        mode = ssh.PRIVILEGE_SEPARATION.stat().st_mode & 0o777
+        assert mode == 0o755, made_before
+        ssh.PRIVILEGE_SEPARATION.chmod(0o777)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, ["cannot read key 'user-key'", "No such file", "user-key and host-key"]),
+        (b"garbage\n", ["cannot use key 'user-key'", "in PEM format without a passphrase"]),
+        (make_key("secret"), ["cannot use key 'user-key'", "passphrase", "in PEM format"]),
+    ],
+    ids=["missing", "garbage", "passphrase"],
+)
+def test_unusable_key_is_named_with_what_to_do(
+    volumes: Path, content: bytes | None, words: list[str]
+) -> None:
+    key = volumes / "ssh" / "user-key"
+    key.unlink()
+    if content is not None:
+        key.write_bytes(content)
+    with pytest.raises(settings.ConfigurationError) as refused:
+        ssh.prepare_worker(2222, "r1", "python3")
+    for word in ("SSH Secret", "ssh.existingSecret", *words):
+        assert word in str(refused.value)
+
+
+def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Path) -> None:
+    """The kubelet shows the termination message, and the Job gives up on exit code 78."""
+    with tempfile.TemporaryDirectory() as folder:
+        pod = Pod(Path(folder) / "pod", make_user(os.geteuid(), Path(folder)), {})
+        done = pod.run(
+            PYTHON, "-I", str(pod.files / "worker.py"), HVD_SSH_PORT="2222", HVD_REVISION="r1"
+        )
+        assert done.returncode == settings.BAD_CONFIGURATION
+        for shown in (done.stderr.decode(), (pod.generated / "termination-log").read_text()):
+            assert "cannot read key 'host-key' of the SSH Secret" in shown
+
+
+@pytest.mark.parametrize(("name", "bit"), ssh.SSHD_CAPABILITIES.items())
+def test_missing_capability_of_root_is_named(name: str, bit: int) -> None:
+    status = "Name:\tpython3\nCapPrm:\t{0:016x}\nCapEff:\t{0:016x}\nCapBnd:\t0\n"
+    ssh.check_capabilities(status.format(ALL_CAPABILITIES))
+    with pytest.raises(settings.ConfigurationError, match=f"capabilities {name}: set") as refused:
+        ssh.check_capabilities(status.format(ALL_CAPABILITIES ^ 1 << bit))
+    assert "podSecurityContext.runAsUser" in str(refused.value)
+
+
+def test_programs_are_found_on_path_and_where_servers_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "sshd"
+    program.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ssh.find_program("sshd", "openssh-server") == str(program)
+    assert ssh.find_program("chroot", "coreutils").startswith("/usr/")
+    with pytest.raises(settings.ConfigurationError, match=r"no no-such.*package openssh-server"):
+        ssh.find_program("no-such", "openssh-server")

@@ -1,0 +1,122 @@
+"""What a master can do on a worker over SSH: a real sshd, started as a worker starts it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from subprocess import PIPE
+
+import pytest
+
+from tests.unit.podfiles.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, read_banner
+
+unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+
+
+@pytest.fixture(scope="module")
+def session_environment(ssh_pods: SshPods) -> dict[str, str]:
+    """The environment of a session that the client and the home directory try to change."""
+    home, agent = ssh_pods.worker.user.home, ssh_pods.master.root / "agent"
+    if home is not None:
+        (home / ".ssh" / "environment").write_text("FROM_HOME=1\n")
+        (home / ".ssh" / "rc").write_text(f"echo >{ssh_pods.worker.generated}/rc-was-run\n")
+    with ssh_pods.master.start("ssh-agent", "-D", "-a", str(agent), stdout=PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        done = ssh_pods.master.ssh(
+            "-A", "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
+            WORKER, "env -0",
+            FROM_CLIENT="1", LANG="xx", DISPLAY=":0", SSH_AUTH_SOCK=str(agent),
+        )  # fmt: skip
+        process.terminate()
+    assert done.returncode == 0, done.stderr
+    entries = (entry.partition(b"=") for entry in done.stdout.split(b"\0") if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
+
+
+def test_session_has_the_containers_environment(
+    ssh_pods: SshPods, session_environment: dict[str, str]
+) -> None:
+    expected = {**CONTAINER, "HVD_SSH_PORT": str(ssh_pods.port), "HVD_REVISION": REVISION}
+    assert {name: session_environment.get(name) for name in expected} == expected
+    # Besides, only what sshd, the shell and (LC_CTYPE) Python set.
+    assert session_environment.keys() - expected.keys() <= {
+        *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
+        *("SSH_CLIENT", "SSH_CONNECTION"),
+    }
+
+
+@unprivileged
+def test_client_variables_do_not_reach_a_session(
+    session_environment: dict[str, str],
+) -> None:
+    assert not session_environment.keys() & {"FROM_CLIENT", "FROM_OPTION", "LANG"}
+
+
+@unprivileged
+def test_files_of_the_home_directory_do_not_change_a_session(
+    ssh_pods: SshPods, session_environment: dict[str, str]
+) -> None:
+    assert "FROM_HOME" not in session_environment
+    assert not (ssh_pods.worker.generated / "rc-was-run").exists()
+
+
+@unprivileged
+def test_agent_is_not_forwarded(session_environment: dict[str, str]) -> None:
+    assert "SSH_AUTH_SOCK" not in session_environment
+
+
+@unprivileged
+def test_x11_is_not_forwarded(session_environment: dict[str, str]) -> None:
+    assert "DISPLAY" not in session_environment
+
+
+@unprivileged
+@pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("kill -KILL $$", 128 + 9)])
+def test_exit_code_of_the_command_is_the_clients(
+    ssh_pods: SshPods, command: str, code: int
+) -> None:
+    assert ssh_pods.master.ssh(WORKER, command).returncode == code
+
+
+@unprivileged
+def test_login_without_a_command_runs_a_shell_in_the_containers_environment(
+    ssh_pods: SshPods,
+) -> None:
+    done = ssh_pods.master.ssh(f"{WORKER}.hvd", input=b'echo "$SPACES"; exit 3\n')
+    assert (done.returncode, done.stdout) == (3, CONTAINER["SPACES"].encode() + b"\n")
+
+
+@unprivileged
+def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) -> None:
+    ended = ssh_pods.worker.generated / "ended"
+    os.mkfifo(ended)
+    os.chown(ended, ssh_pods.worker.user.uid, -1)
+    client = ssh_pods.master.start(
+        *ssh_pods.master.ssh_command(WORKER, f"echo ready; cat; echo ended >{ended}"),
+        stdin=PIPE,
+        stdout=PIPE,
+    )
+    with client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        client.kill()
+        # Opening the pipe waits for the command to open it, too.
+        assert ended.read_text() == "ended\n"
+
+
+def test_banner_names_the_revision(ssh_pods: SshPods) -> None:
+    banner = read_banner(ssh_pods.port)
+    assert banner.startswith("SSH-2.0-")
+    assert banner.endswith(f" hvd-{REVISION}")
+
+
+@unprivileged
+def test_many_clients_connect_at_once(ssh_pods: SshPods) -> None:
+    """OpenSSH's default drops some connections beyond 10 that have not logged in."""
+    with ExitStack() as stack:
+        for _ in range(40):
+            connection = socket.create_connection(("127.0.0.1", ssh_pods.port), timeout=20)
+            stack.enter_context(connection)
+            assert connection.makefile("rb").readline().startswith(b"SSH-2.0-")

@@ -1,0 +1,120 @@
+"""The programs that check and time an allreduce, on a Horovod that adds up in this process."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import bandwidth
+import check
+import pytest
+
+HOROVOD = """
+import builtins
+Sum = "sum"
+calls = []
+ranks, answered, total = {ranks}, {answered}, {total}
+init = lambda: calls.append("init")
+rank = lambda: {rank}
+size = lambda: ranks
+allgather_object = lambda number: answered
+def allreduce(tensor, op, name):
+    assert calls[0] == "init" and op == Sum
+    calls.append(name)
+    return [value * total for value in tensor[:1]]
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of Python packages, with no framework outside of it."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec",
+        lambda name: find(name) if (tmp_path / f"{name}.py").exists() else None,
+    )  # fmt: skip
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("tensorflow", "torch", "horovod", "horovod.tensorflow", "horovod.torch"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def install(
+    image: Path,
+    framework: str,
+    ranks: int,
+    answered: object = None,
+    total: float = 0,
+    rank: int = 0,
+) -> None:
+    """Write a framework and its Horovod, whose ranks answer so."""
+    (image / f"{framework}.py").write_text("ones = lambda number: [1.0] * number\n")
+    (image / "horovod").mkdir(exist_ok=True)
+    answered = list(range(ranks)) if answered is None else answered
+    text = HOROVOD.format(ranks=ranks, answered=answered, total=total or ranks, rank=rank)
+    (image / "horovod" / f"{framework}.py").write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def forget_modules() -> None:
+    """Nothing of another test is imported."""
+    importlib.invalidate_caches()
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "torch"])
+def test_horovod_is_that_of_the_images_framework(image: Path, framework: str) -> None:
+    install(image, framework, 1)
+    module: ModuleType = check.import_horovod()
+    assert module.__name__ == f"horovod.{framework}"
+
+
+def test_image_without_a_framework_is_refused(image: Path) -> None:
+    with pytest.raises(SystemExit, match="neither TensorFlow nor PyTorch"):
+        check.import_horovod()
+
+
+@pytest.mark.parametrize(
+    ("rank", "printed"), [(0, "check: 3 ranks reached one another\n"), (1, "")]
+)
+def test_check_reports_once_that_all_ranks_answered(
+    image: Path, rank: int, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(image, "torch", 3, rank=rank)
+    check.main()
+    assert capsys.readouterr().out == printed
+
+
+def test_check_fails_when_a_rank_is_missing(image: Path) -> None:
+    install(image, "torch", 3, answered=[0, 2])
+    with pytest.raises(SystemExit, match=r"gathered \[0, 2\], expected every rank from 0 to 2"):
+        check.main()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_bandwidth_is_printed_once(
+    image: Path, rank: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(image, "torch", 4, rank=rank)
+    clock = itertools.count(step=5)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    bandwidth.main()
+    # Ten times in 5 s; 32 MiB in 0.5 s, of which each rank sends 2 * 3 / 4.
+    expected = "allreduce of 32 MiB over 4 ranks: 500.0 ms, bus bandwidth 96 MiB/s\n"
+    assert capsys.readouterr().out == ("" if rank else expected)
+    assert sys.modules["horovod.torch"].calls == ["init", "warm-up", *["timed"] * 10]
+
+
+def test_tensor_has_the_size_that_is_printed(image: Path) -> None:
+    install(image, "torch", 1)
+    tensor = bandwidth.make_tensor(check.import_horovod())
+    assert len(tensor) * 4 == bandwidth.TENSOR_MEBIBYTES * 1024 * 1024
+
+
+def test_wrong_sum_is_an_error(image: Path) -> None:
+    install(image, "torch", 4, total=3)
+    with pytest.raises(SystemExit, match=r"the sum of a 1 from each of 4 ranks is 3\.0"):
+        bandwidth.main()
