@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
+from devtools.common.locks import exclusive_lock
 
 LOCKS = Path(__file__).with_name("mpi")
 
@@ -17,10 +17,8 @@ def installed(name: str) -> Path:
     """The folder of an MPI and of mpi4py, installed once for each content of its lock."""
     lock = LOCKS / f"{name}.txt"
     folder = cache_dir() / "mpi" / f"{name}-{content_key([lock], sys.version)}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Tests run in several processes: one installs, the others wait and find it done.
-    with (folder.parent / ".lock").open("w") as only_one:
-        fcntl.flock(only_one, fcntl.LOCK_EX)
+    # Tests run in several processes: one installs, the others wait for it.
+    with exclusive_lock(folder.parent / ".lock", f"installing {name}"):
         return folder if folder.exists() else _install(lock, folder)
 
 
