@@ -1,4 +1,4 @@
-"""How the ranks are bound to cores and what they talk over, whatever launches them. Pure."""
+"""Plans how ranks are bound to cores and which network they use, for any launcher. Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,11 @@ from dataclasses import dataclass
 from hvdchart.plan import rules
 from hvdchart.plan.rules import Reason
 from hvdchart.spec import topology
+from hvdchart.spec.launchers import common_interface, find_option, interface_variables
 from hvdchart.spec.model import NodeGroup, Spec
-
-# One interface, its readers: Open MPI's data and control connections, libfabric's TCP (Intel MPI,
-# MPICH), NCCL, Horovod's Gloo.
-INTERFACE_VARIABLES = (
-    "OMPI_MCA_btl_tcp_if_include",
-    "OMPI_MCA_oob_tcp_if_include",
-    "FI_TCP_IFACE",
-    "NCCL_SOCKET_IFNAME",
-    "HOROVOD_GLOO_IFACE",
-)
-
 
 _OURS = "hvdchart"
 _SPEC = "the spec"
-# Options of Open MPI, MPICH and horovodrun that bind ranks: then nothing else must.
-_BINDING_OPTIONS = {"bind-to", "map-by", "rankfile", "cpu-set", "cpu-list", "binding-args"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +28,8 @@ class Binding:
 class Launching:
     """The launcher's part of the plan.
 
-    `interface` is the one that all groups name; when they differ it is None and each group's
-    variables stand in `group_env`, by group name. `transport` is the chart's, empty for its own.
+    `interface` is the one that all groups name; when they differ it is None and `group_env` has
+    the variables of each group, by name. `transport` is network.transport, empty for its default.
     """
 
     binding: Binding
@@ -62,8 +50,8 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
         why = Reason("groups differ in ranks a socket: no one mapping", _OURS)
-    interface, group_env = _interfaces(spec.nodes)
     transport = "RDMA" if _moves_data_by_rdma(spec) else ""
+    interface, group_env = _interfaces(spec, transport)
     options = spec.launch.options
     return Launching(binding or Binding("none"), options, why, interface, group_env, transport)
 
@@ -71,12 +59,12 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     for index, group in enumerate(spec.nodes):
         if group.tuning.binding:
-            return group.tuning.binding, rules.said(f"nodes[{index}].tuning.binding")
+            return group.tuning.binding, rules.given_by(f"nodes[{index}].tuning.binding")
     if spec.tuning.binding:
-        return spec.tuning.binding, rules.said("tuning.binding")
-    named = {option.lstrip("-").partition("=")[0] for option in spec.launch.options}
-    if named & _BINDING_OPTIONS:
-        return "none", Reason("launch.options says it", _SPEC)
+        return spec.tuning.binding, rules.given_by("tuning.binding")
+    options = map(find_option, spec.launch.options)
+    if any(option is not None and option.binding for option in options):
+        return "none", Reason("launch.options binds or maps the ranks", _SPEC)
     if spec.launch.mode == "elastic":
         return "none", Reason("elastic runs change their ranks a host", "Horovod")
     if spec.launch.mode == "custom":
@@ -88,9 +76,9 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
 
 
 def _common_binding(nodes: Sequence[NodeGroup], slots: Sequence[int], to: str) -> Binding | None:
-    """The binding that serves all groups; None when there is none."""
-    found = {_binding(group, ranks, to) for group, ranks in zip(nodes, slots, strict=True)}
-    return found.pop() if len(found) == 1 else None
+    """The binding that all groups share; None when they differ or one cannot be bound."""
+    bindings = {_binding(group, ranks, to) for group, ranks in zip(nodes, slots, strict=True)}
+    return bindings.pop() if len(bindings) == 1 else None
 
 
 def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
@@ -117,14 +105,12 @@ def _moves_data_by_rdma(spec: Spec) -> bool:
     return all(group.rdma and not group.gpus for group in spec.nodes)
 
 
-def _interfaces(
-    nodes: Sequence[NodeGroup],
-) -> tuple[str | None, dict[str, dict[str, str]]]:
-    names = {group.interface for group in nodes}
-    if len(names) == 1:
-        return names.pop(), {}
+def _interfaces(spec: Spec, transport: str) -> tuple[str | None, dict[str, dict[str, str]]]:
+    """The interface that all groups name, else the variables of each group that names one."""
+    if len({group.interface for group in spec.nodes}) == 1:
+        return common_interface(spec), {}
     return None, {
-        group.name: dict.fromkeys(INTERFACE_VARIABLES, group.interface)
-        for group in nodes
+        group.name: interface_variables(group.interface, transport)
+        for group in spec.nodes
         if group.interface
     }

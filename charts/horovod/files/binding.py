@@ -14,7 +14,7 @@ Topology = List[List[Set[int]]]
 
 
 class BindingError(Exception):
-    """The ranks cannot be bound as asked; the message names the key and what the host has."""
+    """The ranks cannot be bound as the values say; the message names the key and the CPUs."""
 
 
 def read_topology(allowed: set[int], root: Path = CPUS) -> Topology:
@@ -27,8 +27,8 @@ def read_topology(allowed: set[int], root: Path = CPUS) -> Topology:
             core = int((folder / "core_id").read_text())
         except (OSError, ValueError) as problem:
             raise BindingError(
-                f"launch.binding.to is not none, but this host does not say what CPU {cpu} is "
-                f"({problem}): set launch.binding.to to none"
+                f"launch.binding.to is not none, but this host does not report the socket and core "
+                f"of CPU {cpu} ({problem}): set launch.binding.to to none"
             ) from problem
         cores.setdefault((socket, core), set()).add(cpu)
     sockets: dict[int, list[set[int]]] = {}
@@ -37,10 +37,10 @@ def read_topology(allowed: set[int], root: Path = CPUS) -> Topology:
     return [sorted(sockets[socket], key=min) for socket in sorted(sockets)]
 
 
-def cpus_of(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
+def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
     """The CPUs of one of a host's ranks. Raises BindingError when there are not enough."""
     if binding.to == "core" and not binding.ranks_per_socket:
-        return _some([core for socket in topology for core in socket], binding, local_rank)
+        return _take_cores([core for socket in topology for core in socket], binding, local_rank)
     socket, place = divmod(local_rank, binding.ranks_per_socket)
     if socket >= len(topology):
         raise BindingError(
@@ -50,11 +50,11 @@ def cpus_of(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
         )
     if binding.to == "socket":
         return set().union(*topology[socket])
-    return _some(topology[socket], binding, place)
+    return _take_cores(topology[socket], binding, place)
 
 
-def _some(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
-    """The cores of the rank that is at this place among those that share `cores`."""
+def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
+    """The CPUs of the rank at index `place` of the ranks that share `cores`."""
     first, end = place * binding.cores_per_rank, (place + 1) * binding.cores_per_rank
     if end > len(cores):
         raise BindingError(
@@ -66,7 +66,7 @@ def _some(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
 
 
 def bind(binding: Binding, local_rank: int) -> None:
-    """Bind this process, and what it becomes. Raises BindingError."""
+    """Bind this process, and the program that replaces it. Raises BindingError."""
     if binding.to != "none":
         topology = read_topology(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cpus_of(binding, topology, local_rank))
+        os.sched_setaffinity(0, select_cpus(binding, topology, local_rank))

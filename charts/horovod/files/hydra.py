@@ -1,9 +1,9 @@
 """Ends the whole run when one of its ranks fails, with the rank's exit code, under Hydra.
 
 Hydra (MPICH's launcher, and Intel MPI's) waits on for the other ranks when one ends with an exit
-code and no MPI_Finalize, and they for it: the run would hang. The rank is therefore a child, whose
-failure is told to Hydra as MPI_Abort tells it: by the abort command of PMI-1, the protocol of the
-descriptor that each rank is given in PMI_FD.
+code and no MPI_Finalize, and they wait for it: the run would hang. The rank is therefore a child,
+whose failure is reported to Hydra as MPI_Abort reports one: by the abort command of PMI-1, the
+protocol of the descriptor that each rank gets in PMI_FD.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ PR_SET_PDEATHSIG = 1
 
 
 def abort_command(code: int) -> bytes:
-    """PMI-1's words for: end all ranks, with this exit code."""
+    """PMI-1's command to end all ranks with this exit code."""
     return f"cmd=abort exitcode={code}\n".encode()
 
 
 def abort(code: int) -> None:
-    """End all ranks where Hydra started this one; elsewhere do nothing."""
+    """End all ranks if Hydra started this one; otherwise do nothing."""
     descriptor = os.environ.get("PMI_FD")
     if code != 0 and descriptor is not None:
         try:
             os.write(int(descriptor), abort_command(code))
         except BrokenPipeError:
-            # The run is being ended already.
+            # Hydra is ending the run already.
             return
 
 
 def supervise(command: Sequence[str]) -> int:
-    """Run a rank's script to its end; its exit code, 128 + signal number when a signal ended it."""
+    """Run a rank's script to its end and return its exit code: 128 + N when signal N ended it."""
     libc = ctypes.CDLL(None)
     process = subprocess.Popen(
         command,

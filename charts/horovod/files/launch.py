@@ -10,8 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Mapping, Sequence
 
+import launchers
 import mpi
-from mpi import HOSTFILE, Flavour, default_interface
+from mpi import HOSTFILE, MpiImplementation, default_interface
 from settings import FILES, GENERATED, ConfigurationError, Host, Run, log
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
@@ -22,7 +23,7 @@ LIVE_HOSTS = GENERATED / "hosts"
 
 
 def write_live_hosts(hosts: Sequence[Host]) -> None:
-    """Keep the list that an elastic run follows; whole at any moment."""
+    """Keep the list that an elastic run follows; it is complete at any moment."""
     beside = LIVE_HOSTS.with_suffix(".new")
     beside.write_text("".join(f"{host.address}:{host.slots}\n" for host in hosts))
     beside.replace(LIVE_HOSTS)
@@ -32,40 +33,48 @@ def write_live_hosts(hosts: Sequence[Host]) -> None:
 
 
 def needs_mpirun(run: Run) -> bool:
-    """Does the run start by a line of mpirun that is made here?"""
+    """Does the run start with a line of mpirun that is built here?"""
     return run.mode == "mpirun" or (run.mode == "custom" and LAUNCH in run.args)
 
 
-def flavour_for(run: Run, variables: Mapping[str, str]) -> Flavour:
-    """The MPI whose forms hold: that of the image's mpirun. Raises ConfigurationError.
+def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
+    """The MPI whose command line and host file to use: the image's. Raises ConfigurationError.
 
     horovodrun reads the host file in Open MPI's form, as do scripts that start no mpirun.
     """
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
     if not needs_mpirun(run) and not (run.mode == "custom" and has_mpirun):
         return mpi.OPEN_MPI_4
-    flavour = mpi.find_flavour(variables)
-    log(f"mpirun is {flavour.name}'s")
-    return flavour
+    implementation = mpi.find_mpi(variables)
+    log(f"the image's mpirun is {implementation.name}")
+    return implementation
 
 
-def command(run: Run, flavour: Flavour) -> list[str]:
-    """The whole command line of the launcher, one argument an item."""
+def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
+    """The complete command line of the launcher, one argument an item.
+
+    Raises ConfigurationError for launch.options that this launcher does not have.
+    """
     if run.mode == "custom":
-        return _custom(run, flavour)
+        return _custom(run, implementation)
     script = run.args or ["python3", str(FILES / "check.py")]
-    return [*_start(run, flavour), *script]
+    return [*_start(run, implementation), *script]
 
 
-def _start(run: Run, flavour: Flavour) -> list[str]:
+def _start(run: Run, implementation: MpiImplementation) -> list[str]:
     """The launcher's command line up to the ranks' own command."""
     if run.mode in ("horovodrun", "elastic"):
+        launchers.check_options(run, run.mode)
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
         start = ["horovodrun", "-np", str(run.ranks), *hosts, "--ssh-port", str(run.ssh_port)]
         return [*start, *run.options, *_rank(run, binds_itself=True)]
-    return [*mpi.mpirun(run, flavour), *_rank(run, binds_itself=flavour.hydra)]
+    launchers.check_options(run, implementation.launcher)
+    return [
+        *mpi.mpirun_line(run, implementation),
+        *_rank(run, binds_itself=implementation.hydra),
+    ]
 
 
 def _rank(run: Run, *, binds_itself: bool) -> list[str]:
@@ -81,12 +90,12 @@ def _rank(run: Run, *, binds_itself: bool) -> list[str]:
     return [*line, "0" if run.elastic else str(run.ranks)]
 
 
-def _custom(run: Run, flavour: Flavour) -> list[str]:
+def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
     """The user's command with its placeholders filled in, written as Kubernetes writes them."""
     line: list[str] = []
     for argument in run.args:
         if argument == LAUNCH:
-            line += _start(run, flavour)
+            line += _start(run, implementation)
         else:
             filled = argument.replace("$(NP)", str(run.ranks))
             line.append(filled.replace("$(HOSTFILE)", str(HOSTFILE)))
@@ -94,11 +103,11 @@ def _custom(run: Run, flavour: Flavour) -> list[str]:
 
 
 def _elastic(run: Run) -> list[str]:
-    """A host that failed may come back under its name: its pod is made anew."""
+    """A host that failed may come back under its name: its StatefulSet creates the pod again."""
     return [
         *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks)),
         *("--host-discovery-script", str(DISCOVERY), "--blacklist-cooldown-range", "1", "10"),
-        # Left to find out by itself, horovodrun waits in silence for a second host.
+        # Without an interface, horovodrun looks for a common one and waits for a second host.
         *_nics(run.interface or default_interface()),
     ]
 
@@ -107,9 +116,9 @@ def _nics(interface: str) -> list[str]:
     return ["--network-interfaces", interface] if interface else []
 
 
-def environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment; each setting yields to one of the same name in master.env."""
-    merged = {**mpi.environment(run, run.interface or default_interface()), **inherited}
+def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The launcher's environment; a variable of master.env overrides the chart's."""
+    merged = {**mpi.mpirun_environment(run, default_interface()), **inherited}
     merged["PATH"] = f"{GENERATED / 'bin'}:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged
 

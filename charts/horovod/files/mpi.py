@@ -1,4 +1,4 @@
-"""The MPIs that an image's mpirun may be: which one it is, its command line, host file, variables.
+"""The MPI implementations that an image's mpirun may be: detection, command line, host file.
 
 Seen with Open MPI 4.1.4 and 5.0.11, Intel MPI 2021.18 and MPICH 4.3 and 5.0; docs/launch.md.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Sequence
 
+import launchers
 from settings import GENERATED, ConfigurationError, Host, Run
 
 HOSTFILE = GENERATED / "hostfile"
@@ -20,48 +21,36 @@ SSH = GENERATED / "bin" / "ssh"
 
 
 @dataclass(frozen=True)
-class Flavour:
-    """One MPI. `hydra`: its mpirun is Hydra, which Intel MPI and MPICH share."""
+class MpiImplementation:
+    """An MPI: its id in launchers.json, and whether its mpirun is Hydra (Intel MPI and MPICH)."""
 
-    name: str
+    launcher: str
     hydra: bool
-    # Options, without dashes, that another MPI has and this one's mpirun does not.
-    unknown: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return str(launchers.KNOWLEDGE["launchers"][self.launcher])
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False)
+OPEN_MPI_5 = MpiImplementation("openmpi5", hydra=False)
+INTEL_MPI = MpiImplementation("intel", hydra=True)
+MPICH = MpiImplementation("mpich", hydra=True)
 
 
-_OF_OPEN_MPI = _words(
-    "mca gmca x report-bindings rankfile cpu-set cpu-list tag-output display-map oversubscribe "
-    "hostfile H allow-run-as-root"
-)
-_OF_5 = _words("prtemca pmixmca display output runtime-options")
-_OF_HYDRA = _words(
-    "genv genvall genvnone genvlist ppn perhost iface f hosts launcher launcher-exec bootstrap "
-    "bootstrap-exec prepend-rank print-rank-map localhost"
-)
-_PLACING = _words("bind-to map-by membind")
-
-OPEN_MPI_4 = Flavour("Open MPI 4", False, _OF_HYDRA | _OF_5)
-OPEN_MPI_5 = Flavour("Open MPI 5", False, _OF_HYDRA)
-INTEL_MPI = Flavour("Intel MPI", True, _OF_OPEN_MPI | _OF_5 | _PLACING)
-MPICH = Flavour("MPICH", True, _OF_OPEN_MPI | _OF_5)
-
-
-def flavour_of(said: str) -> Flavour | None:
-    """The MPI that answers `mpirun --version` with this; None when it is none of those known."""
-    open_mpi = re.search(r"(?:Open MPI|OpenRTE)\)? (\d+)", said)
+def detect_mpi(version_output: str) -> MpiImplementation | None:
+    """The MPI that prints this for `mpirun --version`; None when it is not one of those known."""
+    open_mpi = re.search(r"(?:Open MPI|OpenRTE)\)? (\d+)", version_output)
     if open_mpi:
         return OPEN_MPI_5 if int(open_mpi[1]) >= 5 else OPEN_MPI_4
-    if "Intel(R) MPI" in said:
+    if "Intel(R) MPI" in version_output:
         return INTEL_MPI
-    return MPICH if "HYDRA" in said or "MPICH" in said else None
+    return MPICH if "HYDRA" in version_output or "MPICH" in version_output else None
 
 
-def find_flavour(environment: Mapping[str, str]) -> Flavour:
-    """Ask the image's mpirun what it is. Raises ConfigurationError when there is none to use."""
+def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
+    """Run the image's `mpirun --version`. Raises ConfigurationError without an mpirun to use."""
     program = shutil.which("mpirun", path=environment["PATH"])
     if program is None:
         raise ConfigurationError(
@@ -76,40 +65,28 @@ def find_flavour(environment: Mapping[str, str]) -> Flavour:
         text=True,
         check=False,
     )
-    found = flavour_of(done.stdout)
-    if found is None:
+    implementation = detect_mpi(done.stdout)
+    if implementation is None:
         raise ConfigurationError(
             f"{program} --version (exit code {done.returncode}) names no MPI known here (Open MPI, "
             f"Intel MPI, MPICH): {done.stdout.strip()[:300]!r}; give its whole command line with "
             "launch.mode custom"
         )
-    return found
+    return implementation
 
 
-def check_options(options: Sequence[str], flavour: Flavour) -> None:
-    """Refuse options of another MPI: its own error would not say where they are from."""
-    for option in options:
-        if option.startswith("-") and option.lstrip("-").partition("=")[0] in flavour.unknown:
-            raise ConfigurationError(
-                f"launch.options has {option}, which the mpirun of this image does not know: it is "
-                f"{flavour.name}'s; give its own option, or use launch.binding, network.interface "
-                "and network.transport, which every MPI follows"
-            )
-
-
-def hostfile(hosts: Sequence[Host], flavour: Flavour) -> str:
+def format_hostfile(hosts: Sequence[Host], implementation: MpiImplementation) -> str:
     """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too."""
-    between = ":" if flavour.hydra else " slots="
-    return "".join(f"{host.address}{between}{host.slots}\n" for host in hosts)
+    separator = ":" if implementation.hydra else " slots="
+    return "".join(f"{host.address}{separator}{host.slots}\n" for host in hosts)
 
 
-def mpirun(run: Run, flavour: Flavour) -> list[str]:
+def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
     """The command line up to the ranks' own command."""
-    check_options(run.options, flavour)
     start = ["mpirun", "-np", str(run.ranks)]
-    if not flavour.hydra:
+    if not implementation.hydra:
         return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *run.options]
-    if flavour is INTEL_MPI:
+    if implementation is INTEL_MPI:
         # With -f it fills hosts by their cores; only here do the numbers in the file count.
         hosts = ["-machinefile", str(HOSTFILE)]
     else:
@@ -120,26 +97,27 @@ def mpirun(run: Run, flavour: Flavour) -> list[str]:
 
 
 def _open_mpi_binding(run: Run) -> list[str]:
-    """Left to itself Open MPI binds each rank to a core, in a container often all to the same."""
-    named = {option.partition("=")[0].lstrip("-") for option in run.options}
-    if named & {"bind-to", "rankfile", "cpu-set", "cpu-list"}:
+    """By default Open MPI binds each rank to a core, in a container often all to the same one."""
+    given = {launchers.find_option(option).get("binding") for option in run.options}
+    if "binds" in given:
         return []
     binding = run.binding
     if binding.to == "none":
-        mapping = [] if "map-by" in named else ["--map-by", "slot"]
+        mapping = [] if "maps" in given else ["--map-by", "slot"]
         return [*mapping, "--bind-to", "none"]
     where = f"ppr:{binding.ranks_per_socket}:socket" if binding.ranks_per_socket else "slot"
     cores = f":PE={binding.cores_per_rank}" if binding.to == "core" else ""
     return ["--map-by", f"{where}{cores}", "--bind-to", binding.to, "--report-bindings"]
 
 
-def environment(run: Run, interface: str) -> dict[str, str]:
+def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
     """What each MPI's mpirun must know to use the hosts; the other MPIs' variables do nothing.
 
-    `interface` is the master's own, by which workers reach it; empty when not known.
+    `interface` is that of the master's default route, by which workers reach it; empty when there
+    is none.
     """
     at_once = str(max(128, len(run.hosts)))
-    settings = {
+    return {
         # Hosts are POD.SERVICE: cut at the dot, two names of one host would be two hosts.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
@@ -161,18 +139,8 @@ def environment(run: Run, interface: str) -> dict[str, str]:
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **launchers.master_interface_variables(run.interface, interface),
     }
-    if interface:
-        settings["I_MPI_HYDRA_IFACE"] = interface
-    if run.interface:
-        settings.update(
-            {
-                "OMPI_MCA_btl_tcp_if_include": run.interface,
-                "OMPI_MCA_oob_tcp_if_include": run.interface,
-                "PRTE_MCA_prte_if_include": run.interface,
-            }
-        )
-    return settings
 
 
 def default_interface(table: str = "") -> str:

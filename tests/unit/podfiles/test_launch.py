@@ -1,285 +1,262 @@
-"""The launchers' command lines, each MPI in its own words, and the CPUs that a rank gets."""
+"""The launcher's command line and environment, and the launcher as it runs."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import launch
 import mpi
 import pytest
-import rank
-from binding import BindingError, cpus_of, read_topology
-from hypothesis import given
-from hypothesis import strategies as st
-from settings import Binding, ConfigurationError
+from settings import ConfigurationError
 
-from tests.unit.podfiles.runs import make_run as run
+from tests.unit.podfiles.runs import make_run
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
 SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
-EVERY_MPI = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
+OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
+HYDRAS = [mpi.INTEL_MPI, mpi.MPICH]
+RANK = ["python3", "-I", "/horovod/bin/rank.py"]
+
+
+def by_name(value: Any) -> str:
+    return getattr(value, "name", str(value))
 
 
 @pytest.fixture(autouse=True)
-def pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the chart tells a master of its own pod."""
+def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
 
 
-# First lines of what each says, as seen.
-@pytest.mark.parametrize(
-    ("said", "flavour"),
-    [
-        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", mpi.OPEN_MPI_4),
-        ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", mpi.OPEN_MPI_5),
-        ("mpirun (Open MPI) 10.0.1\n", mpi.OPEN_MPI_5),
-        ("mpiexec (OpenRTE) 4.0.3\n", mpi.OPEN_MPI_4),
-        ("Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 2026", mpi.INTEL_MPI),
-        ("HYDRA build details:\n    Version:        4.3.2\n", mpi.MPICH),
-        ("srun 23.02", None),
-    ],
-    ids=["4.1", "5.0", "10.0", "OpenRTE", "Intel", "MPICH", "unknown"],
-)
-def test_which_mpi_it_is(said: str, flavour: mpi.Flavour | None) -> None:
-    assert mpi.flavour_of(said) == flavour
+@pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
+def test_open_mpi_binds_ranks_itself(implementation: mpi.MpiImplementation) -> None:
+    run = make_run(binding=CORES_BY_SOCKET)
+    line = launch.build_command(run, implementation)
+    assert line == [*mpi.mpirun_line(run, implementation), *RANK, "8", "python", "train.py"]
 
 
-def test_without_a_known_mpirun_the_way_out_is_named(tmp_path: Path) -> None:
-    environment = {"PATH": str(tmp_path)}
-    with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
-        mpi.find_flavour(environment)
-    program = tmp_path / "mpirun"
-    program.write_text("#!/bin/sh\necho srun 23.02\n")
-    program.chmod(0o755)
-    with pytest.raises(ConfigurationError, match=r"names no MPI known here.*srun 23\.02.*custom"):
-        mpi.find_flavour(environment)
-
-
-def line(flavour: mpi.Flavour, **changes: Any) -> list[str]:
-    """The command of a run of 8 ranks, and that it ends with the script."""
-    found = launch.command(run(**changes), flavour)
-    assert found[:3] == ["mpirun", "-np", "8"]
-    assert found[-3:] == ["8", "python", "train.py"]
-    return found
-
-
-@pytest.mark.parametrize("flavour", [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5], ids=lambda f: f.name)
+@pytest.mark.parametrize("implementation", HYDRAS, ids=by_name)
 @pytest.mark.parametrize(
     ("binding", "words"),
     [
-        (None, ["--map-by", "slot", "--bind-to", "none"]),
-        (CORES, ["--map-by", "slot:PE=14", "--bind-to", "core", "--report-bindings"]),
+        ({"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}, []),
+        (CORES, ["--bind-to", "core", "--cores-per-rank", "14"]),
         (
             CORES_BY_SOCKET,
-            ["--map-by", "ppr:2:socket:PE=3", "--bind-to", "core", "--report-bindings"],
+            ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"],
         ),
-        (SOCKETS, ["--map-by", "ppr:2:socket", "--bind-to", "socket", "--report-bindings"]),
+        (SOCKETS, ["--bind-to", "socket", "--ranks-per-socket", "2"]),
     ],
 )
-def test_open_mpi(flavour: mpi.Flavour, binding: dict[str, Any] | None, words: list[str]) -> None:
-    changes = {"binding": binding} if binding else {}
-    assert line(flavour, options=["--tag-output"], **changes)[3:-5] == [
-        "--hostfile", str(mpi.HOSTFILE), *words, "--tag-output", "python3",
-    ]  # fmt: skip
-    assert mpi.hostfile(run().hosts, flavour).splitlines()[-1] == "hvd-gpu-0.hvd slots=4"
-
-
-@pytest.mark.parametrize(
-    ("flavour", "words"),
-    [
-        (mpi.INTEL_MPI, ["-machinefile", str(mpi.HOSTFILE)]),
-        (mpi.MPICH, ["-f", str(mpi.HOSTFILE), "-localhost", "10.1.2.3"]),
-    ],
-    ids=["Intel MPI", "MPICH"],
-)
-def test_hydra(flavour: mpi.Flavour, words: list[str]) -> None:
-    rank_py = ["python3", "-I", "/horovod/bin/rank.py"]
-    unbound = line(flavour, options=["-prepend-rank"])
-    assert unbound[3:-3] == [*words, "-genvnone", "-prepend-rank", *rank_py]
-    bound = line(flavour, binding=CORES_BY_SOCKET)
-    assert bound[3:-3] == [
-        *words, "-genvnone", *rank_py,
-        "--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2",
-    ]  # fmt: skip
-    assert mpi.hostfile(run().hosts, flavour).splitlines()[-1] == "hvd-gpu-0.hvd:4"
-
-
-@pytest.mark.parametrize(
-    ("flavour", "option"),
-    [
-        (mpi.OPEN_MPI_4, "-genv"),
-        (mpi.OPEN_MPI_4, "--prtemca"),
-        (mpi.OPEN_MPI_5, "-ppn"),
-        (mpi.INTEL_MPI, "--mca"),
-        (mpi.INTEL_MPI, "-bind-to"),
-        (mpi.MPICH, "--report-bindings"),
-        (mpi.MPICH, "-x"),
-    ],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_options_of_another_mpi_are_refused(flavour: mpi.Flavour, option: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        launch.command(run(options=[option, "a"]), flavour)
-    for word in ("launch.options", option, flavour.name):
-        assert word in str(refused.value)
-
-
-@pytest.mark.parametrize("option", ["--bind-to", "-bind-to", "--cpu-set", "--rankfile"])
-def test_a_binding_of_the_users_is_the_only_one(option: str) -> None:
-    command = line(mpi.OPEN_MPI_4, options=[option, "core"])
-    given = [option] if "bind-to" in option else []
-    assert [item for item in command if "bind-to" in item] == given
-
-
-def test_horovodrun_command() -> None:
-    command = launch.command(
-        run(interface="eth1", mode="horovodrun", binding=CORES), mpi.OPEN_MPI_4
-    )
-    assert command[:3] == ["horovodrun", "-np", "8"]
-    assert command[command.index("--network-interfaces") + 1] == "eth1"
-    assert "--cores-per-rank" in command, "horovodrun binds nothing: the ranks do"
-
-
-@pytest.mark.parametrize("flavour", EVERY_MPI, ids=lambda flavour: flavour.name)
-def test_custom_command_is_the_users_own(flavour: mpi.Flavour) -> None:
-    args = ["mpirun", "-np", "$(NP)", "--hostfile", "$(HOSTFILE)", "./a b", "$HOME"]
-    command = launch.command(run(args=args, mode="custom"), flavour)
-    assert command == ["mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), "./a b", "$HOME"]
-    assert not launch.needs_mpirun(run(args=args, mode="custom"))
-
-
-@pytest.mark.parametrize("flavour", EVERY_MPI, ids=lambda flavour: flavour.name)
-def test_a_custom_command_may_take_in_the_launchers_line(flavour: mpi.Flavour) -> None:
-    wrapped = run(args=["time", "$(LAUNCH)", "a", "b"], mode="custom", binding=CORES)
-    assert launch.needs_mpirun(wrapped)
-    found = launch.command(wrapped, flavour)
-    assert found == ["time", *line(flavour, binding=CORES)[:-2], "a", "b"]
-
-
-def test_no_command_runs_the_check() -> None:
-    assert launch.command(run(args=[]), mpi.MPICH)[-1].endswith("check.py")
-
-
-def test_master_env_wins_over_the_launchers_settings() -> None:
-    environment = launch.environment(run(), {"OMPI_MCA_pml": "cm", "PATH": "/usr/bin"})
-    assert environment["OMPI_MCA_pml"] == "cm"
-    assert environment["PATH"].endswith("generated/bin:/usr/bin")
-    for keep in ("OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"):
-        assert environment[keep] == "1"
-
-
-def test_one_interface_and_one_transport_for_all() -> None:
-    environment = launch.environment(run(interface="eth1", transport="RDMA"), {})
-    assert environment["OMPI_MCA_btl_tcp_if_include"] == "eth1"
-    assert environment["PRTE_MCA_prte_if_include"] == "eth1"
-    assert environment["I_MPI_HYDRA_IFACE"] == "eth1"
-    assert environment["OMPI_MCA_pml"] == "ucx"
-    assert launch.environment(run(), {})["OMPI_MCA_pml"] == "ob1"
-
-
-def test_many_hosts_are_all_started_by_the_master() -> None:
-    """Intel MPI has workers start workers beyond 16, Open MPI beyond 64."""
-    group = {"statefulSet": "w", "number": 300, "maximum": 300, "slots": 1, "revision": "r"}
-    environment = launch.environment(run(groups=[group]), {})
-    for name in ("I_MPI_HYDRA_BRANCH_COUNT", "OMPI_MCA_plm_rsh_num_concurrent"):
-        assert environment[name] == "300"
-
-
-def test_a_ranks_arguments_end_where_its_command_begins() -> None:
-    words = [
-        "--bind-to",
-        "core",
-        "--cores-per-rank",
-        "3",
-        "8",
-        "python",
-        "--bind-to",
-        "x",
-        "--",
-        "-h",
-    ]
-    found = rank.parse(words)
-    assert (found.bind_to, found.cores_per_rank, found.ranks) == ("core", 3, 8)
-    assert found.command == ["python", "--bind-to", "x", "--", "-h"]
-    assert rank.parse(["0", "python", "-c", "1"]).command == ["python", "-c", "1"]
-
-
-@pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137), ("exit 0", 0)])
-def test_hydra_is_told_of_a_failed_rank(
-    monkeypatch: pytest.MonkeyPatch, script: str, code: int
+def test_ranks_under_hydra_bind_themselves(
+    implementation: mpi.MpiImplementation, binding: dict[str, Any], words: list[str]
 ) -> None:
-    reader, writer = os.pipe()
-    monkeypatch.setenv("PMI_FD", str(writer))
-    before = signal.getsignal(signal.SIGTERM)
-    assert hydra.supervise(["sh", "-c", script]) == code
-    signal.signal(signal.SIGTERM, before)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as told:
-        assert told.read() == (hydra.abort_command(code) if code else b"")
+    run = make_run(binding=binding)
+    line = launch.build_command(run, implementation)
+    expected = [*mpi.mpirun_line(run, implementation), *RANK, *words, "8", "python", "train.py"]
+    assert line == expected
 
 
-def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
-    """As Linux numbers it: the first hyperthread of every core, then the second."""
-    total = sockets * cores
-    return [
-        [
-            {core + thread * total for thread in range(threads)}
-            for core in range(first, first + cores)
-        ]
-        for first in range(0, total, cores)
-    ]
+def test_horovodrun_command_has_hosts_interface_and_options() -> None:
+    run = make_run(interface="eth1", mode="horovodrun", binding=CORES, options=["--verbose"])
+    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
+        "horovodrun", "-np", "8", "--hostfile", "/horovod/generated/hostfile",
+        "--network-interfaces", "eth1", "--ssh-port", "2222", "--verbose",
+        *RANK, "--bind-to", "core", "--cores-per-rank", "14", "8", "python", "train.py",
+    ]  # fmt: skip
+    without = launch.build_command(make_run(mode="horovodrun"), mpi.OPEN_MPI_4)
+    assert "--network-interfaces" not in without
 
 
-def test_the_published_node_has_a_rank_a_socket() -> None:
-    xeon = topology(2, 28, 2)
-    for local_rank in (0, 1):
-        first = 28 * local_rank
-        every = {*range(first, first + 28), *range(56 + first, 56 + first + 28)}
-        assert cpus_of(Binding("core", 28), xeon, local_rank) == every
-        assert cpus_of(Binding("socket", 0, 1), xeon, local_rank) == every
+@pytest.mark.parametrize(("interface", "named"), [("eth1", ["eth1"]), ("", ["eth0"])])
+def test_elastic_command_follows_the_discovery_script(
+    interface: str, named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
+    run = make_run(mode="elastic", interface=interface, minRanks=2, maxRanks=12)
+    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
+        "horovodrun", "-np", "8", "--min-np", "2", "--max-np", "12",
+        "--host-discovery-script", "/horovod/generated/bin/hosts",
+        "--blacklist-cooldown-range", "1", "10", "--network-interfaces", *named,
+        "--ssh-port", "2222", *RANK, "0", "python", "train.py",
+    ]  # fmt: skip
 
 
-def test_cores_left_over_stay_with_their_socket() -> None:
-    """Four ranks of three cores on two sockets of seven: none of them straddles."""
-    found = [cpus_of(Binding("core", 3, 2), topology(2, 7, 1), local) for local in range(4)]
-    assert found == [{0, 1, 2}, {3, 4, 5}, {7, 8, 9}, {10, 11, 12}]
+@pytest.mark.parametrize("implementation", [*OPEN_MPIS, *HYDRAS], ids=by_name)
+def test_custom_command_is_the_users_own(implementation: mpi.MpiImplementation) -> None:
+    args = ["mpirun", "-np", "$(NP)", "--hostfile", "$(HOSTFILE)", "./a b", "$HOME"]
+    command = launch.build_command(make_run(args=args, mode="custom"), implementation)
+    assert command == ["mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), "./a b", "$HOME"]
 
 
-@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 2), st.integers(1, 4))
-def test_no_two_ranks_share_a_core(sockets: int, cores: int, threads: int, each: int) -> None:
-    node = topology(sockets, cores, threads)
-    ranks = sockets * cores // each
-    found = [cpus_of(Binding("core", each), node, local) for local in range(ranks)]
-    assert all(len(cpus) == each * threads for cpus in found)
-    assert len(set().union(*found)) == ranks * each * threads
+@pytest.mark.parametrize("implementation", [*OPEN_MPIS, *HYDRAS], ids=by_name)
+def test_custom_command_may_include_the_launchers_line(
+    implementation: mpi.MpiImplementation,
+) -> None:
+    wrapped = make_run(args=["time", "$(LAUNCH)", "a", "b"], mode="custom", binding=CORES)
+    line = launch.build_command(make_run(args=["a", "b"], binding=CORES), implementation)
+    assert launch.build_command(wrapped, implementation) == ["time", *line]
+
+
+def test_run_without_a_command_runs_the_check() -> None:
+    line = launch.build_command(make_run(args=[]), mpi.MPICH)
+    assert line[-3:] == ["8", "python3", "/horovod/bin/check.py"]
 
 
 @pytest.mark.parametrize(
-    ("binding", "local_rank", "words"),
+    ("mode", "args", "needed"),
     [
-        (Binding("core", 3), 2, ["coresPerRank is 3", "9 cores", "has 8"]),
-        (Binding("core", 3, 2), 1, ["coresPerRank is 3", "6 cores", "has 4"]),
-        (Binding("socket", 0, 2), 4, ["ranksPerSocket is 2", "3 sockets", "on 2"]),
+        ("mpirun", ["python"], True),
+        ("custom", ["time", "$(LAUNCH)"], True),
+        ("custom", ["mpirun"], False),
+        ("horovodrun", ["python"], False),
+        ("elastic", ["python"], False),
     ],
 )
-def test_too_few_cpus(binding: Binding, local_rank: int, words: list[str]) -> None:
-    with pytest.raises(BindingError) as refused:
-        cpus_of(binding, topology(2, 4, 1), local_rank)
-    for word in words:
-        assert word in str(refused.value)
+def test_mpirun_is_needed_where_its_line_is_built(mode: str, args: list[str], needed: bool) -> None:
+    assert launch.needs_mpirun(make_run(mode=mode, args=args)) == needed
 
 
-def test_only_allowed_cpus_count(tmp_path: Path) -> None:
-    for cpu, (socket, core) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1), (0, 0), (1, 0)]):
-        folder = tmp_path / f"cpu{cpu}" / "topology"
-        folder.mkdir(parents=True)
-        (folder / "physical_package_id").write_text(f"{socket}\n")
-        (folder / "core_id").write_text(f"{core}\n")
-    assert read_topology({0, 1, 2, 4, 5}, tmp_path) == [[{0, 4}, {2}], [{1, 5}]]
-    with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 9"):
-        read_topology({9}, tmp_path)
+@pytest.fixture
+def mpich(tmp_path: Path) -> dict[str, str]:
+    """The environment of an image with MPICH."""
+    program = tmp_path / "mpirun"
+    program.write_text("#!/bin/sh\necho MPICH Version: 5\n")
+    program.chmod(0o755)
+    return {"PATH": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "args", "selected"),
+    [
+        ("mpirun", ["python"], mpi.MPICH),
+        ("custom", ["mpirun"], mpi.MPICH),
+        ("custom", ["$(LAUNCH)"], mpi.MPICH),
+        ("horovodrun", ["python"], mpi.OPEN_MPI_4),
+        ("elastic", ["python"], mpi.OPEN_MPI_4),
+    ],
+)
+def test_select_mpi_is_the_images_where_mpirun_may_start(
+    mode: str,
+    args: list[str],
+    selected: mpi.MpiImplementation,
+    mpich: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert launch.select_mpi(make_run(mode=mode, args=args), mpich) is selected
+    assert ("mpirun is MPICH" in capsys.readouterr().out) == (selected is mpi.MPICH)
+
+
+def test_select_mpi_without_an_mpirun_takes_open_mpis_form_or_refuses(tmp_path: Path) -> None:
+    environment = {"PATH": str(tmp_path)}
+    script = make_run(mode="custom", args=["./run.sh"])
+    assert launch.select_mpi(script, environment) is mpi.OPEN_MPI_4
+    for run in (make_run(), make_run(mode="custom", args=["$(LAUNCH)"])):
+        with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
+            launch.select_mpi(run, environment)
+
+
+def test_master_env_overrides_the_launchers_settings() -> None:
+    inherited = {"OMPI_MCA_pml": "cm", "PATH": "/usr/bin", "OWN": "1"}
+    environment = launch.build_environment(make_run(), inherited)
+    assert (environment["OMPI_MCA_pml"], environment["OWN"]) == ("cm", "1")
+    assert environment["PATH"] == "/horovod/generated/bin:/usr/bin"
+    assert environment["OMPI_MCA_btl"] == "^openib"
+    by_default = launch.build_environment(make_run(), {})["PATH"]
+    assert by_default == "/horovod/generated/bin:/usr/local/bin:/usr/bin:/bin"
+
+
+def test_environment_names_the_interface_of_the_default_route(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
+    assert launch.build_environment(make_run(), {})["I_MPI_HYDRA_IFACE"] == "eth0"
+    named = launch.build_environment(make_run(interface="eth1", transport="RDMA"), {})
+    assert named["I_MPI_HYDRA_IFACE"] == named["PRTE_MCA_prte_if_include"] == "eth1"
+    assert named["OMPI_MCA_pml"] == "ucx"
+
+
+def test_discovery_script_prints_the_live_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "LIVE_HOSTS", tmp_path / "live")
+    monkeypatch.setattr(launch, "DISCOVERY", tmp_path / "discovery")
+    hosts = make_run().hosts
+    launch.write_live_hosts(hosts)
+    assert launch.DISCOVERY.stat().st_mode & 0o777 == 0o755
+    os.utime(launch.DISCOVERY, (1, 1))
+    launch.write_live_hosts(hosts[2:])
+    printed = subprocess.run([launch.DISCOVERY], capture_output=True, text=True, check=True).stdout
+    assert printed == "hvd-gpu-0.hvd:4\n"
+    assert launch.DISCOVERY.stat().st_mtime == 1, "horovodrun may be reading it: written once"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["discovery", "live"]
+
+
+@pytest.fixture
+def launcher() -> Iterator[launch.Launcher]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield launch.Launcher()
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 1", 1), ("exit 5", 5), ("kill -9 $$", 137)]
+)
+def test_launcher_returns_the_exit_code_and_shows_the_command(
+    launcher: launch.Launcher, script: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert launcher.run(["sh", "-c", script], dict(os.environ)) == code
+    assert not launcher.was_stopped()
+    assert re.search(rf"\$ sh -c '{re.escape(script)}'$", capfd.readouterr().out.strip())
+
+
+def test_launcher_runs_in_the_given_environment_and_directory(
+    launcher: launch.Launcher, capfd: pytest.CaptureFixture[str]
+) -> None:
+    environment = {"PATH": os.environ["PATH"], "GREETING": "hello"}
+    assert launcher.run(["sh", "-c", "echo $GREETING $HOME $(pwd)"], environment) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == f"hello {Path.cwd()}"
+
+
+def test_launcher_refuses_a_program_that_is_not_on_path(
+    launcher: launch.Launcher, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=rf"no horovodrun on PATH \({tmp_path}\)"):
+        launcher.run(["horovodrun"], {"PATH": str(tmp_path)})
+
+
+def test_launcher_passes_a_request_to_end_on(launcher: launch.Launcher, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    script = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
+        "open(sys.argv[1], 'w').close(); signal.pause()"
+    )
+
+    def ask() -> None:
+        ready.read_text()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    code = launcher.run([sys.executable, "-c", script, str(ready)], dict(os.environ))
+    asking.join()
+    assert (code, launcher.was_stopped()) == (7, True)
+
+
+def test_launcher_starts_nothing_after_a_request_to_end(
+    launcher: launch.Launcher, tmp_path: Path
+) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    started = tmp_path / "started"
+    assert launcher.run(["touch", str(started)], dict(os.environ)) == 143
+    assert launcher.was_stopped()
+    assert not started.exists()

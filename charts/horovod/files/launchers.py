@@ -1,0 +1,60 @@
+"""What launchers know and set: launchers.json, which the chart and hvdchart read too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from settings import ConfigurationError, Run
+
+KNOWLEDGE: dict[str, Any] = json.loads(
+    Path(__file__).with_name("launchers.json").read_text("utf-8")
+)
+_OPTIONS = {name: option for option in KNOWLEDGE["options"] for name in option["names"]}
+
+
+def find_option(argument: str) -> dict[str, Any]:
+    """The entry of the option in an argument: -name, --name or --name=value. Empty for others."""
+    if not argument.startswith("-"):
+        return {}
+    option: dict[str, Any] = _OPTIONS.get(argument.lstrip("-").partition("=")[0], {})
+    return option
+
+
+def check_options(run: Run, launcher: str) -> None:
+    """Check launch.options for a launcher, named by its id. Raises ConfigurationError.
+
+    The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
+    whose own error would not say where the option comes from.
+    """
+    for argument in run.options:
+        option = find_option(argument)
+        problem = ""
+        if "value" in option:
+            problem = f"{option['value']} sets that: remove it from launch.options"
+        elif launcher not in option.get("readBy", [launcher]):
+            problem = (
+                f"{KNOWLEDGE['launchers'][launcher]}, the launcher of this image, does not have "
+                "that option: give its own, or use launch.binding, network.interface and "
+                "network.transport, which every launcher follows"
+            )
+        elif "interface" in option and run.interface:
+            problem = f"network.interface is {run.interface}: give one of the two"
+        elif "binding" in option and run.binding.to != "none":
+            problem = f"launch.binding.to is {run.binding.to}: give one of the two"
+        if problem:
+            raise ConfigurationError(f"launch.options has {argument}, but {problem}")
+
+
+def master_interface_variables(interface: str, default: str) -> dict[str, str]:
+    """The master's variables for network.interface, and for its default route's interface.
+
+    Either may be empty: the first where the user names none, the second where there is no route.
+    """
+    variables = {}
+    for variable in KNOWLEDGE["interfaceVariables"]:
+        chosen = interface or (default if variable.get("always") else "")
+        if "master" in variable["setOn"] and chosen:
+            variables[variable["name"]] = chosen
+    return variables

@@ -1,0 +1,33 @@
+"""Where the chart is, and the data in it that planner, templates and pods share."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from hvdchart.errors import FileError
+
+
+def chart_dir() -> Path:
+    """The chart's directory: inside an installed wheel, or beside this package in a checkout."""
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "chart", package.parent / "charts" / "horovod"):
+        if (candidate / "Chart.yaml").is_file():
+            return candidate
+    problem = "the chart is neither in the package nor in charts/horovod beside it"
+    raise FileError(f"{package}: {problem}; install the package again")
+
+
+@functools.cache
+def read_data(name: str) -> dict[str, Any]:
+    """The content of a JSON file in the chart's folder `files`; not to be changed."""
+    data: dict[str, Any] = json.loads((chart_dir() / "files" / name).read_text("utf-8"))
+    return data
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether an extended resource is a GPU, a part of one or a share of one: one rank for each."""
+    return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None

@@ -1,0 +1,87 @@
+"""The chart judges launch.options as the planner does, by files/launchers.json."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from hvdchart.chart_files import read_data
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+from tests.chart.render import CHART, helm_template, of_kind, pod_spec, refusal, render
+from tests.unit import launch_cases
+from tests.unit.launch_cases import Case
+
+# A template of its own, which judges all cases in one run of Helm.
+VERDICTS = """problems:
+{{- range .Values.cases }}
+- {{ include "horovod.optionProblem" (dict "Values" . "Files" $.Files) | quote }}
+{{- end }}
+"""
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chart with the checks and the data file of ours, and the template above."""
+    chart = tmp_path_factory.mktemp("judge")
+    for folder in ("templates", "files"):
+        (chart / folder).mkdir()
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: judge\nversion: 1.0.0\n")
+    for name in ("templates/_checks-launch.tpl", "files/launchers.json"):
+        shutil.copy(CHART / name, chart / name)
+    (chart / "templates" / "verdicts.yaml").write_text(VERDICTS)
+    return chart
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_chart_refuses_exactly_the_options_that_the_planner_refuses(helm: str, judge: Path) -> None:
+    cases = list(launch_cases.cases())
+    done = helm_template({"cases": [case.values() for case in cases]}, helm=helm, chart=judge)
+    assert done.returncode == 0, done.stderr
+    problems = YAML(typ="safe").load(done.stdout)["problems"]
+    assert len(problems) == len(cases)
+    for case, problem in zip(cases, problems, strict=True):
+        assert bool(problem) == case.is_refused_by_planner(), f"{case}: {problem!r}"
+        assert not problem or problem.startswith('launch.options has "')
+
+
+@pytest.mark.parametrize("launcher", ["openmpi4", "openmpi5", "intel", "mpich"])
+def test_chart_takes_all_options_of_an_mpi_together(launcher: str) -> None:
+    options = [
+        f"--{name}"
+        for option in read_data("launchers.json")["options"]
+        for name in option["names"]
+        if "value" not in option and launcher in option.get("readBy", [launcher])
+    ]
+    assert len(options) > 20
+    render(Case("mpirun", tuple(options)).values())
+
+
+def test_chart_refuses_to_render_options_with_a_problem() -> None:
+    message = refusal(Case("horovodrun", ("-v", "--mca")).values())
+    for word in ("launch.options", '"mca"', "launch.mode is horovodrun", "custom or mpirun"):
+        assert word in message
+
+
+@pytest.mark.parametrize("option", ["--npersocket", "-npernode", "--cpus-per-proc", "--map-by"])
+def test_planned_run_with_an_option_that_binds_renders(option: str) -> None:
+    """The planner plans no binding beside it, which the chart would refuse."""
+    values = checked_values(Case("mpirun", (option, "1")).plan())
+    assert values["launch"] == {"binding": {"to": "none"}, "options": [option, "1"]}
+    render(values)
+
+
+def test_workers_and_planned_groups_name_the_interface_to_the_same_libraries() -> None:
+    manifests = render({"network": {"interface": "eth1"}})
+    workers = pod_spec(of_kind(manifests, "StatefulSet")[0])["containers"][0]["env"]
+    rendered = {entry["name"] for entry in workers if entry.get("value") == "eth1"}
+    two = json.loads(Case("mpirun", (), interface="eth1").spec())
+    two["nodes"].append({**two["nodes"][0], "name": "y", "interface": "eth2"})
+    planned = make_plan(parse_spec(json.dumps(two).encode())).launching.group_env["x"]
+    # With one interface for all groups the master names it to the daemons; else each group must.
+    assert set(planned) == rendered | {"OMPI_MCA_oob_tcp_if_include"}

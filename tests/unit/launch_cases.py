@@ -1,0 +1,117 @@
+"""Cases of launch.options, made from launchers.json, that planner, chart and pods judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hvdchart.chart_files import read_data
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.model import Spec
+from hvdchart.spec.validate import find_contradictions
+
+# What no launcher has, what only begins like an option that one has, and what is not an option.
+UNKNOWN = ["no-such-option", "npersocketx", "binding-arg", "bind", "Z", "NP", ""]
+VALUES = ["1", "np", "bind-to=core", "--", "-", "-1", "=--np"]
+FORMS = ("-{}", "--{}", "--{}=1")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Launch options in a mode, and the settings that options may contradict."""
+
+    mode: str
+    options: tuple[str, ...]
+    binding: str = "none"
+    interface: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.mode} {' '.join(self.options)} {self.binding} {self.interface}".strip()
+
+    def spec(self) -> bytes:
+        """A spec of one CPU group that asks for this."""
+        node: dict[str, Any] = {"name": "x", "count": 2, "sockets": 2, "coresPerSocket": 4}
+        spec = {
+            "apiVersion": "hvdchart/v1",
+            "name": "run",
+            "nodes": [{**node, **({"interface": self.interface} if self.interface else {})}],
+            "train": {"command": ["$(LAUNCH)"] if self.mode == "custom" else ["python"]},
+            "launch": {"mode": self.mode, "options": self.options},
+            **({"tuning": {"binding": self.binding}} if self.binding != "none" else {}),
+        }
+        return json.dumps(spec).encode()
+
+    def plan(self) -> Plan:
+        """The plan of that spec. Raises SpecError."""
+        return make_plan(parse_spec(self.spec()))
+
+    def is_refused_by_planner(self) -> bool:
+        """Whether the planner refuses the options, which it must do at their place in the spec."""
+        spec = _spec(self.mode, self.binding, self.interface)
+        launch = dataclasses.replace(spec.launch, options=self.options)
+        problems = list(find_contradictions(dataclasses.replace(spec, launch=launch)))
+        assert all(path[:2] == ("launch", "options") for path, _, _ in problems), problems
+        return bool(problems)
+
+    def values(self) -> dict[str, Any]:
+        """The values of the chart that say the same."""
+        numbers = {"core": {"coresPerRank": 2}, "socket": {"ranksPerSocket": 1}}
+        return {
+            "master": {"args": ["$(LAUNCH)"] if self.mode == "custom" else ["python"]},
+            "network": {"interface": self.interface, "transport": ""},
+            "launch": {
+                "mode": self.mode,
+                "options": list(self.options),
+                "binding": {"to": self.binding, **numbers.get(self.binding, {})},
+            },
+        }
+
+
+@functools.cache
+def _spec(mode: str, binding: str, interface: str) -> Spec:
+    return parse_spec(Case(mode, (), binding, interface).spec())
+
+
+def names() -> list[str]:
+    """Every option's name in the data file."""
+    return [name for option in read_data("launchers.json")["options"] for name in option["names"]]
+
+
+def modes() -> dict[str, list[str]]:
+    """The ids of each mode's launchers."""
+    found: dict[str, list[str]] = read_data("launchers.json")["modes"]
+    return found
+
+
+def cases() -> Iterator[Case]:
+    """Each option alone in each mode, in each form, beside each setting; then lists of options."""
+    for mode in modes():
+        for index, name in enumerate([*names(), *UNKNOWN]):
+            argument = FORMS[index % len(FORMS)].format(name)
+            yield Case(mode, (argument, "value"))
+            yield Case(mode, (argument,), interface="eth1")
+            if mode in ("mpirun", "horovodrun"):
+                yield Case(mode, ("value", argument), binding=("core", "socket")[index % 2])
+        for form in FORMS:
+            for name in ("np", "npersocket", "network-interface", "gloo", "x", "genv"):
+                yield Case(mode, (form.format(name),))
+        for value in VALUES:
+            yield Case(mode, (value,), binding="none")
+    # The same lists each time: a red test is red for everyone.
+    chosen = random.Random(0)  # noqa: S311
+    harmless = [
+        name
+        for option in read_data("launchers.json")["options"]
+        for name in option["names"]
+        if "value" not in option
+    ]
+    for _ in range(400):
+        options = [f"--{name}" for name in chosen.choices(harmless, k=chosen.randint(2, 4))]
+        yield Case(chosen.choice(list(modes())), tuple(options))

@@ -1,0 +1,149 @@
+"""The CPUs that a rank is bound to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import binding
+import pytest
+from binding import BindingError, read_topology, select_cpus
+from hypothesis import given
+from hypothesis import strategies as st
+from settings import Binding
+
+
+def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
+    """As Linux numbers it: the first hyperthread of every core, then the second."""
+    total = sockets * cores
+    return [
+        [
+            {core + thread * total for thread in range(threads)}
+            for core in range(first, first + cores)
+        ]
+        for first in range(0, total, cores)
+    ]
+
+
+def test_published_node_has_a_rank_per_socket() -> None:
+    xeon = topology(2, 28, 2)
+    for local_rank in (0, 1):
+        first = 28 * local_rank
+        every = {*range(first, first + 28), *range(56 + first, 56 + first + 28)}
+        assert select_cpus(Binding("core", 28), xeon, local_rank) == every
+        assert select_cpus(Binding("socket", 0, 1), xeon, local_rank) == every
+
+
+def test_ranks_that_share_a_socket_have_all_of_it() -> None:
+    bound = [select_cpus(Binding("socket", 0, 2), topology(2, 2, 1), local) for local in range(4)]
+    assert bound == [{0, 1}, {0, 1}, {2, 3}, {2, 3}]
+
+
+def test_cores_left_over_stay_with_their_socket() -> None:
+    """Four ranks of three cores on two sockets of seven: none of them straddles."""
+    bound = [select_cpus(Binding("core", 3, 2), topology(2, 7, 1), local) for local in range(4)]
+    assert bound == [{0, 1, 2}, {3, 4, 5}, {7, 8, 9}, {10, 11, 12}]
+
+
+def test_without_ranks_per_socket_ranks_take_the_next_cores_across_sockets() -> None:
+    bound = [select_cpus(Binding("core", 3), topology(2, 4, 1), local) for local in range(2)]
+    assert bound == [{0, 1, 2}, {3, 4, 5}]
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 2), st.integers(1, 4))
+def test_no_two_ranks_share_a_core(sockets: int, cores: int, threads: int, each: int) -> None:
+    node = topology(sockets, cores, threads)
+    ranks = sockets * cores // each
+    bound = [select_cpus(Binding("core", each), node, local) for local in range(ranks)]
+    assert all(len(cpus) == each * threads for cpus in bound)
+    assert len(set().union(*bound)) == ranks * each * threads
+
+
+@pytest.mark.parametrize(
+    ("asked", "local_rank", "words"),
+    [
+        (Binding("core", 3), 2, ["coresPerRank is 3", "9 cores for 3 ranks", "has 8"]),
+        (Binding("core", 3, 2), 1, ["coresPerRank is 3", "6 cores for 2 ranks", "has 4"]),
+        (Binding("socket", 0, 2), 4, ["ranksPerSocket is 2", "rank 4 needs 3 sockets", "on 2"]),
+    ],
+)
+def test_too_few_cpus_are_refused_with_both_numbers(
+    asked: Binding, local_rank: int, words: list[str]
+) -> None:
+    with pytest.raises(BindingError) as refused:
+        select_cpus(asked, topology(2, 4, 1), local_rank)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def write_topology(root: Path, cpus: list[tuple[int, int]]) -> None:
+    """Write the socket and core of each CPU, as the kernel does."""
+    for cpu, (socket, core) in enumerate(cpus):
+        folder = root / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text(f"{socket}\n")
+        (folder / "core_id").write_text(f"{core}\n")
+
+
+def test_read_topology_has_the_allowed_cpus_only_in_order(tmp_path: Path) -> None:
+    write_topology(tmp_path, [(0, 0), (1, 0), (0, 1), (1, 1), (0, 0), (1, 0)])
+    assert read_topology({0, 1, 2, 4, 5}, tmp_path) == [[{0, 4}, {2}], [{1, 5}]]
+    assert read_topology({5, 2}, tmp_path) == [[{2}], [{5}]]
+
+
+def test_read_topology_orders_cores_by_their_lowest_cpu(tmp_path: Path) -> None:
+    """A socket's core ids may have any order: the first core is that of the lowest CPU."""
+    write_topology(tmp_path, [(1, 7), (1, 3), (0, 9), (0, 2)])
+    assert read_topology({3, 2, 1, 0}, tmp_path) == [[{2}, {3}], [{0}, {1}]]
+
+
+@pytest.mark.parametrize("content", [None, "not a number"])
+def test_read_topology_names_the_cpu_that_the_host_does_not_describe(
+    tmp_path: Path, content: str | None
+) -> None:
+    write_topology(tmp_path, [(0, 0)])
+    if content is None:
+        (tmp_path / "cpu0" / "topology" / "core_id").unlink()
+    else:
+        (tmp_path / "cpu0" / "topology" / "physical_package_id").write_text(content)
+    with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 0 .*to none"):
+        read_topology({0}, tmp_path)
+
+
+def test_this_hosts_topology_has_each_allowed_cpu_once() -> None:
+    allowed = os.sched_getaffinity(0)
+    cpus = [cpu for socket in read_topology(allowed) for core in socket for cpu in core]
+    assert sorted(cpus) == sorted(allowed)
+
+
+# Binding holds for the process and what it becomes: tried in one of its own.
+PROGRAM = """
+import os, sys
+sys.path.insert(0, {folder!r})
+import binding
+from settings import Binding
+before = os.sched_getaffinity(0)
+binding.read_topology = lambda allowed: [[{{cpu}} for cpu in sorted(allowed)]]
+binding.bind(Binding({to!r}, 1), {rank})
+after = os.sched_getaffinity(0)
+print(after == before, sorted(after) == sorted(before)[{rank}:{rank} + 1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("to", "rank", "printed"), [("none", 0, "True"), ("core", 0, " True"), ("core", 1, " True")]
+)
+def test_bind_changes_the_process_unless_the_binding_is_none(
+    to: str, rank: int, printed: str
+) -> None:
+    if rank >= len(os.sched_getaffinity(0)):
+        pytest.skip("one CPU: no second rank")
+    folder = str(Path(binding.__file__).parent)
+    program = PROGRAM.format(folder=folder, to=to, rank=rank)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    unchanged, bound = done.stdout.split()
+    assert (unchanged if to == "none" else bound) == printed.strip()

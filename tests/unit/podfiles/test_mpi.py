@@ -1,0 +1,228 @@
+"""The MPI implementations: detection, command lines, host files and variables."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import mpi
+import pytest
+from settings import ConfigurationError
+
+from tests.unit.podfiles.runs import make_run
+
+OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
+CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
+CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
+SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
+
+
+def by_name(value: Any) -> str:
+    return getattr(value, "name", str(value))
+
+
+# First lines of what each prints, as seen.
+@pytest.mark.parametrize(
+    ("version_output", "implementation"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", mpi.OPEN_MPI_4),
+        ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", mpi.OPEN_MPI_5),
+        ("mpirun (Open MPI) 10.0.1\n", mpi.OPEN_MPI_5),
+        ("mpirun (Open MPI) 6.0.0\n", mpi.OPEN_MPI_5),
+        ("mpiexec (OpenRTE) 4.0.3\n", mpi.OPEN_MPI_4),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 2026", mpi.INTEL_MPI),
+        ("HYDRA build details:\n    Version:        4.3.2\n", mpi.MPICH),
+        ("MPICH Version:      5.0.0\n", mpi.MPICH),
+        ("srun 23.02", None),
+        ("", None),
+    ],
+)
+def test_detect_mpi_reads_the_output_of_each_version(
+    version_output: str, implementation: mpi.MpiImplementation | None
+) -> None:
+    assert mpi.detect_mpi(version_output) == implementation
+
+
+def test_implementations_differ_and_have_a_name() -> None:
+    everyone = [*OPEN_MPIS, mpi.INTEL_MPI, mpi.MPICH]
+    assert [each.name for each in everyone] == ["Open MPI 4", "Open MPI 5", "Intel MPI", "MPICH"]
+    assert [each.hydra for each in everyone] == [False, False, True, True]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mpi.MPICH.hydra = False  # type: ignore[misc]
+
+
+def make_mpirun(folder: Path, script: str) -> dict[str, str]:
+    """The environment of an image whose mpirun is this script."""
+    program = folder / "mpirun"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin", "NAME": "MPICH"}
+
+
+def test_find_mpi_asks_the_mpirun_of_the_given_path(tmp_path: Path) -> None:
+    script = '[ "$1" = --version ] && echo "$NAME Version: 5" >&2; exit 3'
+    assert mpi.find_mpi(make_mpirun(tmp_path, script)) is mpi.MPICH
+
+
+def test_find_mpi_without_an_mpirun_names_the_modes_that_need_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no mpirun on PATH \(.*horovodrun or elastic"):
+        mpi.find_mpi({"PATH": str(tmp_path)})
+
+
+def test_find_mpi_shows_the_output_of_an_unknown_mpirun(tmp_path: Path) -> None:
+    environment = make_mpirun(tmp_path, f"echo srun 23.02 {'x' * 400}; exit 4")
+    with pytest.raises(ConfigurationError) as refused:
+        mpi.find_mpi(environment)
+    for word in (f"{tmp_path}/mpirun --version (exit code 4)", "'srun 23.02 x", "custom"):
+        assert word in str(refused.value)
+    assert "x" * (300 - len("srun 23.02 ")) + "'" in str(refused.value)
+
+
+@pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
+@pytest.mark.parametrize(
+    ("binding", "words"),
+    [
+        (None, ["--map-by", "slot", "--bind-to", "none"]),
+        (CORES, ["--map-by", "slot:PE=14", "--bind-to", "core", "--report-bindings"]),
+        (
+            CORES_BY_SOCKET,
+            ["--map-by", "ppr:2:socket:PE=3", "--bind-to", "core", "--report-bindings"],
+        ),
+        (SOCKETS, ["--map-by", "ppr:2:socket", "--bind-to", "socket", "--report-bindings"]),
+    ],
+)
+def test_open_mpi_line_has_hostfile_binding_and_options(
+    implementation: mpi.MpiImplementation, binding: dict[str, Any] | None, words: list[str]
+) -> None:
+    run = make_run(options=["--tag-output"], **({"binding": binding} if binding else {}))
+    assert mpi.mpirun_line(run, implementation) == [
+        "mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), *words, "--tag-output",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("implementation", "words"),
+    [
+        (mpi.INTEL_MPI, ["-machinefile", str(mpi.HOSTFILE)]),
+        (mpi.MPICH, ["-f", str(mpi.HOSTFILE), "-localhost", "10.1.2.3"]),
+    ],
+    ids=by_name,
+)
+def test_hydra_line_passes_hosts_and_no_environment_of_the_master(
+    implementation: mpi.MpiImplementation, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
+    run = make_run(options=["-prepend-rank"], binding=CORES)
+    assert mpi.mpirun_line(run, implementation) == [
+        "mpirun", "-np", "8", *words, "-genvnone", "-prepend-rank",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        # A binding of the user's is the only one.
+        (["--bind-to", "core"], []),
+        (["-bind-to", "core"], []),
+        (["--bind-to=core"], []),
+        (["--cpu-set", "0"], []),
+        (["--rankfile", "f"], []),
+        (["--npersocket", "1"], []),
+        (["--map-by", "node", "--bind-to", "core"], []),
+        # A mapping of the user's replaces the chart's, which still turns Open MPI's binding off.
+        (["--map-by", "node"], ["--bind-to", "none"]),
+        (["-npernode", "2"], ["--bind-to", "none"]),
+        (["-N", "2"], ["--bind-to", "none"]),
+        # Neither of the two: an option that does not place ranks, a value, an unknown option.
+        (["--tag-output"], ["--map-by", "slot", "--bind-to", "none"]),
+        (["-x", "bind-to"], ["--map-by", "slot", "--bind-to", "none"]),
+        (["--bind-tox", "core"], ["--map-by", "slot", "--bind-to", "none"]),
+    ],
+)
+def test_open_mpi_leaves_placing_to_options_that_bind_or_map(
+    options: list[str], words: list[str]
+) -> None:
+    line = mpi.mpirun_line(make_run(options=options), mpi.OPEN_MPI_4)
+    assert line[5:] == [*words, *options]
+
+
+@pytest.mark.parametrize(
+    ("implementation", "last"),
+    [
+        (mpi.OPEN_MPI_4, "hvd-gpu-0.hvd slots=4"),
+        (mpi.OPEN_MPI_5, "hvd-gpu-0.hvd slots=4"),
+        (mpi.INTEL_MPI, "hvd-gpu-0.hvd:4"),
+        (mpi.MPICH, "hvd-gpu-0.hvd:4"),
+    ],
+    ids=by_name,
+)
+def test_hostfile_has_a_line_per_host_in_the_form_of_the_mpi(
+    implementation: mpi.MpiImplementation, last: str
+) -> None:
+    text = mpi.format_hostfile(make_run().hosts, implementation)
+    assert len(text.splitlines()) == 3
+    assert text.endswith(f"\n{last}\n")
+
+
+def test_environment_starts_every_host_from_the_master_over_the_charts_ssh() -> None:
+    environment = mpi.mpirun_environment(make_run(), "")
+    for name in (
+        "OMPI_MCA_orte_keep_fqdn_hostnames",
+        "PRTE_MCA_prte_keep_fqdn_hostnames",
+        "OMPI_MCA_plm_rsh_no_tree_spawn",
+        "PRTE_MCA_plm_ssh_no_tree_spawn",
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+        "PRTE_ALLOW_RUN_AS_ROOT",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
+    ):
+        assert environment[name] == "1", name
+    assert environment["I_MPI_HYDRA_BOOTSTRAP"] == environment["HYDRA_LAUNCHER"] == "ssh"
+    for name in ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "HYDRA_LAUNCHER_EXEC"):
+        assert environment[name] == "/horovod/generated/bin/ssh"
+
+
+@pytest.mark.parametrize(("hosts", "at_once"), [(3, "128"), (128, "128"), (300, "300")])
+def test_environment_lets_the_master_start_all_hosts_at_once(hosts: int, at_once: str) -> None:
+    """By default Intel MPI has workers start workers beyond 16, Open MPI beyond 64."""
+    group = {"statefulSet": "w", "number": hosts, "maximum": hosts, "slots": 1, "revision": "r"}
+    environment = mpi.mpirun_environment(make_run(groups=[group]), "")
+    for name in (
+        "I_MPI_HYDRA_BRANCH_COUNT",
+        "OMPI_MCA_plm_rsh_num_concurrent",
+        "PRTE_MCA_plm_ssh_num_concurrent",
+    ):
+        assert environment[name] == at_once
+
+
+@pytest.mark.parametrize(("transport", "pml"), [("", "ob1"), ("TCP", "ob1"), ("RDMA", "ucx")])
+def test_environment_has_open_mpis_transport(transport: str, pml: str) -> None:
+    environment = mpi.mpirun_environment(make_run(transport=transport), "")
+    assert (environment["OMPI_MCA_pml"], environment["OMPI_MCA_btl"]) == (pml, "^openib")
+
+
+def test_environment_names_the_interface_of_the_run_before_the_default() -> None:
+    named = mpi.mpirun_environment(make_run(interface="eth1"), "eth0")
+    assert named["OMPI_MCA_btl_tcp_if_include"] == named["I_MPI_HYDRA_IFACE"] == "eth1"
+    by_default = mpi.mpirun_environment(make_run(), "eth0")
+    assert by_default["I_MPI_HYDRA_IFACE"] == "eth0"
+    assert "OMPI_MCA_btl_tcp_if_include" not in by_default
+
+
+ROUTES = """Iface\tDestination\tGateway\tFlags
+eth1\t0000FEA9\t00000000\t0001
+eth0\t00000000\t0101A8C0\t0003
+eth2\t00000000\t0101A8C0\t0003
+"""
+
+
+def test_default_interface_is_that_of_the_first_default_route() -> None:
+    assert mpi.default_interface(ROUTES) == "eth0"
+    assert mpi.default_interface(ROUTES.replace("\t00000000\t0101A8C0", "\t0000000A\t0")) == ""
+    assert mpi.default_interface("00000000\t00000000\n") == "", "the first line is the heading"
+
+
+def test_default_interface_reads_the_pods_own_routes() -> None:
+    rows = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+    assert mpi.default_interface() == next((r[0] for r in rows if r[1] == "00000000"), "")
