@@ -1,5 +1,5 @@
-"""Proofs: what `python -m images prove` leaves in the folder of an image that no run of the tests
-builds, since that takes too long. A proof says which content was built and what its tests found.
+"""Proofs of images that take too long to be built and tested in every run. A proof records which
+content `python -m images prove` built, and the results of its tests.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from devtools.images.content import content_of
 
 FILE = "proof.yaml"
 _HEAD = """\
-# Written by `python -m images prove {name}`, which builds the image and runs its tests inside it.
-# `content` is a key of all that the image was built from.
+# Written by `python -m images prove {name}`, which builds the image and runs its tests in it.
+# `content` is a key of the content that the image was built from.
 """
 PRESENT = "for the present content"
 AGED = "before the last change of its content"
@@ -32,13 +32,13 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 @dataclass(frozen=True)
 class Proof:
     content: str
-    day: str  # of the calendar, in UTC
+    day: str  # YYYY-MM-DD, in UTC
     reference: str
     versions: Mapping[str, str]
     bytes: int  # unpacked
-    passed: int  # tests
-    gpu: str  # the model that tests ran on; "none"
-    needed_gpu: int  # tests that were left out, there being none
+    passed: int  # number of tests
+    gpu: str  # the model that tests ran on, or "none"
+    needed_gpu: int  # number of tests that were skipped without a GPU
 
     def __post_init__(self) -> None:
         numbers = ("bytes", "passed", "needed_gpu")
@@ -48,7 +48,7 @@ class Proof:
             if type(value) is not kind:
                 raise ValueError(f"{item.name} is {value!r}, expected {_WORDS[kind]}")
         if min(self.bytes, self.passed, self.needed_gpu + 1) <= 0:
-            raise ValueError("bytes and passed are to be more than 0, needed_gpu 0 or more")
+            raise ValueError("bytes and passed must be more than 0, needed_gpu must be 0 or more")
         if not _CONTENT.fullmatch(self.content):
             raise ValueError(f"content is {self.content!r}, expected 16 hexadecimal digits")
         if not _DAY.fullmatch(self.day):
@@ -56,11 +56,11 @@ class Proof:
         datetime.date.fromisoformat(self.day)
 
 
-_WORDS = {str: "a text", int: "a whole number", dict: "a mapping"}
+_WORDS = {str: "text", int: "an integer", dict: "a mapping"}
 
 
 def write(image: Image, proof: Proof) -> Path:
-    """Puts a proof where `read` finds it."""
+    """Writes a proof into the image's folder."""
     file = image.folder / FILE
     with file.open("w") as out:
         out.write(_HEAD.format(name=image.name))
@@ -72,30 +72,28 @@ def write(image: Image, proof: Proof) -> Path:
 
 
 def read(image: Image) -> Proof:
-    """The proof of an image that is tested apart. Raises ImageError when there is none, or none
-    that can be one.
-    """
+    """The proof of an image. Raises ImageError when it is missing or malformed."""
     file = image.folder / FILE
     again = f"python -m images prove {image.name}"
     if not file.is_file():
-        raise ImageError(f"{image.name} is tested apart, and has no {file}", again)
+        raise ImageError(f"{image.name} is tested separately and has no {file}", again)
     try:
         written: Any = YAML(typ="safe").load(file)
-        # What is no mapping, or has other keys, is a TypeError.
+        # Other keys, or anything but a mapping, are a TypeError.
         proof = Proof(**written)
     except (TypeError, ValueError, YAMLError) as error:
-        raise ImageError(f"{file} is no proof: {error}", again) from error
+        raise ImageError(f"{file} is not a proof: {error}", again) from error
     else:
         return proof
 
 
 def proved_for(proof: Proof, image: Image, images: Mapping[str, Image]) -> str:
-    """In words, whether the image is still what was proved."""
+    """PRESENT, or AGED when the image has changed since."""
     return PRESENT if proof.content == content_of(image, images) else AGED
 
 
 def state(image: Image, images: Mapping[str, Image]) -> str:
-    """In words, what is known of an image's tests."""
+    """A description of how an image is tested."""
     if image.tested is When.ALWAYS:
         return "tested in every run"
     proof = read(image)

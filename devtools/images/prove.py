@@ -1,6 +1,4 @@
-"""`python -m images prove`: builds an image that no run of the tests builds, and runs its tests
-inside it.
-"""
+"""`python -m images prove`: builds an image that is tested separately and runs its tests in it."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from devtools.images.engine import Engine
 from devtools.images.inside import unpacked_size
 from devtools.images.proof import Proof, write
 
-# Where NVIDIA's driver says which GPUs there are.
+# NVIDIA's driver lists the GPUs here.
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _TESTS = ROOT / "tests" / "images"
 
@@ -29,7 +27,7 @@ _TESTS = ROOT / "tests" / "images"
 def prove(name: str) -> Path:
     """Builds image `name`, runs its tests and writes its proof; returns the proof's file.
 
-    Raises ImageError when a test fails, or when there is nothing to prove.
+    Raises ImageError when a test fails, and for an image that is tested in every run.
     """
     images = load_catalogue()
     image = find(images, name)
@@ -39,11 +37,11 @@ def prove(name: str) -> Path:
     content = content_of(image, images)
     built = build(name)
     gpu = gpu_for(built.engine)
-    note(f"running the tests of {name} inside it")
-    found = run_tests(name, tests)
+    note(f"running the tests of {name} in it")
+    counts = run_tests(name, tests)
     again = load_catalogue()
     if content_of(find(again, name), again) != content:
-        raise ImageError(f"{name} was changed while it was being proved", "prove it once more")
+        raise ImageError(f"{name} was changed while it was being proved", "prove it again")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     proof = Proof(
         content=content,
@@ -51,16 +49,16 @@ def prove(name: str) -> Path:
         reference=image.reference,
         versions=dict(image.versions),
         bytes=unpacked_size(built),
-        passed=found["passed"],
+        passed=counts["passed"],
         gpu=gpu or "none",
-        needed_gpu=found["needed a GPU"],
+        needed_gpu=counts["needed a GPU"],
     )
     return write(image, proof)
 
 
 def test_folders(image: Image) -> list[Path]:
-    """Where the tests of an image are that is tested apart: its own, which are also those of the
-    same on a newer framework (NAME-next), and those that it shares with other images for GPUs.
+    """The folders with the tests of a separately tested image: its own, which NAME-next (the same
+    with a newer framework) shares, and the one that all images for GPUs share.
     """
     own = re.sub("[^a-z0-9]", "_", image.name.removesuffix("-next"))
     names = [own, *(["nvidia"] if "nccl" in image.features else [])]
@@ -68,47 +66,42 @@ def test_folders(image: Image) -> list[Path]:
 
 
 def tests_of(image: Image) -> list[Path]:
-    """What is run inside an image that is tested apart. Raises ImageError when it has no tests of
-    its own.
-    """
+    """What `prove` runs in an image. Raises ImageError when it has no tests of its own."""
     folders = test_folders(image)
     for folder in folders:
         if not folder.is_dir():
             raise ImageError(
-                f"{image.name} has no tests of its own: {folder} is not there", "write some"
+                f"{image.name} has no tests of its own: there is no {folder}", "write some"
             )
     return [_TESTS / "test_runtimes.py", *folders]
 
 
 def run_tests(name: str, tests: list[Path]) -> dict[str, int]:
-    """How many tests came out how. Raises ImageError when they did not all end well."""
+    """The number of tests by outcome. Raises ImageError when one fails or is skipped."""
     with tempfile.TemporaryDirectory(prefix="hvd-prove-") as folder:
         tally = Path(folder) / "tally.json"
         command = [sys.executable, "-m", "pytest", "-q", f"--prove={name}", f"--tally={tally}"]
-        # Another run of the tests may have notes of its own in the usual place, of a cluster that
-        # it is to stop.
-        command += ["-o", f"cache_dir={folder}/cache"]
         done = subprocess.run([*command, *map(str, tests)], cwd=ROOT, check=False)
         if done.returncode != 0:
             raise ImageError(
-                f"the tests of {name} ended with status {done.returncode}; its proof is as it was",
-                "mend what they say and prove it once more",
+                f"the tests of {name} exited with status {done.returncode}; its proof is unchanged",
+                "correct the cause and prove it again",
             )
         counts: dict[str, int] = json.loads(tally.read_text())
     if counts["skipped"]:
-        raise ImageError(f"{counts['skipped']} tests of {name} were skipped", "mend them")
+        raise ImageError(f"{counts['skipped']} tests of {name} were skipped", "enable them")
     return counts
 
 
 def gpu_for(engine: Engine) -> str | None:
-    """The model of this machine's GPU, None where there is none. Raises ImageError when the engine
-    does not pass it on.
+    """The model of this machine's GPU, or None. Raises ImageError when there is one and the engine
+    cannot give it to a container.
     """
     lines = [line for file in _GPUS.glob("*/information") for line in file.read_text().splitlines()]
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
     if models and engine.program == "buildah":
         raise ImageError(
-            f"this machine has a GPU ({models[0]}), which Buildah does not pass on",
+            f"this machine has a GPU ({models[0]}), and Buildah cannot give it to a container",
             "use Docker or Podman with NVIDIA's container toolkit: HVD_IMAGE_ENGINE=docker",
         )
     return models[0] if models else None

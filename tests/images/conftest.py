@@ -20,27 +20,52 @@ NEEDS_GPU = "needs a GPU"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What `python -m images prove` says."""
-    parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image, no others'")
-    parser.addoption("--tally", metavar="FILE", help="write how many tests came out how")
+    """The options that `python -m images prove` uses."""
+    parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image only")
+    parser.addoption("--tally", metavar="FILE", help="write the number of tests by outcome")
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Images that are tested apart are built for their own proof and for nothing else."""
-    proving = config.getoption("--prove", default=None)
-    apart = {
+def skip_reason(folder: Path, proving: str | None) -> str | None:
+    """Why the tests in a folder are skipped: those of an image that is tested separately run only
+    in its own proof. None: they run.
+    """
+    separate = {
         name: test_folders(image)
         for name, image in load_catalogue().items()
         if image.tested is When.SEPARATELY
     }
-    own = apart.get(proving, [])
-    others = {folder for folders in apart.values() for folder in folders} - set(own)
-    return True if collection_path in others else None
+    names = [name for name, folders in separate.items() if folder in folders]
+    if not names or proving in names:
+        return None
+    return f"tested separately: python -m images prove {' | '.join(names)}"
+
+
+class SkippedFolder(pytest.Directory):
+    """A folder whose tests are one skipped item, so that the summary shows them."""
+
+    def collect(self) -> list[pytest.Item]:
+        return [SkippedTests.from_parent(self, name=self.path.name)]
+
+
+class SkippedTests(pytest.Item):
+    def runtest(self) -> None:
+        pytest.skip(str(skip_reason(self.path, self.config.getoption("--prove", default=None))))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, self.name
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> SkippedFolder | None:
+    """pytest's own collector unless the folder is skipped."""
+    if skip_reason(path, parent.config.getoption("--prove", default=None)) is None:
+        return None
+    folder: SkippedFolder = SkippedFolder.from_parent(parent, path=path)
+    return folder
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of `image` run in every image with a framework that is not tested apart, or in the one
-    that is being proved.
+    """Tests of `image` run in every image with a framework that is tested in every run, or in the
+    image of `--prove`.
     """
     if "image" in metafunc.fixturenames:
         proving = metafunc.config.getoption("--prove", default=None)
@@ -67,15 +92,15 @@ def pytest_terminal_summary(
 
 @pytest.fixture(scope="session")
 def sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandboxes]:
-    """A sandbox of an image by its name, each built and mounted once."""
+    """Returns the sandbox of an image by name; each is built and mounted once."""
     with ExitStack() as opened:
 
         @cache
-        def opens(name: str) -> Sandbox:
+        def open_sandbox(name: str) -> Sandbox:
             folder = tmp_path_factory.mktemp(name) / "output"
             return opened.enter_context(sandbox(build(name), folder))
 
-        yield opens
+        yield open_sandbox
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +116,7 @@ def inside(image: Image, sandboxes: Sandboxes) -> Sandbox:
 
 @pytest.fixture(scope="session")
 def on_gpu(inside: Sandbox) -> Sandbox:
-    """A sandbox of each runtime image in turn, with all GPUs of this machine."""
+    """A sandbox of each runtime image in turn, with all GPUs of the machine."""
     if gpu_for(inside.image.engine) is None:
         pytest.skip(NEEDS_GPU)
     return inside.with_gpus()
@@ -99,7 +124,7 @@ def on_gpu(inside: Sandbox) -> Sandbox:
 
 @pytest.fixture(scope="session")
 def gpus(on_gpu: Sandbox) -> int:
-    """How many GPUs the driver shows."""
+    """The number of GPUs that the driver lists."""
     shown = on_gpu.succeed("nvidia-smi", "--list-gpus").splitlines()
     assert shown
     return len(shown)
@@ -128,7 +153,7 @@ def each_examples(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Sandb
 
 @pytest.fixture
 def output(each_examples: Sandbox, request: pytest.FixtureRequest) -> Path:
-    """A folder of this test's own below /output, writable for any user."""
+    """The test's own folder below /output, writable for any user."""
     folder = each_examples.folder / str(request.node.originalname)
     folder.mkdir()
     folder.chmod(0o777)

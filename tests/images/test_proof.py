@@ -1,11 +1,11 @@
-"""Images that are tested apart, and what is left as a proof of it. These need no image and no
-engine.
-"""
+"""Images that are tested separately, and their proofs. These need no image and no engine."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,18 +35,23 @@ GOOD = Proof(
 
 @pytest.fixture
 def images(tmp_path: Path) -> dict[str, Image]:
-    """One image that is tested apart, with all its files below tmp_path."""
+    """One separately tested image, with all its files below tmp_path."""
     whole = load_catalogue()["cpu"]
     folder = tmp_path / whole.name
     folder.mkdir()
     (folder / "slim.txt").write_text("remove x")
     apart = dataclasses.replace(
-        whole, context=tmp_path, contents=(folder,), locks={}, framework=None, tested=When.APART
+        whole,
+        context=tmp_path,
+        contents=(folder,),
+        locks={},
+        framework=None,
+        tested=When.SEPARATELY,
     )
     return {whole.name: apart}
 
 
-def test_a_proof_is_of_one_content_and_stays_when_that_changes(images: dict[str, Image]) -> None:
+def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image]) -> None:
     image = images["cpu"]
     file = write(image, dataclasses.replace(GOOD, content=content_of(image, images)))
     assert file == image.folder / FILE
@@ -61,11 +66,11 @@ def test_a_proof_is_of_one_content_and_stays_when_that_changes(images: dict[str,
     (image.folder / "slim.txt").write_text("remove y")
     assert state(image, images) == "proved on 2026-01-31, before the last change of its content"
     file.unlink()
-    with pytest.raises(ImageError, match=r"cpu is tested apart, and has no .*proof\.yaml"):
+    with pytest.raises(ImageError, match=r"cpu is tested separately and has no .*proof\.yaml"):
         state(image, images)
 
 
-def test_what_is_built_upon_an_image_changes_with_it(images: dict[str, Image]) -> None:
+def test_content_key_changes_with_the_parent(images: dict[str, Image]) -> None:
     image = images["cpu"]
     upon = dataclasses.replace(image, name="upon", parent="cpu", contents=())
     before = content_of(upon, images)
@@ -76,11 +81,11 @@ def test_what_is_built_upon_an_image_changes_with_it(images: dict[str, Image]) -
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("passed: 27", "passed: many", "passed is 'many', expected a whole number"),
+        ("passed: 27", "passed: many", "passed is 'many', expected an integer"),
         ("passed: 27", "passed: true", "passed is True"),
-        ("passed: 27", "passed: 0", "bytes and passed are to be more than 0"),
-        ("bytes: 4500000000", "bytes: 0", "bytes and passed are to be more than 0"),
-        ("needed_gpu: 2", "needed_gpu: -1", "needed_gpu 0 or more"),
+        ("passed: 27", "passed: 0", "bytes and passed must be more than 0"),
+        ("bytes: 4500000000", "bytes: 0", "bytes and passed must be more than 0"),
+        ("needed_gpu: 2", "needed_gpu: -1", "needed_gpu must be 0 or more"),
         ("passed: 27\n", "", "missing 1 required positional argument: 'passed'"),
         ("passed: 27", "passed: 27\nfailed: 1", "unexpected keyword argument 'failed'"),
         ("0123456789abcdef", "xyz", "content is 'xyz', expected 16 hexadecimal digits"),
@@ -88,10 +93,10 @@ def test_what_is_built_upon_an_image_changes_with_it(images: dict[str, Image]) -
         ("2026-01-31", "2026-02-31", "day is out of range"),
         ("2026-01-31", "20260131", "expected YYYY-MM-DD"),
         ("2026-01-31", "yesterday", "expected YYYY-MM-DD"),
-        ("gpu: none", "gpu: [", "is no proof"),
+        ("gpu: none", "gpu: [", "is not a proof"),
     ],
 )
-def test_a_malformed_proof_is_refused(
+def test_malformed_proof_is_refused(
     images: dict[str, Image], old: str, new: str, message: str
 ) -> None:
     file = write(images["cpu"], GOOD)
@@ -102,14 +107,14 @@ def test_a_malformed_proof_is_refused(
         read(images["cpu"])
 
 
-def test_every_image_that_is_tested_apart_has_its_proof_and_its_tests() -> None:
+def test_every_separately_tested_image_has_a_proof_and_tests() -> None:
     for image in load_catalogue().values():
-        if image.tested is When.APART:
+        if image.tested is When.SEPARATELY:
             assert set(read(image).versions) <= set(image.versions)
             assert all(list(path.glob("test_*.py")) for path in proving.test_folders(image))
 
 
-def test_only_an_aged_proof_leaves_the_generated_pages_as_good_as_they_are(
+def test_check_of_generated_pages_accepts_only_an_aged_proof(
     images: dict[str, Image],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -129,13 +134,13 @@ def test_only_an_aged_proof_leaves_the_generated_pages_as_good_as_they_are(
     (image.folder / "slim.txt").write_text("remove y")
     capsys.readouterr()
     assert image_docs.main(["--check"]) == 0
-    assert "a proof is no longer what it says" in capsys.readouterr().err
+    assert "a proof is older than its image" in capsys.readouterr().err
     assert image_docs.main([]) == 0
     assert "before the last change of its content" in page.read_text()
     write(image, dataclasses.replace(proof, passed=28))
     assert image_docs.main(["--check"]) == 1
     (image.folder / FILE).unlink()
-    with pytest.raises(SystemExit, match="cpu is tested apart, and has no"):
+    with pytest.raises(SystemExit, match="cpu is tested separately and has no"):
         image_docs.main(["--check"])
 
 
@@ -157,7 +162,7 @@ def proves(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Proves:
     return run
 
 
-def test_a_proof_says_what_its_tests_found(images: dict[str, Image], proves: Proves) -> None:
+def test_proof_has_the_results_of_its_tests(images: dict[str, Image], proves: Proves) -> None:
     file = proves(lambda: {"passed": 3, "needed a GPU": 2, "skipped": 0})
     found = read(images["cpu"])
     assert file == images["cpu"].folder / FILE
@@ -168,7 +173,7 @@ def test_a_proof_says_what_its_tests_found(images: dict[str, Image], proves: Pro
     assert read(images["cpu"]).gpu == "H100"
 
 
-def test_no_proof_is_left_of_what_changed_or_failed(
+def test_no_proof_is_written_after_a_change_or_a_failure(
     images: dict[str, Image], proves: Proves
 ) -> None:
     folder = images["cpu"].folder
@@ -178,7 +183,7 @@ def test_no_proof_is_left_of_what_changed_or_failed(
         return {"passed": 3, "needed a GPU": 0, "skipped": 0}
 
     def fail() -> dict[str, int]:
-        raise ImageError("the tests ended with status 1", "mend them")
+        raise ImageError("the tests exited with status 1", "correct them")
 
     for tests, message in ((change, "was changed while"), (fail, "status 1")):
         with pytest.raises(ImageError, match=message):
@@ -186,24 +191,20 @@ def test_no_proof_is_left_of_what_changed_or_failed(
         assert not (folder / FILE).exists()
 
 
-def test_an_image_of_every_run_needs_no_proof() -> None:
+def test_image_tested_in_every_run_needs_no_proof() -> None:
     with pytest.raises(ImageError, match="cpu needs no proof: every run tests it"):
         proving.prove("cpu")
 
 
-def test_tests_are_run_and_counted(pytestconfig: pytest.Config) -> None:
-    # Of the run that this test is of: whether it is to stop the cluster.
-    note = pytestconfig.rootpath / pytestconfig.getini("cache_dir") / "v" / "hvd" / "started"
-    written = note.stat().st_mtime_ns
+def test_tests_of_a_proof_are_run_and_counted() -> None:
     found = proving.run_tests("cpu", [ROOT / "tests/images/test_inside.py"])
     assert found["passed"] >= 5
     assert (found["needed a GPU"], found["skipped"]) == (0, 0)
-    with pytest.raises(ImageError, match="the tests of cpu ended with status 4"):
+    with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
-    assert note.stat().st_mtime_ns == written, "a run within the run took its note away"
 
 
-def test_tests_that_are_skipped_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_tests_prevent_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: object) -> SimpleNamespace:
         assert "--prove=cpu" in command
         (tally,) = (word for word in command if word.startswith("--tally="))
@@ -216,7 +217,7 @@ def test_tests_that_are_skipped_prove_nothing(monkeypatch: pytest.MonkeyPatch) -
         proving.run_tests("cpu", [])
 
 
-def test_the_list_says_which_images_want_a_proof(
+def test_list_shows_which_images_need_a_proof(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli, "load_catalogue", lambda: images)
@@ -238,7 +239,7 @@ def config(**options: str) -> pytest.Config:
     return SimpleNamespace(getoption=getoption)  # type: ignore[return-value]
 
 
-def test_left_out_for_want_of_a_gpu_is_told_from_skipped(tmp_path: Path) -> None:
+def test_tests_that_need_a_gpu_are_counted_apart_from_skipped_ones(tmp_path: Path) -> None:
     reports = [SimpleNamespace(longrepr=("f", 1, f"Skipped: {why}")) for why in ("needs a GPU", "")]
     reporter = SimpleNamespace(stats={"passed": [1, 2], "skipped": reports})
     file = tmp_path / "tally"
@@ -246,30 +247,42 @@ def test_left_out_for_want_of_a_gpu_is_told_from_skipped(tmp_path: Path) -> None
     assert json.loads(file.read_text()) == {"passed": 2, "needed a GPU": 1, "skipped": 1}
 
 
-def test_an_image_that_is_tested_apart_is_built_for_its_own_proof_only(
+def test_tests_of_a_separate_image_run_only_in_its_proof(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conftest, "load_catalogue", lambda: images)
     folder = ROOT / "tests" / "images" / "cpu"
-    assert conftest.pytest_ignore_collect(folder, config()) is True
-    assert conftest.pytest_ignore_collect(folder, config(prove="other")) is True
-    assert conftest.pytest_ignore_collect(folder, config(prove="cpu")) is None
-    assert conftest.pytest_ignore_collect(folder.parent, config()) is None
-    # What images for GPUs share is for the proofs of these.
+    reason = "tested separately: python -m images prove cpu"
+    assert conftest.skip_reason(folder, None) == reason
+    assert conftest.skip_reason(folder, "other") == reason
+    assert conftest.skip_reason(folder, "cpu") is None
+    assert conftest.skip_reason(folder.parent, None) is None
+    # Images with NCCL share tests.
     shared = folder.parent / "nvidia"
-    assert conftest.pytest_ignore_collect(shared, config()) is None
+    assert conftest.skip_reason(shared, None) is None
     images["cpu"] = dataclasses.replace(images["cpu"], features=("nccl",))
-    assert conftest.pytest_ignore_collect(shared, config()) is True
-    assert conftest.pytest_ignore_collect(shared, config(prove="other")) is True
-    assert conftest.pytest_ignore_collect(shared, config(prove="cpu")) is None
+    assert conftest.skip_reason(shared, None) == reason
+    assert conftest.skip_reason(shared, "other") == reason
+    assert conftest.skip_reason(shared, "cpu") is None
     assert proving.tests_of(images["cpu"])[1:] == [folder, shared]
-    # And those of an image are for it on a newer framework, too.
+    # An image with a newer framework has the tests of the older one.
     images["cpu-next"] = dataclasses.replace(images["cpu"], name="cpu-next")
-    assert conftest.pytest_ignore_collect(folder, config(prove="cpu-next")) is None
+    assert conftest.skip_reason(folder, "cpu-next") is None
+    assert conftest.skip_reason(folder, None) == f"{reason} | cpu-next"
     assert proving.tests_of(images["cpu-next"])[1:] == [folder, shared]
 
 
-def test_a_gpu_is_passed_on_or_said_to_be_there(
+def test_folders_of_separate_images_are_skipped_with_a_reason() -> None:
+    command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"]
+    folders = ["tests/images/cuda", "tests/images/nvidia"]
+    done = subprocess.run(
+        [*command, *folders], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "2 skipped" in done.stdout, done.stdout + done.stderr
+    assert "tested separately: python -m images prove cuda | cuda-next\n" in done.stdout
+
+
+def test_gpu_needs_an_engine_that_passes_it_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proving, "_GPUS", tmp_path)
@@ -278,5 +291,5 @@ def test_a_gpu_is_passed_on_or_said_to_be_there(
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t NVIDIA H100\nIRQ: 3\n")
     assert proving.gpu_for(docker) == "NVIDIA H100"  # type: ignore[arg-type]
-    with pytest.raises(ImageError, match=r"GPU \(NVIDIA H100\), which Buildah does not pass on"):
+    with pytest.raises(ImageError, match=r"GPU \(NVIDIA H100\), and Buildah cannot give it"):
         proving.gpu_for(buildah)  # type: ignore[arg-type]
