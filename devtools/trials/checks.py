@@ -1,4 +1,4 @@
-"""Runs the checks of `ranks` inside an image and reads what they found."""
+"""Runs the checks of `ranks` in an image and reads their results."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devtools.trials.sandbox import OWN_UID, Result, Sandbox, said
+from devtools.trials.sandbox import OWN_UID, Result, Sandbox, output_of
 
 RANKS = Path(__file__).with_name("ranks")
 # Keras 2 for the default TensorFlow of cpu.
 TF_KERAS = Path(__file__).with_name("tf-keras.txt")
 WITH_TF_KERAS = {"TF_USE_LEGACY_KERAS": "1"}
-# A rank that waits in vain for another says so and fails, instead of waiting for the time limit.
+# A rank that waits for another one reports it and fails before the time limit.
 STALLS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "60", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "120"}
-# What most training scripts use.
+# The features that most training scripts use.
 COMMON = (
     "an_optimizer_trains_as_one_process_with_all_batches",
     "the_callbacks_broadcast_and_average",
@@ -25,48 +25,52 @@ COMMON = (
 )
 
 
-def install(inside: Sandbox) -> None:
-    """Puts the checks where the image sees them."""
+def install_checks(inside: Sandbox) -> None:
+    """Copies the checks to the folder that the image mounts."""
     shutil.copytree(RANKS, inside.folder / RANKS.name, dirs_exist_ok=True)
 
 
 def install_tf_keras(inside: Sandbox) -> None:
-    """Puts Keras 2 beside them: without TF_USE_LEGACY_KERAS=1 nothing looks for it."""
+    """Installs Keras 2 beside them; only with TF_USE_LEGACY_KERAS=1 is it used."""
     options = ["--quiet", "--no-deps", "--require-hashes", "--root-user-action=ignore", "--upgrade"]
     command = [sys.executable, "-m", "pip", "install", *options, "-r", str(TF_KERAS)]
     subprocess.run([*command, "--target", str(inside.folder)], check=True)
 
 
-def run(inside: Sandbox, launcher: tuple[str, ...], *checks: str, **environment: str) -> Result:
-    """Runs all checks, or those named, under a launcher such as mpirun with its arguments."""
+def run_checks(
+    inside: Sandbox, launcher: tuple[str, ...], *checks: str, **environment: str
+) -> Result:
+    """Runs all checks, or the named ones, with a launcher such as mpirun and its arguments."""
     command = (*launcher, "python3", "-m", RANKS.name, *checks)
     return inside.run(*command, uid=OWN_UID, PYTHONPATH="/output", **STALLS, **environment)
 
 
-def results(done: Result) -> dict[str, dict[str, str]]:
-    """By check, what was wrong on which rank. horovodrun puts the rank before each line."""
-    found = [line.partition("RESULT ")[2] for line in done.stdout.splitlines() if "RESULT " in line]
-    assert len(found) == 1, said(done)
-    parsed: dict[str, dict[str, str]] = json.loads(found[0])
+def parse_results(done: Result) -> dict[str, dict[str, str]]:
+    """The errors of each check by rank, without those that passed. horovodrun prefixes each line
+    with the rank.
+    """
+    lines = [line.partition("RESULT ")[2] for line in done.stdout.splitlines() if "RESULT " in line]
+    assert len(lines) == 1, output_of(done)
+    parsed: dict[str, dict[str, str]] = json.loads(lines[0])
     return parsed
 
 
-def wrong(found: dict[str, dict[str, str]]) -> str:
-    """What is wrong with which checks; empty when nothing is."""
+def describe_failures(results: dict[str, dict[str, str]]) -> str:
+    """A line for each failed check and rank; empty when all passed."""
     return "\n".join(
         f"{check}, rank {rank}: {text}"
-        for check, by_rank in found.items()
+        for check, by_rank in results.items()
         for rank, text in by_rank.items()
     )
 
 
 def all_checks(own: str) -> set[str]:
-    """All that run on Horovod with patches, with those of `own`: keras_2 or keras_3."""
+    """All checks for patched Horovod, with those of module `own`: keras_2 or keras_3."""
     return checks_in("any_keras") | checks_in("patched") | checks_in(own)
 
 
 def checks_in(name: str) -> set[str]:
-    """The checks that a module of `ranks` has: its functions that take and return nothing."""
+    """The checks of a module of `ranks`: its functions without arguments and results."""
     return {
         node.name
         for node in ast.parse((RANKS / f"{name}.py").read_text()).body

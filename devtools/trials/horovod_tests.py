@@ -1,10 +1,11 @@
-"""Runs Horovod's own tests, from a checkout of its repository, inside an image: what passes there?
+"""Runs Horovod's own tests, from a checkout of its repository, in an image.
 
     git clone --branch v0.28.1 https://github.com/horovod/horovod
     python -m devtools.trials.horovod_tests horovod cpu test_tensorflow2_keras.py --ranks 2 \
         --gloo --tf-keras
 
-Nothing of them is part of this project. Exit status: 0 all pass; 1 some do not, or do not end.
+The tests are not part of this project. Exit status: 0 when all pass, 1 when one fails or a file
+does not end.
 """
 
 from __future__ import annotations
@@ -30,39 +31,33 @@ from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, san
 
 LAUNCHERS = {
     (1, False): (),
-    # In the sandbox there is no other network, as for two.
+    # The sandbox has no other network.
     (1, True): (
-        "horovodrun",
-        "--gloo",
-        "-np",
-        "1",
-        "-H",
-        "localhost:1",
-        "--network-interface",
-        "lo",
+        *("horovodrun", "--gloo", "-np", "1", "-H", "localhost:1"),
+        *("--network-interface", "lo"),
     ),
     (2, False): TWO_RANKS,
     (2, True): TWO_RANKS_OVER_GLOO,
 }
-# What the tests import beside Horovod, in the versions that it was released with.
-NEEDS = (f"pytest=={version('pytest')}", "mock==5.0.2", "parameterized==0.9.0")
-# A report for each rank, whichever launcher counts them.
+# What the tests import besides Horovod, in the versions of the time of its release.
+REQUIREMENTS = (f"pytest=={version('pytest')}", "mock==5.0.2", "parameterized==0.9.0")
+# One report for each rank; each launcher has its own variable for the rank.
 PYTEST = (
     'exec python3 -m pytest -q -p no:cacheprovider --continue-on-collection-errors "$@"'
     " --junit-xml=/output/report.${OMPI_COMM_WORLD_RANK:-${HOROVOD_RANK:-0}}.xml"
 )
 app = typer.Typer(add_completion=False)
-# By test: passed, failed or skipped, and what was wrong.
+# By test: "passed", "failed" or "skipped", and the error.
 Outcomes = dict[str, tuple[str, str]]
 
 
-def install(inside: Sandbox, checkout: Path, tf_keras: bool) -> dict[str, str]:
-    """Puts the tests, and what they need, where the image sees them; returns what they are to find
-    in their environment.
+def install_tests(inside: Sandbox, checkout: Path, tf_keras: bool) -> dict[str, str]:
+    """Copies the tests and installs their requirements into the folder that the image mounts.
+    Returns their environment variables.
     """
     shutil.copytree(checkout / "test", inside.folder / "test")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--target", inside.folder / "packages", *NEEDS], check=True)
+    subprocess.run([*pip, "--target", inside.folder / "packages", *REQUIREMENTS], check=True)
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": "/output/packages", **STALLS}
     if not tf_keras:
         return environment
@@ -71,24 +66,25 @@ def install(inside: Sandbox, checkout: Path, tf_keras: bool) -> dict[str, str]:
 
 
 def refuse_tf_keras(image: Image) -> None:
-    """Raises ImageError for an image whose TensorFlow is not the one of our tf_keras."""
-    ours = TF_KERAS.read_text().split()[0].removeprefix("tf-keras==")
-    has = image.versions.get("tensorflow", "none")
-    if has.rpartition(".")[0] != ours.rpartition(".")[0]:
+    """Raises ImageError when the image's TensorFlow is not the one that tf_keras is for."""
+    wanted = TF_KERAS.read_text().split()[0].removeprefix("tf-keras==")
+    installed = image.versions.get("tensorflow", "none")
+    if installed.rpartition(".")[0] != wanted.rpartition(".")[0]:
         raise ImageError(
-            f"--tf-keras: the TensorFlow of {image.name} is {has}, tf_keras here is for {ours}",
+            f"--tf-keras: the TensorFlow of {image.name} is {installed}, "
+            f"tf_keras here is for {wanted}",
             "use an image with that TensorFlow",
         )
 
 
-def run(
+def run_file(
     inside: Sandbox,
     launcher: tuple[str, ...],
     file: str,
     minutes: float,
     environment: Mapping[str, str],
 ) -> None:
-    """Runs a file of tests; its output and a report of each rank are in the sandbox's folder."""
+    """Runs a file of tests. The sandbox's folder then has the log and a report of each rank."""
     script = f"cd /output/test/parallel && exec >/output/log 2>&1; exec {' '.join(launcher)} "
     process = inside.start(
         *("sh", "-c", script + 'sh -c "$0" "$@"', PYTEST, "pytest", file),
@@ -101,12 +97,12 @@ def run(
         process.wait()
 
 
-def outcomes(report: Path) -> Outcomes:
-    """By test, what came out in a rank's report, and what was wrong.
+def read_outcomes(report: Path) -> Outcomes:
+    """The outcomes in a rank's report.
 
-    A test that is run as graph and eagerly is there once for each: it fails when one of them does.
+    A test that runs both as a graph and eagerly is there twice: it fails when either one fails.
     """
-    found: Outcomes = {}
+    results: Outcomes = {}
     for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - pytest's, of just now
         name = f"{(case.get('classname') or '').rpartition('.')[2]}.{case.get('name')}"
         bad = next((child for child in case if child.tag in ("failure", "error")), None)
@@ -114,39 +110,41 @@ def outcomes(report: Path) -> Outcomes:
         if bad is not None:
             outcome = "failed"
         why = "" if bad is None else (bad.get("message") or "").strip().partition("\n")[0]
-        found[name] = worse(found.get(name, (outcome, why)), (outcome, why))
-    return found
+        results[name] = worse_outcome(results.get(name, (outcome, why)), (outcome, why))
+    return results
 
 
-def worse(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
-    """Of two outcomes of a test the one that counts."""
+def worse_outcome(one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
+    """The worse one of two outcomes of a test."""
     order = ("skipped", "passed", "failed")
     return max(one, other, key=lambda outcome: order.index(outcome[0]))
 
 
-def on_all_ranks(reports: list[Outcomes]) -> Outcomes:
-    """A test fails when it fails on any rank."""
-    together = dict(reports[0])
+def merge_ranks(reports: list[Outcomes]) -> Outcomes:
+    """Merges the ranks' outcomes: a test fails when it fails on any rank."""
+    merged = dict(reports[0])
     for report in reports[1:]:
-        together |= {name: out for name, out in report.items() if out[0] == "failed"}
-    return together
+        merged |= {name: out for name, out in report.items() if out[0] == "failed"}
+    return merged
 
 
-def said(title: str, inside: Sandbox, ranks: int) -> bool:
-    """Prints what came out of a file, and takes its reports away; whether all of it is well."""
+def report_file(title: str, inside: Sandbox, ranks: int) -> bool:
+    """Prints the results of a file and removes its reports. Returns whether all tests passed."""
     reports = sorted(inside.folder.glob("report.*.xml"))
     if len(reports) < ranks:
         print(f"{title}: did not end\n{(inside.folder / 'log').read_text()[-4000:]}", flush=True)
-        found = None
+        results = None
     else:
-        found = on_all_ranks([outcomes(report) for report in reports])
-        count = Counter(outcome for outcome, _ in found.values())
+        results = merge_ranks([read_outcomes(report) for report in reports])
+        count = Counter(outcome for outcome, _ in results.values())
         print(f"{title}: {', '.join(f'{n} {word}' for word, n in sorted(count.items()))}")
-        failed = [f"  {name}: {why[:200]}" for name, (out, why) in found.items() if out == "failed"]
+        failed = [
+            f"  {name}: {why[:200]}" for name, (out, why) in results.items() if out == "failed"
+        ]
         print(*failed, sep="\n", end="\n" if failed else "", flush=True)
     for report in reports:
         report.unlink()
-    return found is not None and all(outcome != "failed" for outcome, _ in found.values())
+    return results is not None and all(outcome != "failed" for outcome, _ in results.values())
 
 
 @app.command()
@@ -159,7 +157,7 @@ def main(
     tf_keras: Annotated[bool, typer.Option("--tf-keras", help="With Keras 2 as tf_keras.")] = False,
     minutes: Annotated[float, typer.Option(help="The longest that a file may take.")] = 30,
 ) -> None:
-    """Run files of test/parallel in IMAGE and say what came out."""
+    """Run files of test/parallel in IMAGE and print the results."""
     for file in files:
         if not (checkout / "test" / "parallel" / file).is_file():
             sys.exit(f"{checkout}: no test/parallel/{file}; expected Horovod's repository")
@@ -174,11 +172,11 @@ def main(
         tempfile.TemporaryDirectory(prefix="hvd-upstream-") as folder,
         sandbox(built, Path(folder) / "output") as inside,
     ):
-        environment = install(inside, checkout, tf_keras)
+        environment = install_tests(inside, checkout, tf_keras)
         how = f"{ranks} rank(s), {'Gloo' if gloo else 'MPI'}{', tf_keras' if tf_keras else ''}"
         for file in files:
-            run(inside, LAUNCHERS[ranks, gloo], file, minutes, environment)
-            clean &= said(f"{built.reference} {file}, {how}", inside, ranks)
+            run_file(inside, LAUNCHERS[ranks, gloo], file, minutes, environment)
+            clean &= report_file(f"{built.reference} {file}, {how}", inside, ranks)
     raise typer.Exit(0 if clean else 1)
 
 

@@ -19,10 +19,10 @@ from typing import Any
 from devtools.images.build import BuiltImage
 
 Result = subprocess.CompletedProcess[str]
-# Of an ordinary user of the image, and of one that it has never heard of.
-OWN_UID, STRANGE_UID = 1000, 1000680000
+# The image's own user, and one that it has no entry for.
+OWN_UID, UNKNOWN_UID = 1000, 1000680000
 _TIME_LIMIT = 300
-# A rank that waits for the other gives its core away: the tests may have few cores, and share them.
+# Waiting ranks yield their core: the tests may share few cores.
 TWO_RANKS = (
     *("mpirun", "-np", "2", "--bind-to", "none", "--oversubscribe"),
     *("--mca", "mpi_yield_when_idle", "1"),
@@ -33,27 +33,27 @@ TWO_RANKS_OVER_GLOO = (
 )
 
 
-def a_rank_a_gpu(gpus: int) -> tuple[str, ...]:
-    """A launcher of as many ranks as there are GPUs, whatever the number of cores."""
+def one_rank_per_gpu(gpus: int) -> tuple[str, ...]:
+    """A launcher of one rank for each GPU, independent of the number of cores."""
     return ("mpirun", "-np", str(gpus), "--bind-to", "none", "--oversubscribe")
 
 
 @dataclass(frozen=True)
 class Sandbox(ABC):
     image: BuiltImage
-    folder: Path  # of this machine, at /output inside, writable for all
+    folder: Path  # on this machine; mounted at /output, writable for all users
 
     @abstractmethod
     def _command(
         self, command: Sequence[str], uid: int, environment: Mapping[str, str]
     ) -> list[str]:
-        """What to run on this machine so that `command` runs in the image."""
+        """The command of this machine that runs `command` in the image."""
 
     def with_gpus(self) -> Sandbox:
-        """The same with the GPUs of this machine."""
-        raise NotImplementedError(f"{self.image.engine.program} passes no GPU on")
+        """The same sandbox with the GPUs of this machine."""
+        raise NotImplementedError(f"{self.image.engine.program} cannot give a GPU to a container")
 
-    def run(self, *command: str, uid: int = STRANGE_UID, **environment: str) -> Result:
+    def run(self, *command: str, uid: int = UNKNOWN_UID, **environment: str) -> Result:
         """Runs a command to its end, whatever its exit status."""
         return subprocess.run(
             self._command(command, uid, {"HOME": "/tmp", **environment}),
@@ -64,31 +64,31 @@ class Sandbox(ABC):
         )
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
-        """Starts a command that reads lines and writes lines; who starts it ends it."""
+        """Starts a command with pipes for input and output; the caller ends it."""
         return subprocess.Popen(
-            self._command(command, STRANGE_UID, {"HOME": "/tmp", **environment}),
+            self._command(command, UNKNOWN_UID, {"HOME": "/tmp", **environment}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def python(self, code: str, uid: int = STRANGE_UID) -> str:
-        """The output of a Python program, which must succeed."""
+    def python(self, code: str, uid: int = UNKNOWN_UID) -> str:
+        """Runs a Python program, which must succeed, and returns its output."""
         return self.succeed("python3", "-c", code, uid=uid)
 
-    def succeed(self, *command: str, uid: int = STRANGE_UID, **environment: str) -> str:
+    def succeed(self, *command: str, uid: int = UNKNOWN_UID, **environment: str) -> str:
         done = self.run(*command, uid=uid, **environment)
-        assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{said(done)}"
+        assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{output_of(done)}"
         return done.stdout
 
 
-def said(done: Result) -> str:
+def output_of(done: Result) -> str:
     return f"{done.stdout}\n{done.stderr}"
 
 
 @dataclass(frozen=True)
-class Command(Sandbox):
-    """Docker and Podman run containers themselves."""
+class EngineSandbox(Sandbox):
+    """Runs containers with Docker or Podman."""
 
     gpus: bool = False
 
@@ -104,7 +104,7 @@ class Command(Sandbox):
         return [
             *(self.image.engine.program, "run", "--rm", "--interactive", "--read-only"),
             *("--network=none", *gpus),
-            # Gloo crashes where the host's own name is unknown; in a pod it never is.
+            # Gloo crashes when the host's own name does not resolve; in a pod it does.
             *("--hostname=sandbox", "--add-host=sandbox:127.0.0.1"),
             *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"),
             *(f"--user={uid}:0", f"--volume={self.folder}:/output", *variables),
@@ -113,10 +113,8 @@ class Command(Sandbox):
 
 
 @dataclass(frozen=True)
-class Bundle(Sandbox):
-    """Buildah builds only: its images are run by runc, from a specification of runc's own
-    making.
-    """
+class RuncSandbox(Sandbox):
+    """Runs Buildah's images with runc: Buildah itself cannot apply all restrictions."""
 
     root: Path
     config: Mapping[str, Any]  # the image's: Env, WorkingDir
@@ -146,7 +144,7 @@ class Bundle(Sandbox):
                 "options": ["rbind", "rw"],
             },
         ]
-        # As in a pod: Gloo crashes where the host's own name is unknown.
+        # Gloo crashes when the host's own name does not resolve; in a pod it does.
         hosts = bundle / "hosts"
         hosts.write_text(f"127.0.0.1 localhost {spec['hostname']}\n")
         spec["mounts"].append(
@@ -161,14 +159,14 @@ def sandbox(image: BuiltImage, folder: Path) -> Iterator[Sandbox]:
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
     if image.engine.program != "buildah":
-        yield Command(image, folder)
+        yield EngineSandbox(image, folder)
         return
     container = _buildah("from", image.reference)
     bundles = Path(tempfile.mkdtemp(prefix="hvd-bundles-"))
     try:
         root = Path(_buildah("mount", container))
         details = json.loads(_buildah("inspect", "--type=container", container))
-        yield Bundle(image, folder, root, details["OCIv1"]["config"], bundles)
+        yield RuncSandbox(image, folder, root, details["OCIv1"]["config"], bundles)
     finally:
         _buildah("rm", container)
         shutil.rmtree(bundles)

@@ -1,10 +1,9 @@
-"""`make try-tensorflow VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]`: does Horovod work on a
-TensorFlow that nobody has tried?
+"""`make try-tensorflow VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]`: does Horovod work with a new
+TensorFlow?
 
-Locks, compiles and builds the image cpu with it, runs the checks of tests/images/ranks on two ranks
-over MPI and those that most scripts need over Gloo, and says what came out. What is among the
-combinations of images/versions.yaml already is checked as it is. Exit status: 0 all of them pass;
-1 some do not, or it does not build.
+Builds the image cpu with it, runs all checks of devtools/trials/ranks on two ranks over MPI and the
+common ones over Gloo, and prints the results. Versions in a row of images/versions.yaml are
+accepted, too. Exit status: 0 when all checks pass, 1 when one fails or the build fails.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from pathlib import Path
 from devtools.common.errors import ImageError
 from devtools.images.build import BuiltImage, build
 from devtools.images.catalogue import load_catalogue
-from devtools.trials.checks import COMMON, install, results, run
+from devtools.trials.checks import COMMON, install_checks, parse_results, run_checks
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, sandbox
 
 IMAGE = "cpu"
-# What comes with a Python: the release that has it, and that release's Open MPI.
+# A Python version implies a release and its Open MPI.
 _OF_A_RELEASE = ("suite", "openmpi")
-Found = dict[str, dict[str, str]]
+Results = dict[str, dict[str, str]]
 
 
 def parameters(version: str, keras: str, python: str) -> tuple[dict[str, str], bool]:
-    """What to set of the image, and whether it is in no row of what is known to work.
+    """The overrides for the image, and whether no row of versions.yaml has them.
 
     Raises ImageError when no row has that Python.
     """
@@ -42,39 +41,41 @@ def parameters(version: str, keras: str, python: str) -> tuple[dict[str, str], b
     return wanted, False
 
 
-def report(found: Found) -> str:
-    """A line for each check, with the last line of what was wrong."""
+def format_results(results: Results) -> str:
+    """A line for each check, followed by the last line of the error of a failed one."""
     lines = []
-    for check, by_rank in found.items():
+    for check, by_rank in results.items():
         lines.append(f"{'fails ' if by_rank else 'passes'}  {check}")
         lines += [f"        {text.strip().splitlines()[-1]}" for text in list(by_rank.values())[:1]]
     return "\n".join(lines)
 
 
-def checked(built: BuiltImage) -> bool:
-    """Prints what came out of the checks; whether all of it is well."""
-    well = True
+def check(built: BuiltImage) -> bool:
+    """Runs the checks and prints their results. Returns whether all passed."""
+    passed = True
     with (
         tempfile.TemporaryDirectory(prefix="hvd-try-") as folder,
         sandbox(built, Path(folder) / "output") as inside,
     ):
-        install(inside)
+        install_checks(inside)
         for over, launcher, checks in (
             ("MPI", TWO_RANKS, ()),
             ("Gloo", TWO_RANKS_OVER_GLOO, COMMON),
         ):
             try:
-                found = results(run(inside, launcher, *checks))
+                results = parse_results(run_checks(inside, launcher, *checks))
             except (AssertionError, subprocess.TimeoutExpired) as error:
-                print(
-                    f"{built.reference}: the checks did not run to their end over {over}: {error}"
-                )
+                print(f"{built.reference}: the checks did not finish over {over}: {error}")
                 return False
-            failed = sum(bool(by_rank) for by_rank in found.values())
-            well &= not failed
-            count = f"{len(found) - failed} of {len(found)} checks pass"
-            print(report(found), f"{built.reference}: {count} on two ranks over {over}", sep="\n")
-    return well
+            failed = sum(bool(by_rank) for by_rank in results.values())
+            passed &= not failed
+            count = f"{len(results) - failed} of {len(results)} checks pass"
+            print(
+                format_results(results),
+                f"{built.reference}: {count} on two ranks over {over}",
+                sep="\n",
+            )
+    return passed
 
 
 def main(version: str, keras: str = "", python: str = "") -> int:
@@ -84,12 +85,10 @@ def main(version: str, keras: str = "", python: str = "") -> int:
     except ImageError as error:
         print(f"TensorFlow {version}: {error}", file=sys.stderr)
         return 1
-    if not checked(built):
+    if not check(built):
         return 1
     if untested:
-        print(
-            f"add it to `combinations` of {IMAGE} in images/versions.yaml to have it built by --set"
-        )
+        print(f"to build it with --set, add it to `versions` of {IMAGE} in images/versions.yaml")
     return 0
 
 

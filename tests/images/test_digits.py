@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Result, Sandbox, said
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Result, Sandbox, output_of
 from tests.images.conftest import EXAMPLES, Sandboxes
 
 DIGITS = ("python", "digits.py")
@@ -16,7 +16,7 @@ DIGITS = ("python", "digits.py")
 
 def result(done: Result) -> dict[str, Any]:
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert len(lines) == 1, said(done)
+    assert len(lines) == 1, output_of(done)
     parsed: dict[str, Any] = json.loads(lines[0].removeprefix("RESULT "))
     return parsed
 
@@ -26,7 +26,7 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
 ) -> None:
     where = f"/output/{output.name}"
     first = each_examples.run(*TWO_RANKS, *DIGITS, OUTPUT_PATH=where)
-    assert first.returncode == 0, said(first)
+    assert first.returncode == 0, output_of(first)
     learnt = result(first)
     assert learnt["accuracy"] >= 0.95
     assert learnt["ranks"] == 2
@@ -41,7 +41,7 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
     # With another number of ranks, as after a change of the cluster's size.
     one_more = ("--epochs", str(epochs + 1))
     second = each_examples.run(*DIGITS, *one_more, OUTPUT_PATH=where)
-    assert second.returncode == 0, said(second)
+    assert second.returncode == 0, output_of(second)
     assert result(second)["resumed_after_epoch"] == epochs
     # The optimizer's state came along; its learning rate is that of the ranks there are now.
     assert result(second)["steps"] > learnt["steps"] > 0
@@ -54,7 +54,7 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
 
     # Nothing is left to do, and every rank has what rank 0 restored.
     third = each_examples.run(*TWO_RANKS, *DIGITS, *one_more, OUTPUT_PATH=where)
-    assert third.returncode == 0, said(third)
+    assert third.returncode == 0, output_of(third)
     assert result(third)["weights"] == result(second)["weights"]
     assert "Epoch" not in third.stdout
 
@@ -127,7 +127,7 @@ def test_the_losses_are_the_same_on_both_tensorflows(sandboxes: Sandboxes) -> No
     for name in EXAMPLES:
         program = ("python", "-c", SAME_START, *options)
         done = sandboxes(name).run(*TWO_RANKS, *program, uid=OWN_UID, **ONE_THREAD)
-        assert done.returncode == 0, said(done)
+        assert done.returncode == 0, output_of(done)
         assert result(done)["disagreeing_ranks"] == []
         losses[name] = result(done)["losses"]
     before, after = losses.values()

@@ -10,11 +10,11 @@ from devtools.trials.checks import (
     TF_KERAS,
     WITH_TF_KERAS,
     all_checks,
-    install,
+    describe_failures,
+    install_checks,
     install_tf_keras,
-    results,
-    run,
-    wrong,
+    parse_results,
+    run_checks,
 )
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
@@ -23,20 +23,20 @@ from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
     """Puts them where the images see them."""
     for inside in (cpu, cpu_2_15):
-        install(inside)
+        install_checks(inside)
     install_tf_keras(cpu)
 
 
 def test_keras_3_on_two_ranks_over_mpi(cpu: Sandbox) -> None:
-    found = results(run(cpu, TWO_RANKS))
-    assert wrong(found) == ""
-    assert set(found) == all_checks("keras_3")
+    results = parse_results(run_checks(cpu, TWO_RANKS))
+    assert describe_failures(results) == ""
+    assert set(results) == all_checks("keras_3")
 
 
 def test_keras_3_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
-    found = results(run(cpu, TWO_RANKS_OVER_GLOO, *COMMON))
-    assert wrong(found) == ""
-    assert set(found) == set(COMMON)
+    results = parse_results(run_checks(cpu, TWO_RANKS_OVER_GLOO, *COMMON))
+    assert describe_failures(results) == ""
+    assert set(results) == set(COMMON)
 
 
 def test_tf_keras_is_the_one_for_the_default_tensorflow() -> None:
@@ -45,19 +45,19 @@ def test_tf_keras_is_the_one_for_the_default_tensorflow() -> None:
 
 
 def test_tf_keras_on_two_ranks_over_mpi(cpu: Sandbox) -> None:
-    found = results(run(cpu, TWO_RANKS, **WITH_TF_KERAS))
-    assert wrong(found) == ""
-    assert set(found) == all_checks("keras_2")
+    results = parse_results(run_checks(cpu, TWO_RANKS, **WITH_TF_KERAS))
+    assert describe_failures(results) == ""
+    assert set(results) == all_checks("keras_2")
 
 
 def test_tf_keras_on_two_ranks_over_gloo(cpu: Sandbox) -> None:
-    found = results(run(cpu, TWO_RANKS_OVER_GLOO, *COMMON, **WITH_TF_KERAS))
-    assert wrong(found) == ""
-    assert set(found) == set(COMMON)
+    results = parse_results(run_checks(cpu, TWO_RANKS_OVER_GLOO, *COMMON, **WITH_TF_KERAS))
+    assert describe_failures(results) == ""
+    assert set(results) == set(COMMON)
 
 
 # The image of the released Horovod is checked for what most training scripts use.
 def test_keras_2_on_two_ranks(cpu_2_15: Sandbox) -> None:
-    found = results(run(cpu_2_15, TWO_RANKS, *COMMON))
-    assert wrong(found) == ""
-    assert set(found) == set(COMMON)
+    results = parse_results(run_checks(cpu_2_15, TWO_RANKS, *COMMON))
+    assert describe_failures(results) == ""
+    assert set(results) == set(COMMON)

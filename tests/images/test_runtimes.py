@@ -14,7 +14,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from devtools.images.catalogue import Image
 from devtools.images.inside import sbom
-from devtools.trials.sandbox import OWN_UID, STRANGE_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
 # Bytes, unpacked, by image.
 LARGEST = {
@@ -56,7 +56,7 @@ sys.stdout.write(f"rank {{hvd.rank()}} of {{hvd.size()}}: {{total}}\\n")
 
 # The image's own user runs the checks of `ranks`.
 def test_two_ranks_allreduce_over_mpi_as_any_user(image: Image, inside: Sandbox) -> None:
-    said_by = inside.succeed(*TWO_RANKS, "python3", "-c", allreduce(image), uid=STRANGE_UID)
+    said_by = inside.succeed(*TWO_RANKS, "python3", "-c", allreduce(image), uid=UNKNOWN_UID)
     lines = sorted(line for line in said_by.splitlines() if line.startswith("rank"))
     assert lines == ["rank 0 of 2: [2.0, 1.0]", "rank 1 of 2: [2.0, 1.0]"]
 

@@ -1,4 +1,4 @@
-"""What `devtools.trials.horovod_tests` reads out of pytest's reports."""
+"""`devtools.trials.horovod_tests`: reading pytest's reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from devtools.common.errors import ImageError
 from devtools.images.catalogue import load_catalogue
-from devtools.trials.horovod_tests import main, on_all_ranks, outcomes, refuse_tf_keras
+from devtools.trials.horovod_tests import main, merge_ranks, read_outcomes, refuse_tf_keras
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="test_x.A" name="test_sum"/>
@@ -22,10 +22,10 @@ REPORT = """<testsuites><testsuite>
 """
 
 
-def test_a_report_is_read_by_class_and_test(tmp_path: Path) -> None:
+def test_report_is_read_by_class_and_test(tmp_path: Path) -> None:
     file = tmp_path / "report.xml"
     file.write_text(REPORT)
-    assert outcomes(file) == {
+    assert read_outcomes(file) == {
         "A.test_sum": ("passed", ""),
         "B.test_sum": ("skipped", ""),
         "B.test_mean": ("failed", "ValueError: no"),
@@ -33,18 +33,18 @@ def test_a_report_is_read_by_class_and_test(tmp_path: Path) -> None:
     }
 
 
-def test_what_fails_on_one_rank_fails() -> None:
+def test_failure_on_one_rank_is_a_failure() -> None:
     passed, failed = ("passed", ""), ("failed", "why")
     first, second = {"a": passed, "b": failed, "c": passed}, {"a": passed, "b": passed, "c": failed}
-    assert on_all_ranks([first, second]) == {"a": passed, "b": failed, "c": failed}
+    assert merge_ranks([first, second]) == {"a": passed, "b": failed, "c": failed}
 
 
-def test_a_folder_without_the_tests_is_refused(tmp_path: Path) -> None:
+def test_folder_without_the_tests_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"no test/parallel/test_torch\.py"):
         main(tmp_path, "pytorch", ["test_torch.py"])
 
 
-def test_tf_keras_is_for_the_image_that_has_its_tensorflow() -> None:
+def test_tf_keras_needs_the_image_with_its_tensorflow() -> None:
     images = load_catalogue()
     refuse_tf_keras(images["cpu"])
     with pytest.raises(ImageError, match=r"cpu-2\.15 is 2\.15\.1, tf_keras here is for 2"):

@@ -1,4 +1,4 @@
-"""`make try-tensorflow`: what it says and the status it ends with, without building anything."""
+"""`make try-tensorflow`: its output and exit status, without a build."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ def checks_say(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         printed = {TWO_RANKS: over_mpi, (*TWO_RANKS_OVER_GLOO, *COMMON): over_gloo}
 
-        def run(inside: None, launcher: tuple[str, ...], *checks: str) -> Any:
+        def run_checks(inside: None, launcher: tuple[str, ...], *checks: str) -> Any:
             said = printed[*launcher, *checks]
             return subprocess.CompletedProcess(launcher, 0, said, "a traceback")
 
         monkeypatch.setattr(try_tensorflow, "build", build)
         monkeypatch.setattr(try_tensorflow, "sandbox", sandbox)
-        monkeypatch.setattr(try_tensorflow, "install", lambda inside: None)
-        monkeypatch.setattr(try_tensorflow, "run", run)
+        monkeypatch.setattr(try_tensorflow, "install_checks", lambda inside: None)
+        monkeypatch.setattr(try_tensorflow, "run_checks", run_checks)
         return asked
 
     return say
 
 
-def test_all_checks_pass(checks_say: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_is_0_when_all_checks_pass(
+    checks_say: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = checks_say(result())
     assert try_tensorflow.main("2.99.0", "3.99.0") == 0
     wanted = {"tensorflow": "2.99.0", "keras": "3.99.0", "suite": "bookworm", "openmpi": "4.1.4"}
@@ -66,17 +68,17 @@ def test_all_checks_pass(checks_say: Any, capsys: pytest.CaptureFixture[str]) ->
     assert "passes  one_check" in said
     assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over MPI" in said
     assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over Gloo" in said
-    assert "`combinations`" in said
+    assert "`versions`" in said
 
 
-def test_a_python_brings_its_release_along(checks_say: Any) -> None:
+def test_python_selects_its_suite_and_openmpi(checks_say: Any) -> None:
     asked = checks_say(result())
     assert try_tensorflow.main("2.99.0", python="3.13") == 0
     wanted = {"tensorflow": "2.99.0", "python": "3.13", "suite": "trixie", "openmpi": "5.0.7"}
     assert asked == [{"name": "cpu", "overrides": wanted, "untested": True}]
 
 
-def test_what_is_known_to_work_is_checked_as_it_is(
+def test_known_combination_is_built_without_untested(
     checks_say: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     default = load_catalogue()["cpu"].versions["tensorflow"]
@@ -84,15 +86,15 @@ def test_what_is_known_to_work_is_checked_as_it_is(
     assert try_tensorflow.main(default, python="3.13") == 0
     wanted = {"tensorflow": default, "python": "3.13"}
     assert asked == [{"name": "cpu", "overrides": wanted, "untested": False}]
-    assert "`combinations`" not in capsys.readouterr().out
+    assert "`versions`" not in capsys.readouterr().out
 
 
-def test_a_python_that_no_release_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_of_no_release_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert try_tensorflow.main("2.99.0", python="3.2") == 1
     assert "python=3.2 is not among the combinations" in capsys.readouterr().err
 
 
-def test_a_failed_check_is_named_with_its_message(
+def test_failed_check_is_listed_with_its_message(
     checks_say: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks_say(result(another_check={"1": "Traceback\n  File\nValueError: no ref\n"}))
@@ -100,10 +102,10 @@ def test_a_failed_check_is_named_with_its_message(
     said = capsys.readouterr().out
     assert "fails   another_check\n        ValueError: no ref" in said
     assert "1 of 2 checks pass" in said
-    assert "`combinations`" not in said
+    assert "`versions`" not in said
 
 
-def test_what_fails_over_gloo_alone_fails(
+def test_failure_over_gloo_alone_is_a_failure(
     checks_say: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks_say(result(), result(another_check={"0": "ValueError: no ref\n"}))
@@ -111,17 +113,17 @@ def test_what_fails_over_gloo_alone_fails(
     assert "1 of 2 checks pass on two ranks over Gloo" in capsys.readouterr().out
 
 
-def test_checks_that_do_not_get_to_their_end_are_told(
+def test_checks_without_a_result_are_a_failure(
     checks_say: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks_say("noise, and no result")
     assert try_tensorflow.main("2.99.0") == 1
     said = capsys.readouterr().out
-    assert "did not run to their end" in said
+    assert "did not finish" in said
     assert "a traceback" in said
 
 
-def test_what_does_not_build_is_told(
+def test_build_error_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def build(name: str, **options: Any) -> None:

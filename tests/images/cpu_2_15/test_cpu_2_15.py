@@ -8,7 +8,7 @@ import pytest
 
 from devtools.images.build import build
 from devtools.images.catalogue import ROOT, load_catalogue
-from devtools.trials.sandbox import Sandbox, said
+from devtools.trials.sandbox import Sandbox, output_of
 from tests.images.slimmed import KERAS_2
 
 VERSIONS = load_catalogue()["cpu-2.15"].versions
@@ -25,7 +25,7 @@ def test_the_check_at_build_time_refuses_what_is_wrong(cpu_2_15: Sandbox) -> Non
     )
     check = ("python3", "/output/check.py")
     done = cpu_2_15.run(*check, "tensorflow", "--with", "mpi,nccl", "--versions", "horovod=0.28.2")
-    assert done.returncode == 1, said(done)
+    assert done.returncode == 1, output_of(done)
     assert "without nccl" in done.stderr
     assert "without mpi" not in done.stderr
     assert f"horovod is {VERSIONS['horovod']}, and images/versions.yaml says 0.28.2" in done.stderr

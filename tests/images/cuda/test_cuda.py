@@ -12,11 +12,11 @@ from devtools.trials.checks import (
     COMMON,
     WITH_TF_KERAS,
     all_checks,
-    install,
+    describe_failures,
+    install_checks,
     install_tf_keras,
-    results,
-    run,
-    wrong,
+    parse_results,
+    run_checks,
 )
 from devtools.trials.sandbox import TWO_RANKS, Sandbox
 from tests.images.slimmed import KERAS_2, KERAS_3
@@ -108,9 +108,9 @@ def test_what_was_slimmed_away_is_not_missed(case: Case, inside: Sandbox) -> Non
 
 
 def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox, training: Training) -> None:
-    install(inside)
+    install_checks(inside)
     if training.environment == WITH_TF_KERAS:
         install_tf_keras(inside)
-    found = results(run(inside, TWO_RANKS, *training.only, **training.environment))
-    assert wrong(found) == ""
-    assert set(found) == training.checks
+    results = parse_results(run_checks(inside, TWO_RANKS, *training.only, **training.environment))
+    assert describe_failures(results) == ""
+    assert set(results) == training.checks

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from devtools.images.catalogue import Image
 from devtools.trials.checks import STALLS
-from devtools.trials.sandbox import OWN_UID, Sandbox, a_rank_a_gpu
+from devtools.trials.sandbox import OWN_UID, Sandbox, one_rank_per_gpu
 
 # As a training script has it: each rank on its own GPU.
 ALLREDUCE = {
@@ -41,7 +41,7 @@ COUNT = {
 def test_all_gpus_allreduce_over_nccl(image: Image, on_gpu: Sandbox, gpus: int) -> None:
     assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
     done = on_gpu.run(
-        *a_rank_a_gpu(gpus), "-x", "NCCL_DEBUG", "python3", "-c",
+        *one_rank_per_gpu(gpus), "-x", "NCCL_DEBUG", "python3", "-c",
         ALLREDUCE[image.framework or ""] + SAY, uid=OWN_UID, NCCL_DEBUG="INFO", **STALLS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from devtools.trials.checks import checks_in, install, results, run, wrong
-from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, said
+from devtools.trials.checks import (
+    checks_in,
+    describe_failures,
+    install_checks,
+    parse_results,
+    run_checks,
+)
+from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, output_of
 from tests.images.conftest import Sandboxes
 
 DIGITS = ("python", "digits_torch.py")
@@ -17,7 +23,7 @@ DIGITS = ("python", "digits_torch.py")
 @pytest.fixture(scope="session")
 def pytorch(sandboxes: Sandboxes) -> Sandbox:
     inside = sandboxes("pytorch")
-    install(inside)
+    install_checks(inside)
     return inside
 
 
@@ -28,14 +34,14 @@ def examples_pytorch(sandboxes: Sandboxes) -> Sandbox:
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
 def test_pytorch_on_two_ranks(pytorch: Sandbox, launcher: tuple[str, ...]) -> None:
-    found = results(run(pytorch, launcher))
-    assert wrong(found) == ""
-    assert set(found) == checks_in("of_torch")
+    results = parse_results(run_checks(pytorch, launcher))
+    assert describe_failures(results) == ""
+    assert set(results) == checks_in("of_torch")
 
 
 def result(done: Result) -> dict[str, Any]:
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert len(lines) == 1, said(done)
+    assert len(lines) == 1, output_of(done)
     parsed: dict[str, Any] = json.loads(lines[0].removeprefix("RESULT "))
     return parsed
 
@@ -53,7 +59,7 @@ def first(examples_pytorch: Sandbox) -> tuple[str, Result]:
     folder.chmod(0o777)
     where = f"/output/{folder.name}"
     done = digits(examples_pytorch, where=where)
-    assert done.returncode == 0, said(done)
+    assert done.returncode == 0, output_of(done)
     return where, done
 
 
@@ -75,7 +81,7 @@ def test_one_rank_comes_to_the_same_losses_as_two(
     assert losses == pytest.approx(result(first[1])["losses"][:2], rel=1e-4)
     assert losses[1] < 0.8 * losses[0]
     # An accuracy below the target fails.
-    assert done.returncode == 1, said(done)
+    assert done.returncode == 1, output_of(done)
     assert "an accuracy below 1.01" in done.stdout
     assert result(done)["ok"] is False
 
@@ -86,7 +92,7 @@ def test_a_run_resumes_from_the_checkpoint_of_another(
     where, before = first
     # With another number of ranks, as after a change of the cluster's size.
     second = digits(examples_pytorch, "--epochs", "16", ranks=1, where=where)
-    assert second.returncode == 0, said(second)
+    assert second.returncode == 0, output_of(second)
     assert (result(before)["resumed_after_epoch"], result(second)["resumed_after_epoch"]) == (0, 15)
     assert "epoch 16/16" in second.stdout
     assert "epoch 15/16" not in second.stdout

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from devtools.trials.checks import STALLS, checks_in, install, results, run, wrong
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, a_rank_a_gpu
+from devtools.trials.checks import (
+    STALLS,
+    checks_in,
+    describe_failures,
+    install_checks,
+    parse_results,
+    run_checks,
+)
+from devtools.trials.sandbox import (
+    OWN_UID,
+    TWO_RANKS,
+    TWO_RANKS_OVER_GLOO,
+    Sandbox,
+    one_rank_per_gpu,
+)
 
 NVIDIA = "/usr/local/lib/python3.11/site-packages/nvidia"
 # The weights of one process that has the batches of all ranks.
@@ -31,10 +44,10 @@ print("RIGHT")
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
 def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox, launcher: tuple[str, ...]) -> None:
-    install(inside)
-    found = results(run(inside, launcher))
-    assert wrong(found) == ""
-    assert set(found) == checks_in("of_torch")
+    install_checks(inside)
+    results = parse_results(run_checks(inside, launcher))
+    assert describe_failures(results) == ""
+    assert set(results) == checks_in("of_torch")
 
 
 # What cuDNN opens by name once there is a driver, and cuBLAS' and NVRTC's other halves.
@@ -67,6 +80,6 @@ def test_what_was_slimmed_away_is_not_missed(inside: Sandbox) -> None:
 
 
 def test_training_on_gpus_is_training_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:
-    done = on_gpu.run(*a_rank_a_gpu(gpus), "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
+    done = on_gpu.run(*one_rank_per_gpu(gpus), "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("RIGHT") == gpus
