@@ -1,56 +1,47 @@
-"""One pod and the events about it -> what is wrong with it, and the way out. Pure."""
+"""One pod and the events about it -> what is wrong with it, and what to do about it.
+
+The known reasons are in the chart's files/pod-problems.json, which the master reads, too.
+files/podstatus.py describes the table.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from hvdchart.chart_files import chart_dir
 from hvdchart.run.release import Object
 
 # Longer messages repeat themselves; the first part says what happened.
 _LONGEST = 300
-_IMAGE = "check image.repository, image.tag and imagePullSecrets"
-_CONTAINER = {
-    "ErrImagePull": _IMAGE,
-    "ImagePullBackOff": _IMAGE,
-    "InvalidImageName": _IMAGE,
-    "ErrImageNeverPull": "load the image onto the node, or let image.pullPolicy be IfNotPresent",
-    "CreateContainerConfigError": "make the Secret or ConfigMap that it names, or correct the name",
-    "CreateContainerError": "the message is the container runtime's",
-    "RunContainerError": "the image lacks what the chart runs: Python 3 on PATH",
-    "CrashLoopBackOff": "its log says why it ends: hvdchart logs",
-}
-_SCHEDULING = (
-    ("Insufficient", "ask for less, or `hvdchart discover --fit N` shows what is free"),
-    ("didn't match Pod's node affinity/selector", "no node has the labels of nodeSelector"),
-    ("untolerated taint", "add the taint to tolerations"),
-    ("didn't match pod topology spread", "fewer nodes than workers: lower worker.number"),
-    ("didn't match pod anti-affinity", "fewer nodes than workers: lower worker.number"),
-    ("persistentvolumeclaim", "make the claim in this namespace, or correct its name"),
-    ("PersistentVolumeClaims", "the claim waits for its volume: kubectl describe pvc"),
-)
-_NEVER_MADE = (
-    ("no PriorityClass", "an administrator makes the class, or correct priorityClassName"),
-    ("RuntimeClass", "an administrator makes the class, or correct worker.runtimeClassName"),
-    ("exceeded quota", "ask for less, or have the namespace's ResourceQuota raised"),
-    ("violates PodSecurity", "it names the fields: change them, or the namespace's level"),
-)
-_STUCK = {
-    "FailedMount": "check the volume: does the directory, claim, server or Secret exist?",
-    "FailedAttachVolume": "the volume may be attached to another node",
-    "FailedCreatePodSandBox": "the node's network or runtime is unwell: kubectl describe node",
-    "FailedMapVolume": "check the volume",
-}
 _SCHEDULER = "default-scheduler"
 _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pod, and what a person can do about it."""
+    """What is wrong with a pod, what a person can do about it, and whether waiting is hopeless."""
 
     reason: str
     advice: str
+    hopeless: bool = False
+
+
+@functools.cache
+def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
+    """Read the chart's table: section -> sign -> hopeless and remedy."""
+    table: dict[str, dict[str, dict[str, Any]]] = json.loads(
+        (chart_dir() / "files" / "pod-problems.json").read_text("utf-8")
+    )
+    return table
+
+
+def _look_up(section: str, text: str) -> dict[str, Any] | None:
+    """Return the first entry of the table whose sign is in `text`."""
+    return next((entry for sign, entry in known_problems()[section].items() if sign in text), None)
 
 
 def problem_of(pod: Object, events: list[Object]) -> Problem | None:
@@ -59,7 +50,8 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     for condition in status.get("conditions") or []:
         if condition.get("reason") == "Unschedulable" and condition["status"] == "False":
             message = _short(condition.get("message", ""))
-            return Problem(f"no node takes it: {message}", _scheduling_advice(message))
+            known = _look_up("scheduling", message) or {"remedy": "", "hopeless": False}
+            return Problem(f"no node takes it: {message}", known["remedy"], known["hopeless"])
     scheduler = pod.get("spec", {}).get("schedulerName", _SCHEDULER)
     if scheduler != _SCHEDULER and _is_unseen(status):
         return Problem(
@@ -70,18 +62,18 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
         text = f"{status['reason']}: {status.get('message', '')}"
         return Problem(_short(text), "the node was short of something: kubectl describe node")
     for container in _containers(pod):
-        found = _container_problem(container)
-        if found:
-            return found
+        problem = _container_problem(container)
+        if problem:
+            return problem
     if waits_for(pod) in _HEALTHY_WAITS:
         return _stuck(pod, events)
     return None
 
 
 def advice_for_refusal(message: str) -> str:
-    """The way out when the API server refuses to make a pod."""
-    known = (advice for sign, advice in _NEVER_MADE if sign in message)
-    return next(known, "the message names the rule: change the values or the rule")
+    """What to do when the API server refuses to create a pod."""
+    known = _look_up("refusal", message)
+    return known["remedy"] if known else "the message names the rule: change the values or the rule"
 
 
 def waits_for(pod: Object) -> str:
@@ -105,7 +97,8 @@ def _container_problem(container: Object) -> Problem | None:
     if ended.get("reason") == "OOMKilled":
         return Problem("killed for memory (OOMKilled)", "raise memory in its resources")
     reason = str(waiting.get("reason", ""))
-    if reason not in _CONTAINER:
+    known = _look_up("container", reason)
+    if known is None:
         return None
     message = _short(str(waiting.get("message", "")))
     if reason == "CrashLoopBackOff" and ended:
@@ -114,7 +107,8 @@ def _container_problem(container: Object) -> Problem | None:
     # Some messages name the image and some do not.
     image = str(container.get("image", ""))
     named = f" of image {image}" if "Image" in reason and image not in message else ""
-    return Problem(f"{reason}{named}: {message}".rstrip(": "), _CONTAINER[reason])
+    text = f"{reason}{named}: {message}".rstrip(": ")
+    return Problem(text, known["remedy"], known["hopeless"])
 
 
 def _stuck(pod: Object, events: list[Object]) -> Problem | None:
@@ -124,9 +118,10 @@ def _stuck(pod: Object, events: list[Object]) -> Problem | None:
         if about.get("name") == name and about.get("uid", "") in ("", pod["metadata"].get("uid")):
             if event.get("type") != "Warning":
                 return None
-            if event.get("reason") in _STUCK:
+            known = _look_up("event", str(event.get("reason", "")))
+            if known:
                 message = _short(str(event.get("message", "")))
-                return Problem(f"{event['reason']}: {message}", _STUCK[event["reason"]])
+                return Problem(f"{event['reason']}: {message}", known["remedy"], known["hopeless"])
     return None
 
 
@@ -134,10 +129,6 @@ def _containers(pod: Object) -> Iterator[Object]:
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or []
     yield from status.get("containerStatuses") or []
-
-
-def _scheduling_advice(message: str) -> str:
-    return next((advice for sign, advice in _SCHEDULING if sign in message), "")
 
 
 def _short(text: str) -> str:

@@ -107,7 +107,9 @@ def test_an_eviction_does_not_count_and_a_deadline_ends_it_all(namespace: Namesp
     assert namespace.wait_for_end("hvd") == "Failed"
     assert namespace.job("hvd") == job
     assert namespace.replicas("hvd-worker") == 0
-    assert "activeDeadlineSeconds=1 is over" in events(namespace, "Failed")[-1]["message"]
+    assert (
+        "longer than master.activeDeadlineSeconds=1" in events(namespace, "Failed")[-1]["message"]
+    )
 
 
 def test_a_failed_run_is_tried_again_and_always_lets_the_workers_go(namespace: Namespace) -> None:

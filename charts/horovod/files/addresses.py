@@ -1,50 +1,53 @@
-"""Where the hosts are: the headless Service's EndpointSlices, or DNS where the API is not allowed.
+"""The hosts' addresses: from the headless Service's EndpointSlices, or from DNS without the API.
 
-Slices are watched, not polled, and come straight from the API: a name asked of DNS too early stays
-unknown there for as long as the server keeps negative answers.
+EndpointSlices are watched rather than polled, and read from the API rather than through DNS: a name
+that is looked up too early stays unknown for as long as the DNS server caches negative answers.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-import time
 from typing import Any, Dict, Iterable
 
 from kube import Api, ApiError
 from settings import Host, log
 
 Slice = Dict[str, Any]
+# Seconds between attempts to reach an API server that cannot be watched.
+RECONNECT_EVERY = 1.0
 
 
 class DnsAddresses:
-    """Ask DNS each time."""
+    """Looks hosts up in DNS, each time it is asked."""
 
     poll_seconds = 0.5
+    # What it means that `find` returns None.
+    missing = "its name does not resolve"
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
 
     def find(self, host: Host) -> str | None:
-        """The host's address now, or None."""
+        """Return the host's address, or None."""
         try:
             answers = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
         except socket.gaierror:
             return None
+        # Of each family the resolver's first choice.
         addresses = {family: str(address[0]) for family, _, _, _, address in reversed(answers)}
-        # As in pod_addresses. Sorting is the resolver's business, and it may put IPv6 first.
+        # IPv4 first, as in pod_addresses. The resolver's order may put IPv6 first.
         return addresses.get(socket.AF_INET) or addresses[socket.AF_INET6]
 
-    @property
-    def missing(self) -> str:
-        """What it means when find gives None."""
-        return "its name does not resolve"
+    def close(self) -> None:
+        """Do nothing: there is no connection to close."""
 
 
 class SliceAddresses:
-    """Follow the Service's EndpointSlices in a thread; `changed` is notified at each change."""
+    """Follows a Service's EndpointSlices in a thread; notifies `changed` of each change."""
 
     poll_seconds = 0.05
+    missing = "it has no address yet"
 
     def __init__(self, api: Api, service: str) -> None:
         self.changed = threading.Condition()
@@ -52,41 +55,44 @@ class SliceAddresses:
         self._query = {"labelSelector": f"kubernetes.io/service-name={service}"}
         self._slices: dict[str, Slice] = {}
         self._addresses: dict[str, str] = {}
-
-    @property
-    def missing(self) -> str:
-        """What it means when find gives None."""
-        return "it has no address yet"
+        self._closed = threading.Event()
 
     def find(self, host: Host) -> str | None:
-        """The host's address now, or None."""
+        """Return the host's address, or None."""
         return self._addresses.get(host.name)
 
     def start(self) -> None:
-        """Read the slices once, raising ApiError when that is not allowed, then follow them."""
+        """List the slices, raising ApiError when that fails, then follow them."""
         version = self._list()
-        threading.Thread(target=self._follow, args=(version,), daemon=True).start()
+        name = "follow-endpointslices"
+        threading.Thread(target=self._follow, args=(version,), name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop following at the next event."""
+        self._closed.set()
 
     def _list(self) -> str:
-        listed = self._api.get("discovery.k8s.io/endpointslices", self._query)
-        self._replace({item["metadata"]["name"]: item for item in listed["items"]})
-        return str(listed["metadata"]["resourceVersion"])
+        """Read all slices and return the resource version to watch from."""
+        slices = self._api.get("discovery.k8s.io/endpointslices", self._query)
+        self._replace({item["metadata"]["name"]: item for item in slices["items"]})
+        return str(slices["metadata"]["resourceVersion"])
 
     def _follow(self, version: str) -> None:
-        while True:
+        """Watch, and list again when a watch ends: nothing that happened in between is missed."""
+        while not self._closed.is_set():
             try:
-                self._watch(version)
-                version = self._list()
-            except (ApiError, OSError, ValueError) as problem:
-                log(f"cannot watch the hosts' addresses: {problem}; trying again")
-                # The API server is not there: nothing can be awaited, so ask again in a while.
-                time.sleep(1)
+                self._watch(version or self._list())
+            except ApiError as problem:
+                if not self._closed.is_set():
+                    log(f"cannot watch the hosts' addresses: {problem}; trying again")
+                self._closed.wait(RECONNECT_EVERY)
+            version = ""
 
     def _watch(self, version: str) -> None:
         query = {**self._query, "resourceVersion": version}
         for event in self._api.watch("discovery.k8s.io/endpointslices", query):
-            if event["type"] == "ERROR":
-                # The version is too old to go on from: the caller lists anew.
+            if event["type"] == "ERROR" or self._closed.is_set():
+                # The version is too old to watch from.
                 return
             name = event["object"]["metadata"]["name"]
             slices = {key: item for key, item in self._slices.items() if key != name}
@@ -102,14 +108,14 @@ class SliceAddresses:
 
 
 def pod_addresses(slices: Iterable[Slice]) -> dict[str, str]:
-    """Pod name -> first address, of all endpoints that are not on their way out.
+    """Map pod names to addresses, leaving out endpoints that are terminating.
 
     A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
     """
-    ordered = sorted(slices, key=lambda item: bool(item.get("addressType") == "IPv4"))
+    ipv4_last = sorted(slices, key=lambda item: bool(item.get("addressType") == "IPv4"))
     return {
         endpoint["targetRef"]["name"]: endpoint["addresses"][0]
-        for item in ordered
+        for item in ipv4_last
         for endpoint in item.get("endpoints") or []
         if endpoint.get("targetRef", {}).get("kind") == "Pod"
         and not (endpoint.get("conditions") or {}).get("terminating")

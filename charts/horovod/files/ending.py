@@ -1,4 +1,4 @@
-"""The end of an attempt: was it the run's last, and what becomes of the workers?"""
+"""The end of an attempt: whether it was the run's last, and what happens to the workers."""
 
 from __future__ import annotations
 
@@ -7,109 +7,107 @@ import time
 from datetime import datetime, timezone
 
 from kube import Api, ApiError, Object
-from record import FAILED, FINISHED, Record
+from record import FAILED, FINISHED, RunRecord
 from settings import BAD_CONFIGURATION, LaunchError, Run, RunError, log
-from statefulsets import scale
+from statefulsets import scale_to_zero
 
-# Seconds that a Job's controller waits before it tries again: doubled with each failure.
+# Seconds that the Job controller waits before the next attempt: doubled with each failure.
+# kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
 FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 360.0
-# Seconds in which it says that the deadline made it end the pod: it does so in the same breath.
-VERDICT_WITHIN = 10
+# Seconds to wait for the condition DeadlineExceeded: the controller sets it when it ends the pod.
+CONDITION_WITHIN = 10
 # Seconds by which the clocks of the controller's machine and this one may differ.
-CLOCKS_DIFFER = 60.0
+CLOCK_SKEW = 60.0
 
 
-def find_job(api: Api, stopped: bool) -> Object | None:
-    """The Job as it is after this attempt; None when it is gone or going."""
+def read_job(api: Api, stopped: bool) -> Object | None:
+    """Read the Job after this attempt; None when it is gone, going or cannot be read.
+
+    `stopped`: this pod was asked to end, of which the Job's deadline may be the reason.
+    """
     name = os.environ["HVD_JOB"]
     try:
         job = api.get(f"batch/jobs/{name}")
-        if stopped and not given_up(job) and time.time() > deadline(job) - CLOCKS_DIFFER:
-            job = _await_verdict(api, name, job)
-    except (ApiError, OSError) as problem:
+        if stopped and not failure_reason(job) and time.time() > deadline(job) - CLOCK_SKEW:
+            job = _wait_for_failure(api, name, job)
+    except ApiError as problem:
         # An upgrade removes the Job, and its Role names the new one only.
         log(f"the Job is gone or cannot be read: {problem}")
         return None
     return None if "deletionTimestamp" in job["metadata"] else job
 
 
-def _await_verdict(api: Api, name: str, job: Object) -> Object:
-    """The Job once it is given up, or after a while as it then is."""
-    query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(VERDICT_WITHIN)}
+def _wait_for_failure(api: Api, name: str, job: Object) -> Object:
+    """Return the Job as soon as it has failed, or as it is after CONDITION_WITHIN seconds."""
+    query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(CONDITION_WITHIN)}
     for event in api.watch("batch/jobs", query):
         if event["type"] != "ERROR":
             job = event["object"]
-        if event["type"] in ("DELETED", "ERROR") or given_up(job):
+        if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
             break
     return job
 
 
-def given_up(job: Object) -> str:
-    """The reason for which the Job's controller makes no further pod; empty while it may."""
+def failure_reason(job: Object) -> str:
+    """Return why the Job controller creates no more pods; empty while it may."""
     for condition in job.get("status", {}).get("conditions") or []:
-        # FailureTarget comes first, Failed when the last pod has ended.
+        # FailureTarget comes first (Kubernetes 1.31), Failed when the last pod has ended.
         if condition["type"] in ("FailureTarget", "Failed") and condition["status"] == "True":
             return str(condition.get("reason") or condition["type"])
     return ""
 
 
-def may_try_again(job: Object, code: int, now: float) -> bool:
-    """Will the Job make another attempt after this one, which ends with `code` at `now`?
+def will_retry(job: Object, code: int, now: float) -> bool:
+    """Whether the Job makes another attempt after this one, which ends with `code` at `now`.
 
-    An eviction, which does not count, cannot be told from a deletion, which does: after the last
-    failure allowed this says no, and an attempt that comes all the same asks for its workers again.
+    An eviction, which does not count as a failure, looks like a deletion, which does. So this may
+    be False although another attempt follows: that one scales the workers up again.
     """
-    if code in (0, BAD_CONFIGURATION) or given_up(job):
+    if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
     failed = int(job.get("status", {}).get("failed", 0))
     if failed >= int(job["spec"]["backoffLimit"]):
         return False
     pause = min(FIRST_BACKOFF * 2**failed, LONGEST_BACKOFF)
-    # A deadline that passes while no master lives is one after which nobody could clean up.
+    # If the deadline passes between two attempts, no master is there to scale the workers down.
     return bool(now + pause < deadline(job))
 
 
 def deadline(job: Object) -> float:
-    """When the Job's controller ends the run, in seconds since the epoch."""
+    """When the Job controller ends the run, in seconds since the epoch."""
     limit = job["spec"].get("activeDeadlineSeconds")
     started = job.get("status", {}).get("startTime")
     if not limit or not started:
         return float("inf")
-    begun = datetime.strptime(started, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
-    return begun.timestamp() + float(limit)
+    start = datetime.strptime(started, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    return start.timestamp() + float(limit)
 
 
 def interruption(job: Object | None, code: int) -> RunError:
-    """Why the master was asked to end."""
+    """Return the error that explains why the master was asked to end."""
     if job is None:
         why = "the master was asked to end: an upgrade or an uninstall removed its Job"
-    elif given_up(job) == "DeadlineExceeded":
-        why = f"master.activeDeadlineSeconds={job['spec']['activeDeadlineSeconds']} is over"
+    elif failure_reason(job) == "DeadlineExceeded":
+        limit = job["spec"]["activeDeadlineSeconds"]
+        why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     else:
         why = "the master was asked to end: its pod was deleted or evicted, or its Job suspended"
     return LaunchError(why, code)
 
 
-def conclude(
-    run: Run, api: Api, job: Object | None, record: Record, problem: RunError | None
+def finish(
+    run: Run, api: Api, job: Object | None, record: RunRecord, problem: RunError | None
 ) -> None:
-    """Record how the run ended and let its workers go, unless it goes on or another took over."""
+    """If this was the run's last attempt, record how it ended and scale the workers down."""
     code = problem.exit_code if problem else 0
     if job is None:
-        log("the workers are left to what comes next")
-    elif not may_try_again(job, code, time.time()):
+        log("the workers stay: the release's next run, or its removal, decides about them")
+    elif not will_retry(job, code, time.time()):
         record.write(FAILED if problem else FINISHED, str(problem or ""))
-        release_workers(run, api, code)
+        scale_down(run, api, code)
 
 
-def release_workers(run: Run, api: Api, code: int) -> None:
-    """Scale the workers to 0 where the values ask for it after an end with `code`."""
-    if run.cleanup == "Never" or (run.cleanup == "OnSuccess" and code != 0):
-        return
-    try:
-        scale(api, dict.fromkeys(run.stateful_sets, 0))
-    except (ApiError, OSError) as problem:
-        # The training's own result stands; the workers that were left are named.
-        log(f"cannot scale {', '.join(run.stateful_sets)} to 0: {problem}")
-    else:
-        log("workers scaled to 0")
+def scale_down(run: Run, api: Api, code: int) -> None:
+    """Scale the workers to 0 if `cleanup` asks for that after a run that ended with `code`."""
+    if run.cleanup == "Always" or (run.cleanup == "OnSuccess" and code == 0):
+        scale_to_zero(api, run.stateful_sets)

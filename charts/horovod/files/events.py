@@ -1,4 +1,4 @@
-"""Events on the Job: `kubectl describe job` and `kubectl get events` tell how the run goes."""
+"""Events about the Job: `kubectl describe job` and `kubectl get events` show the run's stages."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from datetime import datetime, timezone
 from kube import Api, ApiError
 from settings import log
 
+# The API server takes no longer message.
+LONGEST_MESSAGE = 1024
 
-class Events:
-    """Tells of the run's stages; without access to the API it tells nobody."""
+
+class EventRecorder:
+    """Creates an event at each stage of the run; without access to the API it creates none."""
 
     def __init__(self, api: Api | None) -> None:
         self._api = api
-        # The last one told, for those who ask.
+        # The reason of the last event, which the metrics show.
         self.stage = "Starting"
 
-    def tell(self, reason: str, message: str, warning: bool = False) -> None:
-        """Make one event. One that cannot be made is logged: the run goes on without it."""
+    def emit(self, reason: str, message: str, warning: bool = False) -> None:
+        """Create an event. A failure is logged: the run goes on without the event."""
         self.stage = reason
         if self._api is None:
             return
@@ -27,8 +30,8 @@ class Events:
         second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         job = os.environ["HVD_JOB"]
         body = {
-            # Lists come in the names' order, and two stages may share a second: the name and
-            # eventTime keep them apart.
+            # Lists are sorted by name, and two stages may fall into one second: the name and
+            # eventTime keep their order.
             "metadata": {"name": f"{job}.{now:%Y%m%d%H%M%S%f}"},
             "involvedObject": {
                 "apiVersion": "batch/v1",
@@ -38,8 +41,7 @@ class Events:
                 "uid": os.environ["HVD_JOB_UID"],
             },
             "reason": reason,
-            # The API server takes no longer message.
-            "message": message[:1024],
+            "message": message[:LONGEST_MESSAGE],
             "type": "Warning" if warning else "Normal",
             "source": {"component": "horovod-master"},
             "reportingComponent": "horovod-master",
@@ -52,5 +54,5 @@ class Events:
         }
         try:
             self._api.create("core/events", body)
-        except (ApiError, OSError) as problem:
-            log(f"no event {reason} was made: {problem}")
+        except ApiError as problem:
+            log(f"cannot create the event {reason}: {problem}")

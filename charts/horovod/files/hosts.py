@@ -1,4 +1,4 @@
-"""Wait until every host answers, all at once, and say which do not and why."""
+"""Waits until the hosts answer, all of them at once, and explains which do not and why."""
 
 from __future__ import annotations
 
@@ -9,144 +9,167 @@ from typing import Callable
 
 from addresses import DnsAddresses, SliceAddresses
 from kube import Api, ApiError
-from podstatus import describe, is_hopeless
+from podstatus import Diagnosis, diagnose, diagnose_refusal
 from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, log
 from ssh import BANNER_MARK
-from statefulsets import refusal, wake
+from statefulsets import creation_failure, scale_up_from_zero
 
 # Threads mostly wait; Python's default stack would reserve gigabytes for a thousand hosts.
 THREAD_STACK = 256 * 1024
-# Seconds until the pods of missing hosts are looked at: soon at first, for an upgrade may have left
-# pods that will never answer; then seldom, for each is a request to the API server.
-FIRST_LOOK, LOOK_EVERY, LOOK_AT = 1.0, 5.0, 8
-# An unchanged report is repeated after this many seconds, to show that the master is alive.
-REPEAT_AFTER = 60.0
+# Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
+# pods that will never answer; then seldom, because each is a request to the API server.
+FIRST_REPORT_AFTER, REPORT_EVERY = 1.0, 5.0
+HOSTS_PER_REPORT = 8
+# An unchanged report is repeated after this many seconds, to show that the master still waits.
+REPEAT_REPORT_AFTER = 60.0
+# A signal to end the pod wakes no thread that waits for hosts: look for it this often, in seconds.
+STOP_CHECK_EVERY = 1.0
+# Seconds between attempts on a host that has no address; an address that comes ends the pause.
+ADDRESS_CHECK_EVERY = 0.5
+# Seconds that a host has to accept a connection, and again to send its banner.
+PROBE_TIMEOUT = 2.0
 STALE = "from before the last upgrade"
 
 
-class Gathering:
-    """The hosts of a run as they come up: a thread each, sharing under one condition.
+class HostRendezvous:
+    """Waits for the hosts of a run, with a thread for each host that tries to reach it.
 
-    In an elastic run the threads go on, so that `found` follows hosts that come and go.
+    In an elastic run the threads go on until `close`, so that `answering` follows hosts that come
+    and go. All state is guarded by the condition `changed`.
     """
 
-    def __init__(self, run: Run, api: Api | None, stopped: Callable[[], bool]) -> None:
+    def __init__(self, run: Run, api: Api | None, is_stopped: Callable[[], bool]) -> None:
         self.run = run
-        self._stopped = stopped
         self.api = api
-        self.found: dict[Host, str] = {}
-        self.reasons: dict[Host, str] = {}
+        self.answering: dict[Host, str] = {}
+        self._reasons: dict[Host, str] = {}
+        self._is_stopped = is_stopped
         self._deadline = time.monotonic() + run.hosts_timeout
-        self._source = _addresses(run, api)
+        self._source = start_address_source(run, api)
         self.changed = self._source.changed
         self._replaced: set[str] = set()
         self._reported, self._reported_at = "", 0.0
+        self._closed = False
 
     def wait(self) -> dict[Host, str]:
-        """Addresses, in the run's order, of enough hosts.
+        """Return the addresses, in the run's order, as soon as enough hosts answer.
 
         Raises RunError at the deadline, and when this pod is asked to end.
         """
-        threading.stack_size(THREAD_STACK)
+        default_stack = threading.stack_size(THREAD_STACK)
         for host in self.run.hosts:
-            threading.Thread(target=self._keep, args=(host,), daemon=True).start()
+            threading.Thread(target=self._follow_host, args=(host,), daemon=True).start()
+        threading.stack_size(default_stack)
         self._wait_for_enough()
-        if not self.enough():
+        if not self.is_enough():
             raise self._missing_error(self._missing())
         return self.addresses()
 
+    def close(self) -> None:
+        """End the threads."""
+        self._source.close()
+        with self.changed:
+            self._closed = True
+            self.changed.notify_all()
+
     def addresses(self) -> dict[Host, str]:
-        """The hosts that answer now, in the run's order."""
+        """Return the hosts that answer now, in the run's order."""
         with self.changed:
-            return {host: self.found[host] for host in self.run.hosts if host in self.found}
+            return {host: self.answering[host] for host in self.run.hosts if host in self.answering}
 
-    def wait_for_change(self, known: dict[Host, str]) -> dict[Host, str]:
-        """Await hosts that differ from those known, and return them."""
+    def wait_for_change(self, known: dict[Host, str]) -> dict[Host, str] | None:
+        """Return the hosts that answer as soon as they differ from `known`; None after `close`."""
         with self.changed:
-            self.changed.wait_for(lambda: self.found != known)
-            return self.addresses()
+            self.changed.wait_for(lambda: self._closed or self.answering != known)
+            return None if self._closed else self.addresses()
 
-    def enough(self) -> bool:
-        """Can the run start?"""
-        return sum(host.slots for host in self.found) >= self.run.ranks
+    def is_enough(self) -> bool:
+        """Whether the run can start."""
+        return sum(host.slots for host in self.answering) >= self.run.ranks
 
     def _missing(self) -> list[Host]:
-        """Those of the hosts to start with that do not answer."""
-        return [host for host in self.run.hosts if host not in self.found and not host.optional]
+        """Return those of the hosts to start with that do not answer."""
+        return [host for host in self.run.hosts if host not in self.answering and not host.optional]
 
     def _wait_for_enough(self) -> None:
-        look_at = time.monotonic() + FIRST_LOOK
+        report_at = time.monotonic() + FIRST_REPORT_AFTER
         while True:
             now = time.monotonic()
+            wake_at = min(report_at, self._deadline, now + STOP_CHECK_EVERY)
             with self.changed:
-                # No longer than a second: a signal to end wakes nobody here.
-                self.changed.wait_for(self.enough, min(look_at, self._deadline, now + 1) - now)
-                if self.enough() or time.monotonic() >= self._deadline:
+                self.changed.wait_for(self.is_enough, wake_at - now)
+                if self.is_enough() or time.monotonic() >= self._deadline:
                     return
-            if self._stopped():
+            if self._is_stopped():
                 raise InterruptedRunError("asked to end while waiting for hosts")
-            if time.monotonic() >= look_at:
-                self._look(self._missing())
-                look_at = time.monotonic() + LOOK_EVERY
+            if time.monotonic() >= report_at:
+                self._report(self._missing())
+                report_at = time.monotonic() + REPORT_EVERY
 
-    def _look(self, missing: list[Host]) -> None:
-        """Look at the pods of missing hosts, replace those that an upgrade left, and report."""
-        shown = "; ".join(f"{host.name}: {self._reason(host)}" for host in missing[:LOOK_AT])
-        more = f"; and {len(missing) - LOOK_AT} more" if len(missing) > LOOK_AT else ""
-        report = f"waiting for {len(missing)} of {len(self.run.hosts)} hosts: {shown}{more}"
+    def _report(self, missing: list[Host]) -> None:
+        """Log why hosts are missing; pods that an upgrade left are replaced on the way."""
+        reasons = [
+            f"{host.name}: {self._diagnose(host).reason}" for host in missing[:HOSTS_PER_REPORT]
+        ]
+        if len(missing) > HOSTS_PER_REPORT:
+            reasons.append(f"and {len(missing) - HOSTS_PER_REPORT} more")
+        report = f"waiting for {len(missing)} of {len(self.run.hosts)} hosts: {'; '.join(reasons)}"
         now = time.monotonic()
-        if report != self._reported or now - self._reported_at > REPEAT_AFTER:
+        if report != self._reported or now - self._reported_at > REPEAT_REPORT_AFTER:
             log(f"{report} ({self._deadline - now:.0f} s left)")
             self._reported, self._reported_at = report, now
 
-    def _reason(self, host: Host) -> str:
-        """Why a host does not answer: its pod's status, and what was seen from outside."""
-        seen = self.reasons.get(host, self._source.missing)
+    def _diagnose(self, host: Host) -> Diagnosis:
+        """Explain why a host does not answer: its pod's status, and what a connection met."""
+        reason = self._reasons.get(host, self._source.missing)
         if self.api is None:
-            return seen
+            return Diagnosis(reason)
         try:
             pod = self.api.get(f"core/pods/{host.name}")
-        except (ApiError, OSError) as problem:
-            gone = isinstance(problem, ApiError) and problem.status == 404
-            return _unmade(self.api, self.run, host) if gone else f"{seen}; its pod: {problem}"
+        except ApiError as problem:
+            if problem.status == 404:
+                return _diagnose_absent_pod(self.api, self.run, host)
+            return Diagnosis(f"{reason}; its pod cannot be read: {problem}")
         labels = pod["metadata"].get("labels", {})
         if labels.get("horovod/revision") != host.revision:
             # It may never answer, and nothing but the master replaces it.
             self._replace_stale(host)
-            return STALE
-        return f"{describe(pod)}; {seen}"
+            return Diagnosis(STALE)
+        diagnosis = diagnose(pod)
+        return diagnosis._replace(reason=f"{diagnosis.reason}; {reason}")
 
-    def _keep(self, host: Host) -> None:
-        """One host's thread."""
-        while self._gather(host) and self.run.elastic:
+    def _follow_host(self, host: Host) -> None:
+        """Wait for a host; in an elastic run, wait for it again whenever its address changes."""
+        while self._wait_for_host(host) and self.run.elastic:
             with self.changed:
-                self.changed.wait_for(lambda: self._source.find(host) != self.found[host])
-                del self.found[host]
+                self.changed.wait_for(
+                    lambda: self._closed or self._source.find(host) != self.answering[host]
+                )
+                del self.answering[host]
                 self.changed.notify_all()
 
-    def _gather(self, host: Host) -> bool:
-        """Until the host answers as a worker of this run (True), or the time is up."""
-        while self.run.elastic or time.monotonic() < self._deadline:
+    def _wait_for_host(self, host: Host) -> bool:
+        """Return True when the host answers as a worker of this run, False at the deadline."""
+        while not self._closed and (self.run.elastic or time.monotonic() < self._deadline):
             address = self._source.find(host)
-            reason = self._source.missing
+            reason: str | None = self._source.missing
             if address is not None:
-                answer = probe(address, self.run.ssh_port, host.revision)
-                if answer is None:
+                reason = probe(address, self.run.ssh_port, host.revision)
+                if reason is None:
                     with self.changed:
-                        self.found[host] = address
+                        self.answering[host] = address
                         self.changed.notify_all()
                     return True
-                reason = answer
-                if answer.startswith(STALE):
+                if reason.startswith(STALE):
                     self._replace_stale(host)
             with self.changed:
-                self.reasons[host] = reason
-                # A refused connection announces no change: ask again. No address: await one.
-                self.changed.wait(self._source.poll_seconds if address else 0.5)
+                self._reasons[host] = str(reason)
+                # Nothing announces that a host listens from now on: ask again soon.
+                self.changed.wait(self._source.poll_seconds if address else ADDRESS_CHECK_EVERY)
         return False
 
     def _replace_stale(self, host: Host) -> None:
-        """Delete a worker of an earlier revision, once: its StatefulSet makes it anew."""
+        """Delete a worker of an earlier revision, once: its StatefulSet creates a new one."""
         if self.api is None or host.name in self._replaced:
             return
         self._replaced.add(host.name)
@@ -158,50 +181,53 @@ class Gathering:
                 log(f"cannot replace {host.name}: {problem}")
 
     def _missing_error(self, missing: list[Host]) -> RunError:
-        reasons = {host.name: self._reason(host) for host in missing}
-        message = (
+        diagnoses = {host.name: self._diagnose(host) for host in missing}
+        remedies = [diagnosis.remedy for diagnosis in diagnoses.values() if diagnosis.remedy]
+        lines = [
             f"{len(missing)} of {len(self.run.hosts)} hosts did not answer "
-            f"within launch.hostsTimeoutSeconds={self.run.hosts_timeout:.0f}:\n"
-            + "\n".join(f"  {name}: {reason}" for name, reason in reasons.items())
-        )
-        hopeless = any(is_hopeless(reason) for reason in reasons.values())
-        return ConfigurationError(message) if hopeless else RunError(message)
+            f"within launch.hostsTimeoutSeconds={self.run.hosts_timeout:.0f}:",
+            *(f"  {name}: {diagnosis.reason}" for name, diagnosis in diagnoses.items()),
+            *(f"what to do: {remedy}" for remedy in dict.fromkeys(remedies)),
+        ]
+        is_hopeless = any(diagnosis.hopeless for diagnosis in diagnoses.values())
+        return (ConfigurationError if is_hopeless else RunError)("\n".join(lines))
 
 
-def _unmade(api: Api, run: Run, host: Host) -> str:
-    """Why a host has no pod. One that nobody asks for any more is asked for again."""
+def _diagnose_absent_pod(api: Api, run: Run, host: Host) -> Diagnosis:
+    """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again."""
     try:
-        if wake(api, host.stateful_set, run.number(host.stateful_set)):
-            log(f"{host.stateful_set} was scaled to 0: asking for its workers again")
-        said = refusal(api, host.stateful_set, host.name)
-    except (ApiError, OSError) as problem:
-        said = str(problem)
-    return f"the pod does not exist: {said}" if said else "the pod does not exist"
+        if scale_up_from_zero(api, host.stateful_set, run.initial_workers(host.stateful_set)):
+            log(f"{host.stateful_set} was scaled to 0: scaling it up again")
+        message = creation_failure(api, host.stateful_set, host.name)
+    except ApiError as problem:
+        message = str(problem)
+    return diagnose_refusal(message)
 
 
-def _addresses(run: Run, api: Api | None) -> DnsAddresses | SliceAddresses:
+def start_address_source(run: Run, api: Api | None) -> DnsAddresses | SliceAddresses:
+    """Follow the EndpointSlices of the run's Service, or use DNS where they cannot be read."""
     if api is None:
         return DnsAddresses()
     source = SliceAddresses(api, run.service)
     try:
         source.start()
-    except (ApiError, OSError) as problem:
+    except ApiError as problem:
         log(f"EndpointSlices cannot be read ({problem}): asking DNS for the hosts instead")
         return DnsAddresses()
     return source
 
 
 def probe(address: str, port: int, revision: str) -> str | None:
-    """None when an SSH server of this revision answers; else what came back instead."""
+    """Return None if an SSH server of this revision answers, else what happened instead."""
     # An IPv6 address has colons of its own.
     where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     try:
-        with socket.create_connection((address, port), timeout=2) as connection:
+        with socket.create_connection((address, port), timeout=PROBE_TIMEOUT) as connection:
             banner = connection.makefile("rb").readline(256).decode("ascii", "replace").strip()
     except OSError as problem:
         return f"{where} does not answer: {problem.strerror or problem}"
     if not banner.startswith("SSH-2.0-"):
-        return f"{where} is not an SSH server: it said {banner!r}"
+        return f"{where} is not an SSH server: it sent {banner!r}"
     if not banner.endswith(BANNER_MARK + revision):
-        return f"{STALE}: {where} says {banner!r}, this run needs {BANNER_MARK}{revision}"
+        return f"{STALE}: {where} sent {banner!r}, this run needs {BANNER_MARK}{revision}"
     return None

@@ -1,69 +1,72 @@
-"""The master's main program: find the hosts, launch the ranks, let the workers go."""
+"""The master's main program: wait for the hosts, run the launcher, scale the workers down."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import mesh
 import metrics
 import ssh
-from ending import conclude, find_job, interruption, release_workers
-from events import Events
-from hosts import Gathering
+from ending import finish, interruption, read_job, scale_down
+from events import EventRecorder
+from hosts import HostRendezvous
 from kube import Api
-from launch import Launcher, command, environment, flavour_for, write_live_hosts
-from mpi import HOSTFILE, hostfile
-from record import FINISHED, RUNNING, Entry, Record
+from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
+from mpi import HOSTFILE, format_hostfile
+from record import FINISHED, RUNNING, Entry, RunRecord
 from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
 
 
-def train(run: Run, api: Api | None, events: Events, launcher: Launcher) -> None:
+def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
     ssh.prepare_master()
-    variables = environment(run, os.environ)
-    # Before any host is waited for: what is wrong with the launcher is said at once.
-    flavour = flavour_for(run, variables)
-    line = command(run, flavour)
-    events.tell("Started", f"waiting for workers of {run.ranks} ranks")
+    variables = build_environment(run, os.environ)
+    # Before waiting for hosts: a problem with the launcher is reported at once.
+    implementation = select_mpi(run, variables)
+    line = build_command(run, implementation)
+    events.emit("Started", f"waiting for workers of {run.ranks} ranks")
     log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
-    gathering = Gathering(run, api, launcher.was_stopped)
-    metrics.start(run, lambda: events.stage, lambda: len(gathering.addresses()))
-    addresses = gathering.wait()
-    for host, address in addresses.items():
-        log(f"host {host.name} at {address}, {host.slots} slots")
-    events.tell("HostsReady", f"{len(addresses)} hosts answer")
-    ssh.write_client_config(run.ssh_port, addresses)
-    HOSTFILE.write_text(hostfile(list(addresses), flavour))
-    if run.elastic:
-        write_live_hosts(list(addresses))
-        threading.Thread(target=follow, args=(run, gathering), daemon=True).start()
-    events.tell("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
-    code = launcher.run(line, variables)
+    with closing(HostRendezvous(run, api, launcher.was_stopped)) as rendezvous:
+        metrics.start(run, lambda: events.stage, lambda: len(rendezvous.addresses()))
+        addresses = rendezvous.wait()
+        for host, address in addresses.items():
+            log(f"host {host.name} at {address}, {host.slots} slots")
+        events.emit("HostsReady", f"{len(addresses)} hosts answer")
+        ssh.write_client_config(run.ssh_port, addresses)
+        HOSTFILE.write_text(format_hostfile(list(addresses), implementation))
+        if run.elastic:
+            write_live_hosts(list(addresses))
+            threading.Thread(target=follow_hosts, args=(run, rendezvous), daemon=True).start()
+        events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
+        code = launcher.run(line, variables)
     if code != 0:
         problem = f"{run.mode} ended with exit code {code}: its last lines above say why"
         raise LaunchError(problem, code)
 
 
-def follow(run: Run, gathering: Gathering) -> None:
-    """Keep an elastic run's list of hosts true."""
-    known = gathering.addresses()
+def follow_hosts(run: Run, rendezvous: HostRendezvous) -> None:
+    """Keep an elastic run's list of hosts up to date, until the rendezvous is closed."""
+    known = rendezvous.addresses()
     while True:
-        now = gathering.wait_for_change(known)
+        now = rendezvous.wait_for_change(known)
+        if now is None:
+            return
         for host in now.keys() - known.keys():
-            log(f"host {host.name} came, at {now[host]}")
+            log(f"host {host.name} joined, at {now[host]}")
         for host in known.keys() - now.keys():
-            log(f"host {host.name} went")
+            log(f"host {host.name} left")
         known = now
         ssh.write_client_config(run.ssh_port, known)
         write_live_hosts(list(known))
 
 
-def attempt(run: Run, api: Api | None, events: Events, record: Record) -> RunError | None:
-    """One attempt at the run and what it leaves; None when the training finished."""
+def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord) -> RunError | None:
+    """Make one attempt at the run and finish it; None when the training finished."""
     launcher = Launcher()
     record.write(RUNNING)
     problem: RunError | None = None
@@ -71,49 +74,49 @@ def attempt(run: Run, api: Api | None, events: Events, record: Record) -> RunErr
         train(run, api, events, launcher)
     except RunError as error:
         problem = error
-    job = find_job(api, launcher.stopped) if api else None
+    job = read_job(api, launcher.stopped) if api else None
     if problem is None:
         log("training finished")
-        events.tell("Finished", "the training ended with exit code 0")
+        events.emit("Finished", "the training ended with exit code 0")
     else:
         problem = interruption(job, problem.exit_code) if launcher.stopped else problem
-        report(problem, events)
+        announce_failure(problem, events)
     if api:
-        conclude(run, api, job, record, problem)
+        finish(run, api, job, record, problem)
     elif run.cleanup != "Never":
         log("the workers stay: without a service account the master cannot scale them")
     return problem
 
 
-def skip(run: Run, api: Api, events: Events, earlier: Entry) -> RunError | None:
-    """This very run ended under a Job that is gone, and was asked for again: leave it at that."""
-    told = f"this very run {earlier['state'].lower()} at {earlier['time']} already"
-    again = "change a value to run it again, for instance master.podAnnotations"
+def repeat_result(run: Run, api: Api, events: EventRecorder, earlier: Entry) -> RunError | None:
+    """Report how this very run ended under a Job that is gone, instead of running it again."""
+    result = f"this very run {earlier['state'].lower()} at {earlier['time']} already"
+    remedy = "change a value to run it again, for instance master.podAnnotations"
     if earlier["state"] == FINISHED:
         problem = None
-        log(f"{told}: nothing to do; {again}")
-        events.tell("Finished", f"{told}; {again}")
+        log(f"{result}: nothing to do; {remedy}")
+        events.emit("Finished", f"{result}; {remedy}")
     else:
-        problem = ConfigurationError(f"{told}: {earlier['reason']}; {again}")
-        report(problem, events)
-    release_workers(run, api, problem.exit_code if problem else 0)
+        problem = ConfigurationError(f"{result}: {earlier['reason']}; {remedy}")
+        announce_failure(problem, events)
+    scale_down(run, api, problem.exit_code if problem else 0)
     return problem
 
 
-def report(problem: RunError, events: Events) -> None:
-    """Tell why the attempt failed in the log, the termination message and an event."""
+def announce_failure(problem: RunError, events: EventRecorder) -> None:
+    """Write why the attempt failed to the log, the termination message and an event."""
     report_failure(problem)
-    events.tell("Failed", str(problem), warning=True)
+    events.emit("Failed", str(problem), warning=True)
 
 
 def main() -> int:
-    """Run once; the exit code tells the Job whether another attempt can help."""
+    """Make one attempt; the exit code tells the Job whether another one can help."""
     run = parse_run(os.environ["HVD_RUN"])
     api = Api() if run.api else None
-    events, record = Events(api), Record(api, run.record)
+    events, record = EventRecorder(api), RunRecord(api, run.record)
     earlier = record.earlier_end()
     if api and earlier:
-        problem = skip(run, api, events, earlier)
+        problem = repeat_result(run, api, events, earlier)
     else:
         problem = attempt(run, api, events, record)
     mesh.end_proxy()

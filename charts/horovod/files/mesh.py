@@ -1,4 +1,4 @@
-"""Ending the service mesh's proxy with the run: it would keep the master's pod alive for ever."""
+"""Ends the service mesh's proxy with the run: otherwise it would keep the master's pod running."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Mapping
 
 from settings import log
 
-# Port in the pod itself -> path of the request to end: Istio's proxy and Linkerd's.
+# Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
 
 
 def end_proxy(
     proxies: Mapping[int, str] = PROXIES, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Ask each proxy that is there to end, when the chart says that one is held for the run."""
+    """Ask each proxy in this pod to end, if the chart says that the pod waits for one."""
     if environment.get("HVD_MESH") != "Hold":
         return
     for port, path in proxies.items():
@@ -24,8 +24,8 @@ def end_proxy(
             connection.request("POST", path)
             status = connection.getresponse().status
         except (OSError, http.client.HTTPException):
-            # That mesh has no proxy here.
+            # This pod has no proxy of that mesh.
             continue
         finally:
             connection.close()
-        log(f"the mesh's proxy was asked to end ({path}): it answered {status}")
+        log(f"asked the mesh's proxy to end (POST {path}): it answered {status}")

@@ -1,8 +1,8 @@
-"""The run's state for Prometheus, served by the master while it lives.
+"""The run's state for Prometheus, served by the master while it runs.
 
-A script may add its own: rank 0 writes lines such as `horovod_images_per_second 512.3` to the file
-that the value metrics.file names, on a volume that master and workers share. Comments and lines of
-another form are left out and counted.
+A script may add its own metrics: rank 0 writes lines such as `horovod_images_per_second 512.3` to
+the file that the value metrics.file names, on a volume that master and workers share. Comments are
+left out, and so are lines of another form, which are counted.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ SAMPLE = re.compile(
     r"[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^{}]*\})? +[-+]?([0-9.]+([eE][-+]?[0-9]+)?|Inf|NaN)"
 )
 STAGES = ("Starting", "Started", "HostsReady", "Training", "Finished", "Failed")
-# Of a file that grows without end, as much is read as a page of metrics ever has.
+# Bytes that are read of a script's file, which may grow without end.
 LARGEST_FILE = 1 << 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def page(run: Run, stage: str, hosts_ready: int, of_script: str | None) -> str:
-    """All metrics as text; `of_script` is what the script's file holds, None without a file."""
+def page(run: Run, stage: str, hosts_ready: int, script_text: str | None) -> str:
+    """All metrics as text; `script_text` is the content of metrics.file, None without a file."""
     lines = [
-        "# HELP horovod_stage Where the run stands: 1 for its stage.",
+        "# HELP horovod_stage Stages of the run: 1 for the current one, 0 for the others.",
         "# TYPE horovod_stage gauge",
         *(f'horovod_stage{{stage="{name}"}} {int(name == stage)}' for name in STAGES),
-        "# HELP horovod_ranks Ranks that the run was started for.",
+        "# HELP horovod_ranks Ranks that the run starts with.",
         "# TYPE horovod_ranks gauge",
         f"horovod_ranks {run.ranks}",
-        "# HELP horovod_hosts_ready Workers that answer.",
+        "# HELP horovod_hosts_ready Workers whose SSH server answers.",
         "# TYPE horovod_hosts_ready gauge",
         f"horovod_hosts_ready {hosts_ready}",
     ]
-    if of_script is not None:
-        samples, refused = samples_of(of_script)
+    if script_text is not None:
+        samples, refused = parse_samples(script_text)
         lines += [
             *samples,
-            "# HELP horovod_script_lines_refused Lines of metrics.file that are no metric.",
+            "# HELP horovod_script_lines_refused Lines of metrics.file that are not a metric.",
             "# TYPE horovod_script_lines_refused gauge",
             f"horovod_script_lines_refused {refused}",
         ]
     return "\n".join(lines) + "\n"
 
 
-def samples_of(text: str) -> tuple[list[str], int]:
-    """The lines of a script's file that are samples, and how many are something else."""
+def parse_samples(text: str) -> tuple[list[str], int]:
+    """Return the lines that are samples, and the number of lines that are something else."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     samples = [line for line in lines if SAMPLE.fullmatch(line)]
@@ -60,7 +60,7 @@ def samples_of(text: str) -> tuple[list[str], int]:
 
 
 def read_script_file(name: str) -> str | None:
-    """What the script has written, None when no file is named; not written yet is empty."""
+    """Return what the script has written so far; None if no file is named."""
     if not name:
         return None
     try:
@@ -71,7 +71,7 @@ def read_script_file(name: str) -> str | None:
 
 
 class DualStackServer(ThreadingHTTPServer):
-    """Answers IPv4 and IPv6 alike, whichever the pod has."""
+    """Answers on IPv4 and IPv6, whichever the pod has."""
 
     address_family = socket.AF_INET6
     daemon_threads = True
@@ -82,7 +82,7 @@ class DualStackServer(ThreadingHTTPServer):
 
 
 def serve(text: Callable[[], str], port: int) -> ThreadingHTTPServer:
-    """Answer each request with `text()`, from a thread."""
+    """Answer each request with `text()`, in a thread. Raises OSError when the port is in use."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -94,7 +94,7 @@ def serve(text: Callable[[], str], port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Keep scrapes out of the run's log."""
+            """Leave requests out of the run's log."""
 
     server = DualStackServer(("::", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -107,7 +107,7 @@ def start(
     hosts_ready: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> None:
-    """Serve the run's metrics when the chart asks for them. A port in use is logged, no more."""
+    """Serve the run's metrics if the chart enables them. A failure is logged and ends nothing."""
     port = environment.get("HVD_METRICS_PORT")
     if port is None:
         return
@@ -115,4 +115,4 @@ def start(
     try:
         serve(lambda: page(run, stage(), hosts_ready(), read_script_file(file)), int(port))
     except OSError as problem:
-        log(f"no metrics are served: port {port}: {problem}")
+        log(f"cannot serve metrics on port {port}: {problem}")

@@ -1,7 +1,7 @@
-"""The release's record of its last run: a ConfigMap, for the Job that knew may be gone.
+"""The release's record of its last run: a ConfigMap that outlives the run's Job.
 
-`master.ttlSecondsAfterFinished` removes a Job that is over. Were it not for this, whoever sends the
-same manifests again then (an upgrade, a roll-back, a GitOps tool) would do the training again.
+`master.ttlSecondsAfterFinished` removes a Job that has ended. Without the record, applying the same
+manifests again after that (an upgrade, a roll-back, a GitOps tool) would train again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
 Entry = Dict[str, str]
 
 
-class Record:
-    """The ConfigMap; without access to the API it knows and keeps nothing."""
+class RunRecord:
+    """The ConfigMap; without access to the API it is neither read nor written."""
 
     def __init__(self, api: Api | None, name: str) -> None:
         self._api = api
         self._name = name
 
     def earlier_end(self) -> Entry | None:
-        """How this very run ended under an earlier Job of the same name, if it did."""
+        """Return how this very run ended under an earlier Job of the same name, if it did."""
         if self._api is None:
             return None
         try:
             data = self._api.get(f"core/configmaps/{self._name}").get("data") or {}
-        except (ApiError, OSError) as problem:
-            log(f"no record of earlier runs can be read: {problem}")
+        except ApiError as problem:
+            log(f"cannot read the record of earlier runs: {problem}")
             return None
-        return data if ended_before(data, os.environ) else None
+        return data if ended_under_another_job(data, os.environ) else None
 
     def write(self, state: str, reason: str = "") -> None:
-        """Keep where the run stands. What cannot be kept is logged: the run goes on without it."""
+        """Write the run's state. A failure is logged: the run goes on without the record."""
         if self._api is None:
             return
         entry = {
@@ -48,12 +48,12 @@ class Record:
         }
         try:
             self._api.merge_patch(f"core/configmaps/{self._name}", {"data": entry})
-        except (ApiError, OSError) as problem:
-            log(f"no record of the run was kept: {problem}")
+        except ApiError as problem:
+            log(f"cannot write the record of this run: {problem}")
 
 
-def ended_before(data: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Does the record tell of the end of this run, and not of this Job's own earlier attempt?"""
+def ended_under_another_job(data: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Whether the record is about the end of this run, and not of this Job's own last attempt."""
     return (
         data.get("job") == environment["HVD_JOB"]
         and data.get("uid") != environment["HVD_JOB_UID"]

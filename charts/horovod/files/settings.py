@@ -1,6 +1,6 @@
 """What master and workers agree on: paths, exit codes, and the run as the chart describes it.
 
-Everything in this folder is mounted into the pods and runs on the Python 3 of whatever image is
+Everything in this folder is mounted into the pods and runs on the Python 3 of whichever image is
 used: standard library only, Python 3.8 and newer.
 """
 
@@ -14,39 +14,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Where the chart mounts this folder. Not __file__: that is resolved to a name of one pod only.
+# Where the chart mounts this folder. __file__ would do for this pod only: it is resolved to the
+# directory of one version of the ConfigMap.
 FILES = Path("/horovod/bin")
 SECRETS = Path("/horovod/ssh")
-# A memory volume of the pod. Scripts written for older charts read hostfile from here.
+# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = Path("/horovod/generated")
 TERMINATION_LOG = Path("/dev/termination-log")
 
-# The Job gives up at once on this code (sysexits.h calls it EX_CONFIG): a retry cannot help.
+# The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
 BAD_CONFIGURATION = 78
 
 _START = time.monotonic()
 
 
 class RunError(Exception):
-    """The run cannot go on; the message tells a person why. A retry may help."""
+    """The run cannot go on, for the reason in the message. Another attempt may help."""
 
     exit_code = 1
 
 
 class ConfigurationError(RunError):
-    """As RunError, but trying again cannot help."""
+    """The run cannot go on, and another attempt cannot help."""
 
     exit_code = BAD_CONFIGURATION
 
 
 class InterruptedRunError(RunError):
-    """The master was asked to end before it launched anything."""
+    """The master was asked to end before it started the launcher."""
 
     exit_code = 128 + signal.SIGTERM
 
 
 class LaunchError(RunError):
-    """The launcher failed; its exit code goes on: a rank's verdict may be in it."""
+    """The launcher failed. Its exit code becomes the master's: a rank may have chosen it."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -54,40 +55,40 @@ class LaunchError(RunError):
 
 
 def log(message: str) -> None:
-    """Print one line of the launcher's own, told apart from the ranks' output by its prefix."""
+    """Print one line; the prefix distinguishes it from the ranks' output."""
     print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", flush=True)
 
 
 def report_failure(error: RunError) -> int:
-    """Report an error where a person looks for it: the log and the pod's termination message."""
+    """Write an error to the log and the pod's termination message, and return its exit code."""
     print(f"[hvd] error: {error}", file=sys.stderr, flush=True)
     try:
         TERMINATION_LOG.write_text(f"{error}\n")
     except OSError as problem:
-        # Outside a pod, or where the platform does not offer the file: the log has it already.
-        log(f"no termination message was left: {problem}")
+        # Outside a pod, or where the platform does not offer the file. The log has the error.
+        log(f"cannot write the termination message: {problem}")
     return error.exit_code
 
 
 @dataclass(frozen=True)
 class Host:
-    """One worker pod: `name` is the pod's, `address` the name that the ranks' launcher uses."""
+    """A worker: `name` is its pod's name, `address` the host name that the launcher uses."""
 
     name: str
     address: str
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the number asked for: an elastic run uses it when it is there.
+    # Beyond the number to start with: an elastic run uses it if it is there.
     optional: bool = False
 
 
 @dataclass(frozen=True)
 class Binding:
-    """What a rank is bound to: `to` is none, core or socket; 0 where a number is not given.
+    """What a rank is bound to: `to` is none, core or socket; a number is 0 where it is not set.
 
-    Bound to cores, ranks take so many each, one rank after the other. With `ranks_per_socket`, so
-    many ranks share each socket, and the next one begins the next socket.
+    With `cores_per_rank`, each rank has that many cores of its own, in the order of local ranks.
+    With `ranks_per_socket`, that many ranks share each socket.
     """
 
     to: str = "none"
@@ -97,7 +98,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Run:
-    """The run, as the chart's template `horovod.run` writes it."""
+    """The run, as the chart's template `horovod.run` describes it."""
 
     hosts: list[Host]
     stateful_sets: list[str]
@@ -118,22 +119,22 @@ class Run:
 
     @property
     def ranks(self) -> int:
-        """How many ranks the slots of the hosts asked for add up to."""
+        """The number of ranks to start with: the slots of all hosts that are not optional."""
         return sum(host.slots for host in self.hosts if not host.optional)
 
-    def number(self, stateful_set: str) -> int:
-        """How many workers of a StatefulSet the run starts with."""
-        own = (host for host in self.hosts if host.stateful_set == stateful_set)
-        return sum(1 for host in own if not host.optional)
+    def initial_workers(self, stateful_set: str) -> int:
+        """Return the number of a StatefulSet's workers that the run starts with."""
+        hosts = (host for host in self.hosts if host.stateful_set == stateful_set)
+        return sum(1 for host in hosts if not host.optional)
 
     @property
     def elastic(self) -> bool:
-        """Do hosts come and go while it runs?"""
+        """Whether hosts may come and go during the run."""
         return self.mode == "elastic"
 
 
 def parse_run(text: str) -> Run:
-    """Read the JSON that the chart gives the master."""
+    """Parse the JSON that the chart passes to the master in HVD_RUN."""
     document: dict[str, Any] = json.loads(text)
     service = document["service"]
     hosts = [

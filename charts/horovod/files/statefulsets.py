@@ -1,22 +1,34 @@
-"""The workers' StatefulSets: how many pods they want, and why one was not made."""
+"""The workers' StatefulSets: how many pods they have, and why one was not created."""
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, Sequence
 
-from kube import Api, Object
+from kube import Api, ApiError, Object
+from settings import log
 
 
 def scale(api: Api, replicas: Mapping[str, int]) -> None:
-    """Set the number of each StatefulSet's workers."""
+    """Set the number of workers of each StatefulSet. Raises ApiError."""
     for name, number in replicas.items():
         api.merge_patch(f"apps/statefulsets/{name}/scale", {"spec": {"replicas": number}})
 
 
-def wake(api: Api, name: str, number: int) -> bool:
-    """Ask for `number` workers where none are asked for; was it so?
+def scale_to_zero(api: Api, names: Sequence[str]) -> None:
+    """Scale StatefulSets to 0. A failure is logged: it does not change how the run ended."""
+    try:
+        scale(api, dict.fromkeys(names, 0))
+    except ApiError as problem:
+        log(f"cannot scale {', '.join(names)} to 0: {problem}")
+    else:
+        log("workers scaled to 0")
 
-    An attempt that took itself for the last let them go; an eviction or a roll-back brings another.
+
+def scale_up_from_zero(api: Api, name: str, number: int) -> bool:
+    """Scale a StatefulSet to `number` workers if it is scaled to 0; return whether it was.
+
+    An attempt that expected to be the last one scaled it to 0, and then another attempt was made:
+    after an eviction, which does not count as a failure, or a roll-back. Raises ApiError.
     """
     if api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0):
         return False
@@ -24,20 +36,24 @@ def wake(api: Api, name: str, number: int) -> bool:
     return True
 
 
-def refusal(api: Api, name: str, pod: str) -> str:
-    """What the API server said when the StatefulSet last tried to make the pod; empty for nothing.
+def creation_failure(api: Api, name: str, pod: str) -> str:
+    """Return the API server's message when the StatefulSet last failed to create the pod.
 
-    A quota, Pod Security, a priority class or runtime class that is not there.
+    Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
+    class that does not exist. Raises ApiError.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
     events = api.get("core/events", {"fieldSelector": selector})["items"]
-    return newest_about(events, pod)
+    return newest_message(events, pod)
 
 
-def newest_about(events: list[Object], pod: str) -> str:
-    """The newest message, of those that name the pod where there are any."""
-    own = [event for event in events if pod in event.get("message", "")]
-    newest = max(own or events, key=_time, default={})
+def newest_message(events: list[Object], pod: str) -> str:
+    """Return the newest message about the pod, else the newest of all.
+
+    The controller stops at the first pod that is refused, whose message then stands for all.
+    """
+    about_pod = [event for event in events if pod in event.get("message", "")]
+    newest = max(about_pod or events, key=_time, default={})
     return str(newest.get("message", ""))
 
 

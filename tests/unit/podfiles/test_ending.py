@@ -1,23 +1,38 @@
-"""How an attempt ends: whether the run goes on, what is kept of it, what is said."""
+"""How an attempt ends: whether the run goes on, its record, and what happens to the workers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import Any
 
 import ending
-import podstatus
+import kube
 import pytest
-import record
-import statefulsets
+from record import RunRecord
+from settings import ConfigurationError, LaunchError, RunError
 
-BEGUN = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC).timestamp()
+from tests.unit.podfiles import fake_api
+from tests.unit.podfiles.fake_api import PATIENCE, FakeApi
+from tests.unit.podfiles.runs import make_run
+
+START = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC).timestamp()
+JOB = "hvd-master-1"
+NO_ANSWERS = {
+    "403": fake_api.status(403),
+    "404": fake_api.status(404),
+    "503": fake_api.status(503),
+    "429": fake_api.status(429, Retry_After="1"),
+    "reset": fake_api.reset,
+    "cut": fake_api.cut_answer,
+}
 
 
 def job(failed: int = 0, *conditions: tuple[str, str], deadline: int | None = None) -> Any:
     """A Job that may fail three times; conditions are (type, reason)."""
     return {
-        "metadata": {},
+        "metadata": {"name": JOB},
         "spec": {"backoffLimit": 2, "activeDeadlineSeconds": deadline},
         "status": {
             "startTime": "2026-01-01T10:00:00Z",
@@ -28,83 +43,272 @@ def job(failed: int = 0, *conditions: tuple[str, str], deadline: int | None = No
 
 
 @pytest.mark.parametrize(
-    ("found", "code", "seconds", "again"),
+    ("current", "code", "seconds", "again"),
     [
         (job(), 0, 5, False),
         (job(), 78, 5, False),
         (job(), 1, 5, True),
         (job(1), 1, 5, True),
         (job(2), 1, 5, False),
-        # Kubernetes 1.31 and later say first that it will fail; earlier ones that it has.
+        (job(3), 1, 5, False),
+        # Kubernetes 1.31 and later announce the failure first; earlier ones set Failed alone.
         (job(0, ("FailureTarget", "DeadlineExceeded")), 143, 5, False),
         (job(0, ("Failed", "DeadlineExceeded")), 143, 5, False),
         (job(0, ("Suspended", "JobSuspended")), 143, 5, True),
         # The next attempt would begin 10 s later, the one after it 20 s.
         (job(deadline=60), 1, 49, True),
+        (job(deadline=60), 1, 50, False),
         (job(deadline=60), 1, 51, False),
         (job(1, deadline=60), 1, 39, True),
         (job(1, deadline=60), 1, 41, False),
     ],
 )
 def test_whether_another_attempt_can_follow(
-    found: Any, code: int, seconds: float, again: bool
+    current: Any, code: int, seconds: float, again: bool
 ) -> None:
-    assert ending.may_try_again(found, code, BEGUN + seconds) is again
+    assert ending.will_retry(current, code, START + seconds) is again
+
+
+@pytest.mark.parametrize(("failed", "pause"), [(0, 10), (3, 80), (5, 320), (6, 360), (9, 360)])
+def test_the_pause_before_an_attempt_doubles_up_to_six_minutes(failed: int, pause: int) -> None:
+    current = job(failed, deadline=1000)
+    current["spec"]["backoffLimit"] = 20
+    assert ending.will_retry(current, 1, START + 1000 - pause - 1)
+    assert not ending.will_retry(current, 1, START + 1000 - pause + 1)
+
+
+def test_a_job_without_a_status_yet_may_try_again() -> None:
+    fresh = {"metadata": {}, "spec": {"backoffLimit": 1, "activeDeadlineSeconds": 5}}
+    assert ending.will_retry(fresh, 1, START)
+    assert ending.deadline(fresh) == float("inf")
+
+
+def test_the_deadline_counts_from_the_start_in_utc() -> None:
+    assert ending.deadline(job(deadline=60)) == START + 60
+    assert ending.deadline(job()) == float("inf")
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("conditions", "reason"),
+    [
+        ([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}],
+         "BackoffLimitExceeded"),
+        ([{"type": "Failed", "status": "True"}], "Failed"),
+        ([{"type": "Failed", "status": "False", "reason": "x"}], ""),
+        ([{"type": "Complete", "status": "True", "reason": "x"}], ""),
+        (None, ""),
+    ],
+)  # fmt: skip
+def test_why_a_job_creates_no_more_pods(conditions: Any, reason: str) -> None:
+    assert ending.failure_reason({"status": {"conditions": conditions}}) == reason
+
+
+@pytest.mark.parametrize(
+    ("current", "words"),
     [
         (None, "removed its Job"),
-        (job(0, ("FailureTarget", "DeadlineExceeded"), deadline=60), "activeDeadlineSeconds=60"),
+        (job(0, ("FailureTarget", "DeadlineExceeded"), deadline=60),
+         "longer than master.activeDeadlineSeconds=60"),
+        (job(0, ("Failed", "BackoffLimitExceeded")), "deleted or evicted"),
         (job(), "deleted or evicted"),
     ],
-)
-def test_why_the_master_was_asked_to_end(found: Any, words: str) -> None:
-    problem = ending.interruption(found, 143)
+)  # fmt: skip
+def test_why_the_master_was_asked_to_end(current: Any, words: str) -> None:
+    problem = ending.interruption(current, 143)
     assert words in str(problem)
     assert problem.exit_code == 143
 
 
-@pytest.mark.parametrize(
-    ("change", "ended"),
-    [
-        ({}, True),
-        ({"state": "Failed"}, True),
-        ({"state": "Running"}, False),
-        ({"job": "hvd-master-other"}, False),
-        # An attempt of this very Job that took itself for the last one.
-        ({"uid": "2"}, False),
-    ],
-)
-def test_only_the_same_run_under_another_job_has_ended_before(
-    change: dict[str, str], ended: bool
+@pytest.mark.parametrize("stopped", [False, True])
+def test_the_job_is_read_without_a_wait_when_no_deadline_is_near(
+    api_server: FakeApi, stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = {"job": "hvd-master-1", "uid": "1", "state": "Finished", **change}
-    assert record.ended_before(data, {"HVD_JOB": "hvd-master-1", "HVD_JOB_UID": "2"}) is ended
-    assert not record.ended_before({}, {"HVD_JOB": "hvd-master-1", "HVD_JOB_UID": "2"})
+    far = job(deadline=100)
+    api_server.put("batch/jobs", far)
+    monkeypatch.setattr("time.time", lambda: START + 39)
+    assert ending.read_job(kube.Api(), stopped) == far
+    assert len(api_server.requests) == 1
 
 
-def test_why_a_pod_was_not_made() -> None:
-    def event(message: str, second: int) -> dict[str, Any]:
-        return {"message": message, "lastTimestamp": f"2026-01-01T10:00:0{second}Z"}
+def test_a_failed_job_is_not_waited_for(
+    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = job(0, ("Failed", "DeadlineExceeded"), deadline=100)
+    api_server.put("batch/jobs", failed)
+    monkeypatch.setattr("time.time", lambda: START + 101)
+    assert ending.read_job(kube.Api(), True) == failed
+    assert len(api_server.requests) == 1
 
-    events = [event("pod hvd-worker-0: old", 1), event("pod hvd-worker-0: new", 2)]
-    assert statefulsets.newest_about(events, "hvd-worker-0") == "pod hvd-worker-0: new"
-    # The controller stops at the first pod that is refused: it stands for all.
-    assert statefulsets.newest_about(events, "hvd-worker-1") == "pod hvd-worker-0: new"
-    assert statefulsets.newest_about([], "hvd-worker-1") == ""
+
+def test_an_attempt_that_ended_by_itself_does_not_wait_for_the_deadline(
+    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api_server.put("batch/jobs", job(deadline=100))
+    monkeypatch.setattr("time.time", lambda: START + 101)
+    ending.read_job(kube.Api(), False)
+    assert len(api_server.requests) == 1
+
+
+@pytest.fixture
+def reading(
+    api_server: FakeApi,
+    background: Callable[..., Future[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Future[Any]:
+    """A master that was asked to end reads its Job, just before the deadline by its own clock."""
+    api_server.put("batch/jobs", job(deadline=100))
+    monkeypatch.setattr("time.time", lambda: START + 41)
+    future = background(ending.read_job, kube.Api(), True)
+    api_server.wait_for_watch("batch/jobs")
+    assert api_server.requests[-1].query == {
+        "watch": "1", "fieldSelector": f"metadata.name={JOB}", "timeoutSeconds": "10",
+    }  # fmt: skip
+    return future
+
+
+def test_near_the_deadline_the_jobs_failure_is_waited_for(
+    reading: Future[Any], api_server: FakeApi
+) -> None:
+    api_server.put("batch/jobs", job(1, deadline=100))
+    failed = job(1, ("FailureTarget", "DeadlineExceeded"), deadline=100)
+    api_server.put("batch/jobs", failed)
+    assert reading.result(PATIENCE) == failed
+
+
+def test_a_job_that_does_not_fail_in_time_is_returned_as_it_is_then(
+    reading: Future[Any], api_server: FakeApi
+) -> None:
+    changed = job(1, deadline=100)
+    api_server.put("batch/jobs", changed)
+    api_server.end_watches()
+    assert reading.result(PATIENCE) == changed
+
+
+def test_a_job_that_is_deleted_during_the_wait_is_not_returned(
+    reading: Future[Any], api_server: FakeApi
+) -> None:
+    deleted = job(deadline=100)
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T10:01:00Z"
+    api_server.put("batch/jobs", deleted)
+    api_server.remove("batch/jobs", JOB)
+    assert reading.result(PATIENCE) is None
+
+
+def test_a_watch_that_the_server_gives_up_returns_the_job_as_it_was(
+    reading: Future[Any], api_server: FakeApi
+) -> None:
+    api_server.expire()
+    assert reading.result(PATIENCE) == job(deadline=100)
+
+
+def test_a_watch_that_is_cut_leaves_the_job_unknown(
+    reading: Future[Any], api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api_server.end_watches(fake_api.cut_chunk)
+    assert reading.result(PATIENCE) is None
+    assert "the Job is gone or cannot be read: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_job_that_cannot_be_read_is_unknown(
+    api_server: FakeApi, failure: fake_api.Failure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api_server.put("batch/jobs", job())
+    api_server.fail("GET", "batch/jobs", failure)
+    assert ending.read_job(kube.Api(), False) is None
+    assert "the Job is gone or cannot be read: " in capsys.readouterr().out
+
+
+def test_a_job_that_is_being_deleted_is_gone(api_server: FakeApi) -> None:
+    going = job()
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T10:01:00Z"
+    api_server.put("batch/jobs", going)
+    assert ending.read_job(kube.Api(), False) is None
+
+
+@pytest.fixture
+def record(api_server: FakeApi) -> RunRecord:
+    api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
+    for name in ("hvd-cpu", "hvd-gpu", "another"):
+        item = {"metadata": {"name": name}, "spec": {"replicas": 2}}
+        api_server.put("apps/statefulsets", item)
+    return RunRecord(kube.Api(), "hvd-run")
+
+
+def replicas(api_server: FakeApi) -> dict[str, int]:
+    return {
+        item["metadata"]["name"]: item["spec"]["replicas"]
+        for item in api_server.items("apps/statefulsets")
+    }
+
+
+def recorded(api_server: FakeApi) -> tuple[str, str] | None:
+    item = api_server.find("core/configmaps", "hvd-run") or {}
+    return (item["data"]["state"], item["data"]["reason"]) if "data" in item else None
 
 
 @pytest.mark.parametrize(
-    ("reason", "hopeless"),
+    ("cleanup", "problem", "is_scaled_down"),
     [
-        ("ImagePullBackOff: no such image", True),
-        ('the pod does not exist: pod rejected: RuntimeClass "kata" not found', True),
-        ("the pod does not exist: forbidden: no PriorityClass with name high was found", True),
-        ("the pod does not exist: exceeded quota: gpus", False),
-        ("Unschedulable: 0/1 nodes", False),
+        ("OnSuccess", None, True),
+        ("OnSuccess", ConfigurationError("no mpirun"), False),
+        ("Always", None, True),
+        ("Always", ConfigurationError("no mpirun"), True),
+        ("Never", None, False),
+        ("Never", ConfigurationError("no mpirun"), False),
     ],
 )
-def test_what_neither_waiting_nor_another_attempt_mends(reason: str, hopeless: bool) -> None:
-    assert podstatus.is_hopeless(reason) is hopeless
+def test_the_end_is_recorded_and_the_runs_workers_are_scaled_down_as_cleanup_says(
+    record: RunRecord,
+    api_server: FakeApi,
+    cleanup: str,
+    problem: RunError | None,
+    is_scaled_down: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ending.finish(make_run(cleanup=cleanup), kube.Api(), job(), record, problem)
+    number = 0 if is_scaled_down else 2
+    assert replicas(api_server) == {"hvd-cpu": number, "hvd-gpu": number, "another": 2}
+    assert recorded(api_server) == (("Failed", "no mpirun") if problem else ("Finished", ""))
+    assert ("workers scaled to 0" in capsys.readouterr().out) is is_scaled_down
+
+
+def test_an_attempt_that_another_follows_leaves_record_and_workers_alone(
+    record: RunRecord, api_server: FakeApi
+) -> None:
+    run = make_run(cleanup="Always")
+    ending.finish(run, kube.Api(), job(1), record, LaunchError("exit code 3", 3))
+    assert recorded(api_server) is None
+    assert set(replicas(api_server).values()) == {2}
+
+
+def test_the_last_attempt_allowed_records_its_failure(
+    record: RunRecord, api_server: FakeApi
+) -> None:
+    run = make_run(cleanup="Always")
+    ending.finish(run, kube.Api(), job(2), record, LaunchError("exit code 3", 3))
+    assert recorded(api_server) == ("Failed", "exit code 3")
+    assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
+
+
+def test_without_a_job_record_and_workers_are_left_alone(
+    record: RunRecord, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ending.finish(make_run(cleanup="Always"), kube.Api(), None, record, None)
+    assert recorded(api_server) is None
+    assert set(replicas(api_server).values()) == {2}
+    assert "the workers stay" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_finished_training_stays_finished_when_the_api_fails_at_its_end(
+    record: RunRecord,
+    api_server: FakeApi,
+    failure: fake_api.Failure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    api_server.fail("PATCH", "", failure, times=9)
+    ending.finish(make_run(), kube.Api(), job(), record, None)
+    output = capsys.readouterr().out
+    assert "cannot write the record of this run: " in output
+    assert "cannot scale hvd-cpu, hvd-gpu to 0: " in output

@@ -1,8 +1,20 @@
-"""The run as the chart describes it to the master."""
+"""The run as the chart describes it to the master, and how errors are reported."""
 
 from __future__ import annotations
 
+import re
+import time
+from pathlib import Path
+
+import pytest
+import settings
+
 from tests.unit.podfiles.runs import make_run
+
+ELASTIC = [
+    {"statefulSet": "hvd-cpu", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},
+    {"statefulSet": "hvd-gpu", "number": 0, "maximum": 1, "slots": 4, "revision": "r2"},
+]
 
 
 def test_hosts_and_ranks_follow_from_the_groups() -> None:
@@ -12,3 +24,67 @@ def test_hosts_and_ranks_follow_from_the_groups() -> None:
         "hvd-gpu-0.hvd",
     ]
     assert make_run().ranks == 2 * 2 + 4
+    last = make_run().hosts[-1]
+    assert last == settings.Host("hvd-gpu-0", "hvd-gpu-0.hvd", 4, "hvd-gpu", "r2", False)
+    assert make_run().stateful_sets == ["hvd-cpu", "hvd-gpu"]
+
+
+def test_hosts_beyond_the_number_to_start_with_are_optional() -> None:
+    run = make_run(groups=ELASTIC, mode="elastic")
+    assert [host.optional for host in run.hosts] == [False, False, True, True]
+    assert run.ranks == 4
+    assert (run.initial_workers("hvd-cpu"), run.initial_workers("hvd-gpu")) == (2, 0)
+
+
+def test_every_field_of_the_charts_document_is_read() -> None:
+    run = make_run(
+        minRanks=3, maxRanks=9, interface="eth1", cleanup="Always", transport="RDMA", api=False,
+        options=["-x"], binding={"to": "core", "coresPerRank": 5, "ranksPerSocket": 6},
+        hostsTimeoutSeconds=7, sshPort=2200, record="r",
+    )  # fmt: skip
+    assert (run.min_ranks, run.max_ranks, run.interface) == (3, 9, "eth1")
+    assert (run.cleanup, run.transport, run.api) == ("Always", "RDMA", False)
+    assert run.binding == settings.Binding("core", 5, 6)
+    assert (run.options, run.args, run.mode) == (["-x"], ["python", "train.py"], "mpirun")
+    assert (run.hosts_timeout, run.ssh_port, run.record, run.service) == (7.0, 2200, "r", "hvd")
+
+
+@pytest.mark.parametrize(("mode", "elastic"), [("elastic", True), ("mpirun", False)])
+def test_only_the_mode_elastic_is_elastic(mode: str, elastic: bool) -> None:
+    assert make_run(mode=mode).elastic is elastic
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (settings.RunError("x"), 1),
+        (settings.ConfigurationError("x"), 78),
+        (settings.InterruptedRunError("x"), 143),
+        (settings.LaunchError("x", 5), 5),
+    ],
+)
+def test_each_error_has_the_exit_code_that_the_job_expects(
+    error: settings.RunError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
+    assert settings.report_failure(error) == code
+    assert (tmp_path / "log").read_text() == "x\n"
+
+
+def test_a_termination_message_that_cannot_be_written_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "absent" / "log")
+    assert settings.report_failure(settings.RunError("no mpirun")) == 1
+    output = capsys.readouterr()
+    assert output.err == "[hvd] error: no mpirun\n"
+    assert "cannot write the termination message: " in output.out
+
+
+def test_a_log_line_has_the_seconds_since_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic() - 12.3
+    monkeypatch.setattr(settings, "_START", start)
+    settings.log("training finished")
+    assert re.fullmatch(r"\[hvd \+12\.[3-9]s\] training finished\n", capsys.readouterr().out)

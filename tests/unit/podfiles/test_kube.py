@@ -1,0 +1,203 @@
+"""Calls to the API: what is sent, and what becomes of each way to fail."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import kube
+import pytest
+
+from devtools.localkube.pki import Authority
+from tests.unit.podfiles import fake_api
+from tests.unit.podfiles.fake_api import FakeApi
+
+POD: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"node": "n"}}
+
+
+@pytest.fixture
+def api(api_server: FakeApi) -> kube.Api:
+    api_server.put("core/pods", POD)
+    return kube.Api()
+
+
+def test_a_read_is_sent_with_the_current_token(api: kube.Api, api_server: FakeApi) -> None:
+    assert api.namespace == "team"
+    assert api.get("core/pods/a") == POD
+    (kube.ACCOUNT / "token").write_text("renewed\n")
+    assert api.get("core/pods", {"fieldSelector": "metadata.name=a"})["items"] == [POD]
+    first, second = api_server.requests
+    assert (first.method, first.path, first.query, first.body) == ("GET", "core/pods/a", {}, None)
+    assert first.headers["Authorization"] == "Bearer secret"
+    assert first.headers["Accept"] == "application/json"
+    assert second.headers["Authorization"] == "Bearer renewed"
+    assert second.query == {"fieldSelector": "metadata.name=a"}
+
+
+def test_objects_are_created_patched_and_deleted(api: kube.Api, api_server: FakeApi) -> None:
+    job = {"metadata": {"name": "b"}, "spec": {"a": 1, "b": 2}}
+    assert api.create("batch/jobs", job) == job
+    assert api_server.requests[0].headers["Content-Type"] == "application/json"
+    assert api.merge_patch("batch/jobs/b", {"spec": {"b": 3}})["spec"] == {"a": 1, "b": 3}
+    api.delete("batch/jobs/b")
+    assert api_server.find("batch/jobs", "b") is None
+    methods = [(request.method, request.path) for request in api_server.requests]
+    assert methods == [
+        ("POST", "batch/jobs"),
+        ("PATCH", "batch/jobs/b"),
+        ("DELETE", "batch/jobs/b"),
+    ]
+
+
+@pytest.mark.parametrize("code", [400, 403, 409, 429, 503])
+def test_an_error_status_is_raised_with_its_message(
+    api: kube.Api, api_server: FakeApi, code: int
+) -> None:
+    api_server.fail("GET", "core/pods", fake_api.status(code, "try later", Retry_After="1"))
+    with pytest.raises(kube.ApiError, match=f"^{code}: try later$") as raised:
+        api.get("core/pods/a")
+    assert raised.value.status == code
+    assert api.get("core/pods/a") == POD, "one failure does not spoil the next call"
+
+
+def test_an_absent_object_is_404(api: kube.Api) -> None:
+    with pytest.raises(kube.ApiError) as raised:
+        api.get("core/pods/b")
+    assert raised.value.status == 404
+
+
+@pytest.mark.parametrize("body", ["upstream is down", '["a"]', '{"kind": "Status"}'])
+def test_an_error_without_a_status_object_keeps_its_text(
+    api: kube.Api, api_server: FakeApi, body: str
+) -> None:
+    api_server.fail("GET", "core/pods", fake_api.text(502, body))
+    with pytest.raises(kube.ApiError) as raised:
+        api.get("core/pods/a")
+    assert str(raised.value) == f"502: {body}"
+
+
+BROKEN: list[tuple[fake_api.Failure, type[Exception]]] = [
+    (fake_api.reset, OSError),
+    (fake_api.cut_answer, http.client.IncompleteRead),
+    (fake_api.text(200, '{"metadata": {"na'), json.JSONDecodeError),
+    (fake_api.text(200, "<html>"), json.JSONDecodeError),
+    (fake_api.silence, TimeoutError),
+]
+CALLS: list[Callable[[kube.Api], object]] = [
+    lambda api: api.get("core/pods/a"),
+    lambda api: api.delete("core/pods/a"),
+    lambda api: api.merge_patch("core/pods/a", {}),
+    lambda api: api.create("core/pods/a", {}),
+    lambda api: list(api.watch("core/pods/a", {})),
+]
+
+
+@pytest.mark.parametrize(("failure", "cause"), BROKEN, ids=["reset", "cut", "json", "html", "slow"])
+@pytest.mark.parametrize("call", CALLS, ids=["GET", "DELETE", "PATCH", "POST", "watch"])
+def test_an_incomplete_answer_is_an_api_error(
+    api: kube.Api,
+    api_server: FakeApi,
+    failure: fake_api.Failure,
+    cause: type[Exception],
+    call: Callable[[kube.Api], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kube, "CALL_TIMEOUT", 0.05)
+    monkeypatch.setattr(kube, "WATCH_TIMEOUT", 0.05)
+    for method in ("GET", "DELETE", "PATCH", "POST"):
+        api_server.fail(method, "core/pods", failure)
+    with pytest.raises(kube.ApiError, match=r"no complete answer .* core/pods/a \(\w+: ") as raised:
+        call(api)
+    assert raised.value.status == kube.NO_ANSWER == 0
+    assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
+
+
+def test_an_api_server_that_is_down_is_an_api_error(api: kube.Api, api_server: FakeApi) -> None:
+    api_server.close()
+    with pytest.raises(kube.ApiError, match="Connection refused"):
+        api.get("core/pods/a")
+
+
+def test_a_missing_token_is_an_api_error(api: kube.Api) -> None:
+    (kube.ACCOUNT / "token").unlink()
+    with pytest.raises(kube.ApiError, match="token"):
+        api.get("core/pods/a")
+
+
+def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_server: FakeApi) -> None:
+    events = api.watch("core/pods", {"fieldSelector": "metadata.name=a"})
+    assert next(events) == {"type": "ADDED", "object": POD}
+    api_server.put("core/pods", {"metadata": {"name": "b"}})
+    api_server.remove("core/pods", "a")
+    assert next(events)["type"] == "DELETED"
+    api_server.end_watches()
+    assert list(events) == []
+    query = api_server.requests[0].query
+    assert query == {"watch": "1", "timeoutSeconds": "300", "fieldSelector": "metadata.name=a"}
+
+
+def test_a_watch_may_be_shorter_and_its_connection_outlives_the_servers_limit(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    api_server.fail("GET", "core/pods", fake_api.text(200, ""))
+    assert list(api.watch("core/pods", {"timeoutSeconds": "7"})) == []
+    assert api_server.requests[0].query["timeoutSeconds"] == "7"
+    assert kube.WATCH_TIMEOUT > kube.WATCH_SECONDS
+
+
+@pytest.mark.parametrize("failure", [fake_api.cut_chunk, fake_api.cut_line])
+def test_a_watch_that_is_cut_is_an_api_error_after_the_events_before(
+    api: kube.Api, api_server: FakeApi, failure: fake_api.Failure
+) -> None:
+    events = api.watch("core/pods", {})
+    assert next(events)["object"] == POD
+    api_server.end_watches(failure)
+    with pytest.raises(kube.ApiError) as raised:
+        next(events)
+    assert raised.value.status == kube.NO_ANSWER
+
+
+def test_a_watch_that_is_reset_between_two_events_ends(api: kube.Api, api_server: FakeApi) -> None:
+    events = api.watch("core/pods", {})
+    assert next(events)["object"] == POD
+    api_server.end_watches(fake_api.reset)
+    assert list(events) == []
+
+
+def test_a_watch_that_is_left_closes_its_connection(api: kube.Api, api_server: FakeApi) -> None:
+    events = api.watch("core/pods", {})
+    next(events)
+    events.close()  # type: ignore[attr-defined]
+    for number in range(3):
+        api_server.put("core/pods", {"metadata": {"name": f"more-{number}"}})
+    api_server.wait(lambda: not api_server.watches("core/pods"))
+
+
+@pytest.mark.parametrize("api_server", ["::1"], indirect=True)
+def test_the_api_at_an_ipv6_address(api: kube.Api, api_server: FakeApi) -> None:
+    assert api.get("core/pods/a") == POD
+    assert api_server.requests[0].headers["Host"] == f"[::1]:{api_server.port}"
+
+
+def test_the_api_is_verified_alike_on_every_python(
+    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.13 asks more of certificates than clusters' have; the authority still counts."""
+    usual = ssl.create_default_context
+
+    def as_in_python_3_13(*, cafile: str) -> ssl.SSLContext:
+        context = usual(cafile=cafile)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    api_server.put("core/pods", POD)
+    monkeypatch.setattr(ssl, "create_default_context", as_in_python_3_13)
+    assert kube.Api().get("core/pods/a") == POD
+    (kube.ACCOUNT / "ca.crt").write_bytes(Authority("another").certificate)
+    with pytest.raises(kube.ApiError, match="certificate verify failed") as raised:
+        kube.Api().get("core/pods/a")
+    assert isinstance(raised.value.__cause__, ssl.SSLCertVerificationError)
+    assert len(api_server.requests) == 1

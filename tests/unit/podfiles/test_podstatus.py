@@ -1,0 +1,170 @@
+"""Why a worker's pod does not run; and that pods and library judge each known reason alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import podstatus
+import pytest
+
+from hvdchart.run import pod_problems
+
+
+def container(state: dict[str, Any], **last: Any) -> dict[str, Any]:
+    return {"name": "worker", "image": "team/train:1", "state": state, "lastState": last}
+
+
+def waiting(reason: str, message: str = "why") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def unschedulable(message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {"phase": "Pending", "conditions": [{**condition, "message": message}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (
+            {"containerStatuses": [container(waiting("ErrImagePull", "not found"))]},
+            "ErrImagePull: not found (image team/train:1)",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    container(
+                        waiting("CrashLoopBackOff"),
+                        terminated={"exitCode": 78, "message": "no sshd\n"},
+                    )
+                ]
+            },
+            "container worker exited with 78: no sshd",
+        ),
+        (
+            {"containerStatuses": [container({"terminated": {"exitCode": 3, "reason": "Error"}})]},
+            "container worker exited with 3: Error",
+        ),
+        (
+            {
+                "initContainerStatuses": [
+                    {**container({"terminated": {"exitCode": 1}}), "name": "staging"}
+                ],
+                "containerStatuses": [container(waiting("PodInitializing"))],
+            },
+            "container staging exited with 1: ",
+        ),
+        (
+            {
+                "initContainerStatuses": [container({"terminated": {"exitCode": 0}})],
+                "containerStatuses": [container(waiting("RunContainerError"))],
+            },
+            "RunContainerError: why (image team/train:1)",
+        ),
+        (
+            {"containerStatuses": [container({"waiting": {"reason": "New"}})]},
+            "New:  (image team/train:1)",
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [container(waiting("ContainerCreating"))]},
+            "phase Pending",
+        ),
+        ({"phase": "Running", "containerStatuses": [container({"running": {}})]}, "phase Running"),
+        (unschedulable("0/1 nodes"), "Unschedulable: 0/1 nodes"),
+        (
+            {"phase": "Pending", "conditions": [{"status": "True", "reason": "Unschedulable"}]},
+            "phase Pending",
+        ),
+        ({"phase": "Pending", "conditions": [{"status": "False"}]}, "phase Pending"),
+        ({"phase": "Pending"}, "phase Pending"),
+        ({}, "phase unknown"),
+    ],
+)
+def test_a_pods_status_becomes_a_reason(status: dict[str, Any], reason: str) -> None:
+    assert podstatus.diagnose({"status": status}).reason == reason
+
+
+def test_a_pod_without_a_status_has_no_known_phase() -> None:
+    assert podstatus.diagnose({}) == podstatus.Diagnosis("phase unknown", False, "")
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "hopeless"),
+    [
+        (
+            podstatus.diagnose({"status": {"containerStatuses": [container(waiting(reason))]}}),
+            hopeless,
+        )
+        for reason, hopeless in (
+            ("ImagePullBackOff", True),
+            ("CreateContainerConfigError", True),
+            ("CrashLoopBackOff", False),
+            ("Unheard", False),
+        )
+    ]
+    + [
+        (podstatus.diagnose_refusal('pod rejected: RuntimeClass "kata" not found'), True),
+        (podstatus.diagnose_refusal("forbidden: no PriorityClass with name high"), True),
+        (podstatus.diagnose_refusal('violates PodSecurity "restricted:latest": x'), True),
+        (podstatus.diagnose_refusal("exceeded quota: gpus"), False),
+        (podstatus.diagnose_refusal(""), False),
+        (podstatus.diagnose({"status": unschedulable("0/1 nodes: 1 Insufficient cpu")}), False),
+    ],
+)
+def test_only_reasons_that_no_attempt_can_help_are_hopeless(
+    diagnosis: podstatus.Diagnosis, hopeless: bool
+) -> None:
+    assert diagnosis.hopeless is hopeless
+
+
+def test_a_refusal_is_quoted() -> None:
+    assert podstatus.diagnose_refusal("").reason == "the pod does not exist"
+    assert podstatus.diagnose_refusal("no").reason == "the pod does not exist: no"
+
+
+def known() -> list[Any]:
+    """Every entry of the table."""
+    return [
+        pytest.param(section, sign, entry, id=f"{section} {sign}")
+        for section, entries in podstatus.known_problems().items()
+        for sign, entry in entries.items()
+    ]
+
+
+@pytest.mark.parametrize(("section", "sign", "entry"), known())
+def test_pods_and_library_judge_each_known_reason_alike(
+    section: str, sign: str, entry: dict[str, Any]
+) -> None:
+    pod: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}, "status": {}}
+    if section == "refusal":
+        diagnosis = podstatus.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
+        assert pod_problems.advice_for_refusal(diagnosis.reason) == entry["remedy"]
+    elif section == "event":
+        about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
+        pod["status"]["containerStatuses"] = [container(waiting("ContainerCreating"))]
+        problem = pod_problems.problem_of(pod, [about])
+        assert problem
+        assert problem.advice == entry["remedy"]
+        # The master reads no events of pods.
+        return
+    else:
+        pod["status"] = (
+            unschedulable(f"0/3 nodes are available: 3 {sign}.")
+            if section == "scheduling"
+            else {"containerStatuses": [container(waiting(sign))]}
+        )
+        diagnosis = podstatus.diagnose(pod)
+        problem = pod_problems.problem_of(pod, [])
+        assert problem
+        assert problem.advice == entry["remedy"]
+        assert problem.hopeless is entry["hopeless"]
+    assert (diagnosis.hopeless, diagnosis.remedy) == (entry["hopeless"], entry["remedy"])
+
+
+def test_every_entry_has_a_verdict_and_a_remedy() -> None:
+    sections = podstatus.known_problems()
+    assert list(sections) == ["container", "scheduling", "refusal", "event"]
+    for entries in sections.values():
+        for entry in entries.values():
+            assert entry["hopeless"] in (True, False)
+            assert len(entry["remedy"]) > 10

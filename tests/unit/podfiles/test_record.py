@@ -1,0 +1,94 @@
+"""The record of the release's last run, which outlives the run's Job."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import kube
+import pytest
+import record
+from record import RunRecord
+
+from tests.unit.podfiles import fake_api
+from tests.unit.podfiles.fake_api import FakeApi
+
+ENDED = {"job": "hvd-master-1", "uid": "uid-0", "state": "Finished", "time": "t", "reason": ""}
+NO_ANSWERS = {
+    "403": fake_api.status(403),
+    "503": fake_api.status(503),
+    "reset": fake_api.reset,
+    "cut": fake_api.cut_answer,
+    "cut JSON": fake_api.text(200, '{"data'),
+}
+
+
+@pytest.fixture
+def kept(api_server: FakeApi) -> RunRecord:
+    api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
+    return RunRecord(kube.Api(), "hvd-run")
+
+
+def put(api_server: FakeApi, **data: str) -> None:
+    api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+
+
+@pytest.mark.parametrize(
+    ("change", "ended"),
+    [
+        ({}, True),
+        ({"state": "Failed"}, True),
+        ({"state": "Running"}, False),
+        ({"job": "hvd-master-other"}, False),
+        # An attempt of this very Job that expected to be the last one.
+        ({"uid": "uid-1"}, False),
+    ],
+)
+def test_only_the_same_run_under_another_job_has_ended_before(
+    kept: RunRecord, api_server: FakeApi, change: dict[str, str], ended: bool
+) -> None:
+    data = {**ENDED, **change}
+    put(api_server, **data)
+    assert kept.earlier_end() == (data if ended else None)
+
+
+def test_a_release_that_never_ran_has_no_earlier_end(kept: RunRecord) -> None:
+    assert kept.earlier_end() is None
+
+
+def test_a_state_is_written_beside_what_others_keep(kept: RunRecord, api_server: FakeApi) -> None:
+    put(api_server, other="kept")
+    kept.write(record.FAILED, "exit code 3")
+    config_map: Any = api_server.find("core/configmaps", "hvd-run")
+    data = config_map["data"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", data.pop("time"))
+    assert data == {
+        "other": "kept", "job": "hvd-master-1", "uid": "uid-1", "state": "Failed",
+        "reason": "exit code 3",
+    }  # fmt: skip
+    kept.write(record.FINISHED)
+    config_map = api_server.find("core/configmaps", "hvd-run")
+    assert (config_map["data"]["state"], config_map["data"]["reason"]) == ("Finished", "")
+
+
+@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_record_that_cannot_be_read_or_written_is_logged(
+    kept: RunRecord,
+    api_server: FakeApi,
+    failure: fake_api.Failure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put(api_server, **ENDED)
+    api_server.fail("GET", "core/configmaps", failure)
+    assert kept.earlier_end() is None
+    assert "cannot read the record of earlier runs: " in capsys.readouterr().out
+    api_server.fail("PATCH", "core/configmaps", failure)
+    kept.write(record.RUNNING)
+    assert "cannot write the record of this run: " in capsys.readouterr().out
+
+
+def test_without_the_api_nothing_is_read_or_written(capsys: pytest.CaptureFixture[str]) -> None:
+    unkept = RunRecord(None, "hvd-run")
+    unkept.write(record.RUNNING)
+    assert unkept.earlier_end() is None
+    assert capsys.readouterr().out == ""

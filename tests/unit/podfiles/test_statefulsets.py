@@ -1,0 +1,108 @@
+"""The workers' StatefulSets: scaling, and why a pod was not created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kube
+import pytest
+import statefulsets
+
+from tests.unit.podfiles import fake_api
+from tests.unit.podfiles.fake_api import FakeApi
+
+
+def replicas(api_server: FakeApi, name: str) -> Any:
+    item = api_server.find("apps/statefulsets", name)
+    return item and item["spec"]["replicas"]
+
+
+@pytest.fixture
+def api(api_server: FakeApi) -> kube.Api:
+    for name, number in (("hvd-cpu", 2), ("hvd-gpu", 0)):
+        item = {"metadata": {"name": name}, "spec": {"replicas": number}}
+        api_server.put("apps/statefulsets", item)
+    return kube.Api()
+
+
+def test_each_statefulset_is_scaled_to_its_number(api: kube.Api, api_server: FakeApi) -> None:
+    statefulsets.scale(api, {"hvd-cpu": 5, "hvd-gpu": 1})
+    assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (5, 1)
+
+
+def test_scaling_to_zero_is_logged(
+    api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statefulsets.scale_to_zero(api, ["hvd-cpu", "hvd-gpu"])
+    assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (0, 0)
+    assert capsys.readouterr().out.endswith("] workers scaled to 0\n")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [fake_api.status(503), fake_api.reset, fake_api.cut_answer],
+    ids=["503", "reset", "cut"],
+)
+def test_workers_that_cannot_be_scaled_to_zero_are_named(
+    api: kube.Api,
+    api_server: FakeApi,
+    failure: fake_api.Failure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    api_server.fail("PATCH", "apps/statefulsets/hvd-cpu/scale", failure)
+    statefulsets.scale_to_zero(api, ["hvd-cpu", "hvd-gpu"])
+    output = capsys.readouterr().out
+    assert "cannot scale hvd-cpu, hvd-gpu to 0: " in output
+    assert "workers scaled to 0" not in output
+
+
+def test_only_workers_that_were_scaled_to_zero_are_scaled_up(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    assert not statefulsets.scale_up_from_zero(api, "hvd-cpu", 3)
+    assert replicas(api_server, "hvd-cpu") == 2
+    assert statefulsets.scale_up_from_zero(api, "hvd-gpu", 3)
+    assert replicas(api_server, "hvd-gpu") == 3
+
+
+def test_a_scale_without_replicas_is_zero(api: kube.Api, api_server: FakeApi) -> None:
+    """The API server leaves a 0 out."""
+    api_server.fail("GET", "apps/statefulsets/hvd-gpu", fake_api.text(200, '{"spec": {}}'))
+    assert statefulsets.scale_up_from_zero(api, "hvd-gpu", 1)
+
+
+def event(name: str, message: str, owner: str = "hvd-cpu", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "involvedObject": {"kind": "StatefulSet", "name": owner},
+        "reason": "FailedCreate",
+        "message": message,
+        **more,
+    }
+
+
+def test_the_newest_failure_to_create_the_pod_is_returned(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    assert statefulsets.creation_failure(api, "hvd-cpu", "hvd-cpu-0") == ""
+    api_server.put("core/events", event("1", "pod hvd-cpu-0: quota", lastTimestamp="10:00:02"))
+    api_server.put("core/events", event("2", "pod hvd-cpu-0: older", lastTimestamp="10:00:01"))
+    api_server.put("core/events", event("3", "another set's", "hvd-gpu", lastTimestamp="10:00:09"))
+    api_server.put("core/events", event("4", "scaled", reason="Scaled", lastTimestamp="10:00:09"))
+    job = event("5", "of a Job", lastTimestamp="10:00:09")
+    job["involvedObject"]["kind"] = "Job"
+    api_server.put("core/events", job)
+    assert statefulsets.creation_failure(api, "hvd-cpu", "hvd-cpu-0") == "pod hvd-cpu-0: quota"
+
+
+def test_a_message_about_the_pod_is_preferred_to_newer_ones_about_others() -> None:
+    events = [
+        event("1", "pod hvd-cpu-0: old", lastTimestamp="10:00:01"),
+        event("2", "pod hvd-cpu-0: new", eventTime="10:00:02"),
+        event("3", "pod hvd-cpu-1: newest", lastTimestamp="10:00:03"),
+        event("4", "pod hvd-cpu-0: without a time"),
+    ]
+    assert statefulsets.newest_message(events, "hvd-cpu-0") == "pod hvd-cpu-0: new"
+    # The controller stops at the first pod that is refused: it stands for all.
+    assert statefulsets.newest_message(events, "hvd-cpu-7") == "pod hvd-cpu-1: newest"
+    assert statefulsets.newest_message([], "hvd-cpu-0") == ""
