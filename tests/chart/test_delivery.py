@@ -52,7 +52,9 @@ def helm(version: str, home: Path, *arguments: str, values: object = None) -> st
 
 
 @pytest.mark.parametrize("pushing", HELMS)
-def test_what_one_helm_pushes_both_install(pushing: str, address: str, tmp_path: Path) -> None:
+def test_chart_pushed_by_one_helm_installs_with_both(
+    pushing: str, address: str, tmp_path: Path
+) -> None:
     version = chart_yaml()["version"]
     helm(pushing, tmp_path, "package", str(CHART), "--destination", str(tmp_path))
     repository = f"oci://{address}/{pushing}"
@@ -66,7 +68,7 @@ def test_what_one_helm_pushes_both_install(pushing: str, address: str, tmp_path:
         assert "kind: StatefulSet" in pushed
 
 
-def test_the_package_holds_what_it_needs_and_no_more(tmp_path: Path) -> None:
+def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
     helm("helm3", tmp_path, "package", str(CHART), "--destination", str(tmp_path))
     with tarfile.open(next(tmp_path.glob("*.tgz"))) as package:
         names = {name.removeprefix("horovod/") for name in package.getnames()}
@@ -79,7 +81,7 @@ def test_the_package_holds_what_it_needs_and_no_more(tmp_path: Path) -> None:
     assert names == here - only_here
 
 
-def test_versions_agree() -> None:
+def test_chart_and_library_versions_are_equal() -> None:
     version = chart_yaml()["version"]
     assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text()
     headings = [
@@ -90,7 +92,7 @@ def test_versions_agree() -> None:
     assert headings[0] == version, "CHANGELOG.md begins with another version"
 
 
-def test_artifact_hub_can_read_the_annotations() -> None:
+def test_artifact_hub_annotations_parse() -> None:
     annotations = {
         key.removeprefix("artifacthub.io/"): YAML(typ="safe").load(text)
         for key, text in chart_yaml()["annotations"].items()

@@ -53,7 +53,7 @@ def kubeconform(
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_release_knows_every_field(
+def test_every_kubernetes_release_has_every_field(
     release: str, manifests: list[Manifest], schemas: str
 ) -> None:
     done = kubeconform(manifests, release, schemas)
@@ -67,7 +67,7 @@ def test_every_release_knows_every_field(
     assert verdict["summary"] == {"valid": len(manifests), "invalid": 0, "errors": 0, "skipped": 0}
 
 
-def test_an_unknown_field_and_a_wrong_type_are_found(
+def test_kubeconform_reports_an_unknown_field_and_a_wrong_type(
     manifests: list[Manifest], schemas: str
 ) -> None:
     (job,) = (item for item in render() if item["kind"] == "Job")
@@ -84,7 +84,7 @@ def minor(release: str) -> int:
     return int(release.split(".")[1])
 
 
-def test_the_releases_are_all_from_the_charts_floor_on() -> None:
+def test_releases_start_at_the_charts_minimum_version() -> None:
     floor = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())["kubeVersion"]
     found = re.fullmatch(r">=1\.(\d+)\.0-0", floor)
     assert found, floor
@@ -96,7 +96,7 @@ def test_the_releases_are_all_from_the_charts_floor_on() -> None:
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_old_and_new_get_the_same(helm: str) -> None:
+def test_oldest_and_newest_kubernetes_render_the_same(helm: str) -> None:
     """Nothing in the chart asks for the cluster's version, but its floor does."""
     texts = set()
     for release in (RELEASES[0], RELEASES[-1]):
@@ -111,7 +111,7 @@ def test_old_and_new_get_the_same(helm: str) -> None:
     assert too_old in refused.stderr
 
 
-def test_what_is_kept_of_the_api_was_not_edited(
+def test_edited_kubernetes_schemas_are_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from devtools.checks import kube_schemas

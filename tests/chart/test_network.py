@@ -10,7 +10,7 @@ from tests.chart.test_placement import GPU_GROUPS, run_pods
 ROOT: Values = {"runAsUser": 0, "runAsNonRoot": False}
 
 
-def test_workers_may_be_on_the_nodes_network_the_master_stays_off() -> None:
+def test_host_network_applies_to_workers_only() -> None:
     manifests = render({"hostNetwork": True, "hostPID": True})
     spec = pod_spec(one(manifests, "StatefulSet"))
     assert (spec["hostNetwork"], spec["hostPID"]) == (True, True)
@@ -19,7 +19,7 @@ def test_workers_may_be_on_the_nodes_network_the_master_stays_off() -> None:
         assert not other.keys() & {"hostNetwork", "hostPID", "dnsPolicy"}
 
 
-def test_a_nodes_interface_is_named_to_the_ranks_not_to_the_master() -> None:
+def test_host_network_interface_is_set_for_ranks_only() -> None:
     for host_network, of_master in ((False, "ib0"), (True, "")):
         manifests = render({"hostNetwork": host_network, "network": {"interface": "ib0"}})
         environment = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
@@ -34,7 +34,7 @@ def test_a_nodes_interface_is_named_to_the_ranks_not_to_the_master() -> None:
         assert run_settings(manifests)["interface"] == of_master
 
 
-def test_one_transport_for_every_library() -> None:
+def test_transport_sets_the_variables_of_every_library() -> None:
     def named(**network: str) -> tuple[dict[str, str], str]:
         manifests = render({"network": network})
         environment = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
@@ -52,7 +52,7 @@ def test_one_transport_for_every_library() -> None:
 
 
 @pytest.mark.parametrize("port", [6443, 10250, 32000])
-def test_on_a_node_kubernetes_own_ports_are_refused(port: int) -> None:
+def test_host_network_refuses_ports_of_kubernetes(port: int) -> None:
     message = refusal({"hostNetwork": True, "ssh": {"port": port}})
     assert "hostNetwork" in message
     assert f"ssh.port is {port}" in message
@@ -61,7 +61,7 @@ def test_on_a_node_kubernetes_own_ports_are_refused(port: int) -> None:
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_a_policy_unless_it_could_not_hold(helm: str) -> None:
+def test_network_policy_defaults_to_on_without_host_network(helm: str) -> None:
     asked: list[tuple[Values, int]] = [
         ({}, 1),
         ({"networkPolicy": {"enabled": None}}, 1),
@@ -73,7 +73,7 @@ def test_a_policy_unless_it_could_not_hold(helm: str) -> None:
         assert len(of_kind(render(values, helm=helm), "NetworkPolicy")) == made, values
 
 
-def test_the_policy_names_the_runs_own_pods_on_both_sides() -> None:
+def test_network_policy_selects_and_admits_master_and_workers() -> None:
     spec = one(render(), "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress"], "what goes out stays free"
     (rule,) = spec["ingress"]
@@ -83,31 +83,31 @@ def test_the_policy_names_the_runs_own_pods_on_both_sides() -> None:
     assert component["values"] == ["master", "worker"]
 
 
-def test_a_policy_that_would_not_hold_is_refused() -> None:
+def test_network_policy_with_host_network_is_refused() -> None:
     message = refusal({"networkPolicy": {"enabled": True}, "hostNetwork": True})
     assert "networkPolicy.enabled" in message
     assert "hostNetwork" in message
 
 
 @pytest.mark.parametrize("policy", ["", "SingleStack", "PreferDualStack", "RequireDualStack"])
-def test_the_services_ip_families(policy: str) -> None:
+def test_service_has_the_ip_family_policy(policy: str) -> None:
     service = one(render({"network": {"ipFamilyPolicy": policy}}), "Service")
     assert service["spec"].get("ipFamilyPolicy", "") == policy
 
 
-def test_a_mesh_is_kept_out_of_every_pod() -> None:
+def test_mesh_disabled_turns_injection_off_in_every_pod() -> None:
     for template in run_pods(render({**GPU_GROUPS, "serviceMesh": "Disabled"})):
         assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
         assert template["metadata"]["annotations"]["linkerd.io/inject"] == "disabled"
 
 
-def test_a_users_own_word_to_the_mesh_wins() -> None:
+def test_pod_annotations_of_the_user_override_the_mesh_setting() -> None:
     values = {"serviceMesh": "Disabled", "worker": {"podLabels": {"sidecar.istio.io/inject": "x"}}}
     workers = one(render(values), "StatefulSet")["spec"]["template"]
     assert workers["metadata"]["labels"]["sidecar.istio.io/inject"] == "x"
 
 
-def test_capabilities_are_the_groups_and_reach_root_only() -> None:
+def test_capabilities_are_set_per_group_and_for_root_only() -> None:
     groups: Values = {
         "workerGroups": [
             {"name": "plain"},

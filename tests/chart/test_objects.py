@@ -50,18 +50,18 @@ GROUPS: Values = {
         ),
     ],
 )
-def test_census(values: Values, difference: dict[str, int]) -> None:
+def test_default_objects_are_complete(values: Values, difference: dict[str, int]) -> None:
     expected = Counter(DEFAULT_CENSUS)
     expected.update(difference)
     assert Counter(manifest["kind"] for manifest in render(values)) == +expected
 
 
-def test_nothing_needs_cluster_rights() -> None:
+def test_all_objects_are_namespaced() -> None:
     cluster_scoped = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}
     assert not cluster_scoped & {manifest["kind"] for manifest in render(GROUPS)}
 
 
-def test_groups_inherit_from_worker() -> None:
+def test_worker_groups_inherit_from_worker() -> None:
     cpu, gpu = of_kind(render(GROUPS), "StatefulSet")
     assert (cpu["metadata"]["name"], cpu["spec"]["replicas"]) == ("hvd-cpu", 3)
     assert (gpu["metadata"]["name"], gpu["spec"]["replicas"]) == ("hvd-gpu", 2)
@@ -71,14 +71,14 @@ def test_groups_inherit_from_worker() -> None:
     assert pod_spec(gpu)["containers"][0]["image"] == "horovod-cpu:cuda"
 
 
-def test_the_master_is_told_every_host() -> None:
+def test_run_settings_list_every_host() -> None:
     groups = run_settings(render(GROUPS))["groups"]
     told = [(group["statefulSet"], group["number"], group["slots"]) for group in groups]
     assert told == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
 
 
 @pytest.mark.parametrize("values", [{}, GROUPS], ids=["default", "groups"])
-def test_both_helms_render_the_same(values: Values) -> None:
+def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
     """Helm 4 leaves out keys whose default is null, Helm 3 hands them on."""
     first, second = (
         [item for item in render(values, helm=helm) if item["kind"] != "Secret"]
@@ -87,7 +87,7 @@ def test_both_helms_render_the_same(values: Values) -> None:
     assert first == second
 
 
-def test_hosts_have_names_before_they_are_ready() -> None:
+def test_service_publishes_addresses_of_pods_that_are_not_ready() -> None:
     service = one(render(), "Service")
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["clusterIP"] == "None"
@@ -101,7 +101,7 @@ def job_name(values: Values) -> str:
     return name
 
 
-def test_the_job_is_named_by_what_it_runs() -> None:
+def test_job_name_changes_with_the_run_only() -> None:
     base: Values = {"master": {"args": ["python", "train.py"]}}
     assert job_name(base) == job_name(base)
     for other in (
@@ -122,19 +122,19 @@ def revision(manifests: list[Manifest]) -> str:
     return str(labels["horovod/revision"])
 
 
-def test_workers_are_kept_when_only_the_master_changes() -> None:
+def test_worker_revision_ignores_changes_of_the_master() -> None:
     base, other_command = render(), render({"master": {"args": ["python", "other.py"]}})
     assert revision(base) == revision(other_command)
     assert revision(base) != revision(render({"image": {"tag": "other"}}))
     assert run_settings(base)["groups"][0]["revision"] == revision(base)
 
 
-def test_arguments_reach_the_launcher_as_written() -> None:
+def test_arguments_reach_the_launcher_unchanged() -> None:
     args = ["python", "train.py", "--name=$(HOME)", 'quote"d', "back\\slash", "a b", "é"]
     assert run_settings(render({"master": {"args": args}}))["args"] == args
 
 
-def test_the_master_may_do_only_what_it_does() -> None:
+def test_role_grants_only_the_verbs_in_use() -> None:
     rules = one(render(GROUPS), "Role")["rules"]
     allowed = {
         (resource, verb): rule.get("resourceNames")
@@ -159,7 +159,7 @@ def test_the_master_may_do_only_what_it_does() -> None:
     }
 
 
-def test_keys_are_in_the_secret_alone() -> None:
+def test_private_keys_are_in_the_secret_only() -> None:
     manifests = render()
     keys = one(manifests, "Secret")["data"]
     assert set(keys) == {"user-key", "host-key"}
@@ -172,7 +172,7 @@ def test_keys_are_in_the_secret_alone() -> None:
     assert "secretKeyRef" not in elsewhere
 
 
-def test_a_suspended_run_has_no_pods() -> None:
+def test_suspended_run_has_no_pods() -> None:
     held, running = render({"master": {"suspend": True}}), render()
     assert one(held, "Job")["spec"]["suspend"] is True
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
@@ -180,7 +180,7 @@ def test_a_suspended_run_has_no_pods() -> None:
     assert one(held, "Job")["metadata"]["name"] == one(running, "Job")["metadata"]["name"]
 
 
-def test_an_elastic_run_may_grow() -> None:
+def test_elastic_run_lists_hosts_up_to_the_maximum() -> None:
     elastic = {"launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 8}}}
     manifests = render({**elastic, "worker": {"number": 2, "slots": 2}})
     (group,) = run_settings(manifests)["groups"]
@@ -190,7 +190,7 @@ def test_an_elastic_run_may_grow() -> None:
     assert run_settings(render())["groups"][0]["maximum"] == 2
 
 
-def test_helm_test_is_the_master_with_another_program() -> None:
+def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     manifests = render()
     pod, job = one(manifests, "Pod"), one(manifests, "Job")
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
@@ -202,7 +202,7 @@ def test_helm_test_is_the_master_with_another_program() -> None:
         assert tester[key] == master[key]
 
 
-def test_workers_have_no_token() -> None:
+def test_workers_have_no_service_account_token() -> None:
     manifests = render()
     assert pod_spec(one(manifests, "StatefulSet"))["automountServiceAccountToken"] is False
     assert pod_spec(one(manifests, "Job"))["automountServiceAccountToken"] is True
@@ -214,7 +214,7 @@ def test_workers_have_no_token() -> None:
 @pytest.mark.parametrize(
     ("uid", "volume"), [(1000, "files"), (4321, "files"), (0, None), (None, "generated")]
 )
-def test_every_uid_but_roots_gets_a_passwd_entry(uid: int | None, volume: str | None) -> None:
+def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: str | None) -> None:
     """Of the chart's making; in the pod only where the platform chooses the UID."""
     context = {"runAsUser": uid, "runAsNonRoot": uid != 0}
     manifests = render({"podSecurityContext": context})
@@ -232,7 +232,7 @@ def test_every_uid_but_roots_gets_a_passwd_entry(uid: int | None, volume: str | 
         assert entries == []
 
 
-def test_what_sshd_of_root_needs() -> None:
+def test_root_workers_get_the_capabilities_of_sshd() -> None:
     """Enough under Pod Security `baseline` and a read-only root file system."""
     of_root = {"runAsUser": 0, "runAsNonRoot": False}
     for context, needs in (({}, False), (of_root, True)):
@@ -244,7 +244,7 @@ def test_what_sshd_of_root_needs() -> None:
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_user_volumes_reach_master_and_workers() -> None:
+def test_volumes_are_mounted_in_master_and_workers() -> None:
     values: Values = {
         "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
         "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],

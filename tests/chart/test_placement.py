@@ -46,7 +46,7 @@ def run_pods(manifests: list[Manifest]) -> list[Manifest]:
     return [workload["spec"]["template"] for workload in workloads]
 
 
-def test_by_default_workers_rather_go_to_nodes_of_their_own() -> None:
+def test_spread_defaults_to_preferred_anti_affinity() -> None:
     (term,) = anti_affinity(one(render(), "StatefulSet"))[
         "preferredDuringSchedulingIgnoredDuringExecution"
     ]
@@ -56,14 +56,14 @@ def test_by_default_workers_rather_go_to_nodes_of_their_own() -> None:
     }
 
 
-def test_each_group_spreads_as_it_says() -> None:
+def test_spread_is_set_per_group() -> None:
     cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
     assert anti_affinity(cpu) == {}
     (term,) = anti_affinity(gpu)["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["labelSelector"]["matchLabels"] == WORKERS, "all groups count, not only its own"
 
 
-def test_an_anti_affinity_of_the_users_is_the_only_one() -> None:
+def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
     mine: Values = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     node: Values = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     workers = one(render({"worker": {"affinity": mine}}), "StatefulSet")
@@ -75,20 +75,20 @@ def test_an_anti_affinity_of_the_users_is_the_only_one() -> None:
     assert "affinity.podAntiAffinity" in message
 
 
-def test_the_runtime_class_is_the_groups() -> None:
+def test_runtime_class_is_set_per_group() -> None:
     cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
     assert "runtimeClassName" not in pod_spec(cpu)
     assert pod_spec(gpu)["runtimeClassName"] == "nvidia"
 
 
-def test_priority_and_scheduler_are_those_of_all_pods() -> None:
+def test_priority_and_scheduler_apply_to_all_pods() -> None:
     values = {**GPU_GROUPS, "priorityClassName": "high", "schedulerName": "mine"}
     for template in run_pods(render(values)):
         assert template["spec"]["priorityClassName"] == "high"
         assert template["spec"]["schedulerName"] == "mine"
 
 
-def test_the_queue_is_told_of_workloads_not_of_pods() -> None:
+def test_queue_name_labels_workloads_and_not_pods() -> None:
     manifests = render({**GPU_GROUPS, "queueName": "team"})
     for workload in [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]:
         assert workload["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
@@ -116,7 +116,9 @@ def test_the_queue_is_told_of_workloads_not_of_pods() -> None:
         ),
     ],
 )
-def test_a_gang(gang: str, api: str, scheduler: str, field: str, key: str) -> None:
+def test_gang_creates_a_pod_group_of_all_pods(
+    gang: str, api: str, scheduler: str, field: str, key: str
+) -> None:
     manifests = render({**GPU_GROUPS, "gang": gang})
     group = one(manifests, "PodGroup")
     assert group["apiVersion"] == api
@@ -126,7 +128,7 @@ def test_a_gang(gang: str, api: str, scheduler: str, field: str, key: str) -> No
         assert template["spec"]["schedulerName"] == scheduler
 
 
-def test_volcanos_queue_is_the_pod_groups() -> None:
+def test_volcano_queue_is_set_on_the_pod_group() -> None:
     values = {"gang": "Volcano", "queueName": "team", "priorityClassName": "high"}
     manifests = render(values)
     spec = one(manifests, "PodGroup")["spec"]
@@ -134,7 +136,7 @@ def test_volcanos_queue_is_the_pod_groups() -> None:
     assert "kueue.x-k8s.io/queue-name" not in one(manifests, "Job")["metadata"]["labels"]
 
 
-def test_init_containers_leave_a_pod_guaranteed() -> None:
+def test_init_containers_keep_the_guaranteed_class() -> None:
     exact = {"cpu": 4, "memory": "8Gi"}
     resources = {"requests": exact, "limits": {**exact, "nvidia.com/gpu": 1}}
     values: Values = {
@@ -168,9 +170,7 @@ def elastic(slots: int, fewest: int | None) -> Values:
         (elastic(slots=2, fewest=None), 2),
     ],
 )
-def test_a_drain_waits_for_the_pods_that_the_run_cannot_do_without(
-    values: Values, pods: int
-) -> None:
+def test_disruption_budget_covers_the_pods_that_the_run_needs(values: Values, pods: int) -> None:
     assert of_kind(render(values), "PodDisruptionBudget") == []
     manifests = render({**values, **BUDGET})
     budget = one(manifests, "PodDisruptionBudget")["spec"]

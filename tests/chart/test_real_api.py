@@ -67,7 +67,7 @@ CASES: dict[str, Values] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_api_server_takes_every_object(case: str, kubeconfig: Path) -> None:
+def test_api_server_accepts_every_object(case: str, kubeconfig: Path) -> None:
     server = Namespace("default", kubeconfig, "")
     for manifest in render(CASES[case]):
         manifest["metadata"].pop("namespace", None)

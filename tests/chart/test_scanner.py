@@ -41,19 +41,19 @@ def explained() -> dict[Finding, str]:
 
 
 @pytest.mark.parametrize("case", SCANNED)
-def test_every_finding_is_explained(case: str) -> None:
+def test_every_scanner_finding_has_an_explanation(case: str) -> None:
     accepted = {
         finding for finding, cases in explained().items() if cases == "all" or case not in PLANNED
     }
     assert set(found(case)) - accepted == set(), f"mend it, or explain it in {EXPLAINED}"
 
 
-def test_every_explanation_explains_something() -> None:
+def test_every_explanation_has_a_scanner_finding() -> None:
     seen = {finding for case in SCANNED for finding in found(case)}
     assert set(explained()) - seen == set(), f"take it out of {EXPLAINED}"
 
 
-def test_the_scanner_sees_what_is_wrong() -> None:
+def test_scanner_reports_a_writable_root_file_system() -> None:
     manifests = render()
     for kind in ("StatefulSet", "Job"):
         (workload,) = of_kind(manifests, kind)

@@ -36,7 +36,7 @@ def environment(container: Manifest) -> dict[str, str]:
     return {entry["name"]: entry.get("value", "") for entry in container["env"]}
 
 
-def test_each_worker_stages_and_the_master_does_not() -> None:
+def test_staging_runs_in_workers_only() -> None:
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
     manifests = render({**DATA, **groups, "staging": STAGING})
     for workers in of_kind(manifests, "StatefulSet"):
@@ -44,7 +44,7 @@ def test_each_worker_stages_and_the_master_does_not() -> None:
     assert init_containers(one(manifests, "Job")) == []
 
 
-def test_it_writes_where_workers_only_read() -> None:
+def test_staging_mounts_read_only_volumes_writable() -> None:
     container = staging({"staging": STAGING})
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
@@ -54,7 +54,7 @@ def test_it_writes_where_workers_only_read() -> None:
     assert DATA["volumeMounts"][0] in of_worker
 
 
-def test_any_image_and_command() -> None:
+def test_staging_takes_any_image_and_command() -> None:
     container = staging({"staging": STAGING})
     assert container["command"] == ["sh", "/horovod/bin/stage.sh", *STAGING["command"]]
     assert container["image"] == "horovod-cpu:0.28.1-tf2.21.0"
@@ -65,7 +65,7 @@ def test_any_image_and_command() -> None:
     assert token in container["env"]
 
 
-def test_another_source_is_another_key() -> None:
+def test_staging_key_changes_with_its_source() -> None:
     def key(**changes: object) -> str:
         return environment(staging({"staging": {**STAGING, **changes}}))["STAGING_KEY"]
 
@@ -73,7 +73,7 @@ def test_another_source_is_another_key() -> None:
     assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
 
 
-def test_it_takes_no_more_than_its_worker() -> None:
+def test_staging_requests_the_workers_resources() -> None:
     exact = {"cpu": 4, "memory": "8Gi"}
     resources = {"requests": exact, "limits": exact}
     container = staging({"staging": STAGING, "worker": {"resources": resources}})
@@ -90,7 +90,7 @@ def test_it_takes_no_more_than_its_worker() -> None:
         ({**DATA, "staging": {**STAGING, "path": "/database"}}, ["/database", "volumeMounts"]),
     ],
 )
-def test_what_cannot_be_staged_is_refused(values: Values, words: list[str]) -> None:
+def test_impossible_staging_is_refused(values: Values, words: list[str]) -> None:
     message = refusal(values)
     for word in words:
         assert word in message

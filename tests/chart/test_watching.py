@@ -24,7 +24,7 @@ def environment(manifests: list[Manifest], kind: str = "StatefulSet") -> dict[st
     return {entry["name"]: entry.get("value", "") for entry in entries}
 
 
-def test_no_switch_is_set_unless_asked_for() -> None:
+def test_horovod_variables_are_unset_by_default() -> None:
     ours = {
         "HOROVOD_TIMELINE",
         "HOROVOD_AUTOTUNE",
@@ -34,7 +34,7 @@ def test_no_switch_is_set_unless_asked_for() -> None:
     assert not environment(render(OUTPUT)).keys() & ours
 
 
-def test_horovods_switches_reach_the_ranks() -> None:
+def test_horovod_settings_become_environment_of_workers() -> None:
     switches = {"timeline": True, "autotune": True, "fusionThresholdMiB": 32, "cycleTimeMs": 2.5}
     found = environment(render({**OUTPUT, "horovod": switches}))
     assert found["HOROVOD_TIMELINE"] == "$(OUTPUT_PATH)/horovod-timeline.json"
@@ -47,18 +47,18 @@ def test_horovods_switches_reach_the_ranks() -> None:
     assert names.index("OUTPUT_PATH") < names.index("HOROVOD_TIMELINE")
 
 
-def test_no_fusion_is_a_threshold_of_zero() -> None:
+def test_fusion_threshold_of_zero_is_set() -> None:
     found = environment(render({"horovod": {"fusionThresholdMiB": 0}}))
     assert found["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
-def test_a_users_own_variable_wins() -> None:
+def test_worker_env_overrides_horovod_settings() -> None:
     env = [*OUTPUT["worker"]["env"], {"name": "HOROVOD_TIMELINE", "value": "DYNAMIC"}]
     values = {"worker": {"env": env}, "horovod": {"timeline": True}}
     assert environment(render(values))["HOROVOD_TIMELINE"] == "DYNAMIC"
 
 
-def test_tensorboard_reads_the_output_volume_and_no_other() -> None:
+def test_tensorboard_mounts_the_output_volume_only() -> None:
     manifests = render({**OUTPUT, "tensorboard": {"enabled": True}})
     deployment, (_, service) = one(manifests, "Deployment"), of_kind(manifests, "Service")
     spec = pod_spec(deployment)
@@ -74,7 +74,7 @@ def test_tensorboard_reads_the_output_volume_and_no_other() -> None:
     assert not workers.items() <= labels.items()
 
 
-def test_tensorboard_goes_where_the_master_goes() -> None:
+def test_tensorboard_is_scheduled_like_the_master() -> None:
     master = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
     values = {**OUTPUT, "master": master, "tensorboard": {"enabled": True, "logDir": "/out/logs"}}
     spec = pod_spec(one(render(values), "Deployment"))
@@ -99,7 +99,7 @@ def test_metrics_are_served_by_the_master_on_a_named_port() -> None:
     assert "ports" not in without
 
 
-def test_a_policy_lets_scrapes_in_and_nothing_else() -> None:
+def test_network_policy_admits_the_metrics_port_only() -> None:
     values: Values = {"networkPolicy": {"enabled": True}, "metrics": {"enabled": True}}
     _, scrape = one(render(values), "NetworkPolicy")["spec"]["ingress"]
     assert scrape == {"ports": [{"port": "metrics"}]}
@@ -117,7 +117,7 @@ def test_a_policy_lets_scrapes_in_and_nothing_else() -> None:
         ({"metrics": {"podMonitor": True}}, ["metrics.podMonitor", "metrics.enabled"]),
     ],
 )
-def test_what_would_show_nothing_is_refused(values: Values, words: list[str]) -> None:
+def test_observability_without_a_source_is_refused(values: Values, words: list[str]) -> None:
     message = refusal(values)
     for word in words:
         assert word in message

@@ -1,0 +1,187 @@
+"""Every value of the chart changes what the chart renders: none is accepted without an effect."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+
+from devtools.docs_gen.chart_docs import load_source
+from tests.chart.render import CHART, Values, helm_template
+
+# Switches everything on, so that each value below has something to act on.
+BASE: Values = {
+    "metrics": {"enabled": True},
+    "tensorboard": {"enabled": True, "logDir": "/zzlogs/of-run"},
+    "staging": {"path": "/zzdata/set", "command": ["zzfetch"]},
+    "volumes": [{"name": "zzlogs", "emptyDir": {}}, {"name": "zzdata", "emptyDir": {}}],
+    "volumeMounts": [
+        {"name": "zzlogs", "mountPath": "/zzlogs"},
+        {"name": "zzdata", "mountPath": "/zzdata"},
+    ],
+    "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/zzlogs/of-run"}]},
+}
+# Text that appears nowhere else -> the values that it stands in.
+MARKED: Values = {
+    "fullnameOverride": "zz01",
+    "image": {"repository": "zz02", "tag": "zz03"},
+    "imagePullSecrets": [{"name": "zz04"}],
+    "worker": {
+        "number": 7105, "slots": 706,
+        "resources": {"requests": {"zz07/x": 1}},
+        "nodeSelector": {"zz08": "x"}, "affinity": {"nodeAffinity": {"zz09": {}}},
+        "tolerations": [{"key": "zz10"}],
+        "topologySpreadConstraints": [{"topologyKey": "zz11"}],
+        "runtimeClassName": "zz12", "podLabels": {"zz13": "x"}, "podAnnotations": {"zz14": "x"},
+        "env": [*BASE["worker"]["env"], {"name": "ZZ15", "value": "x"}],
+        "image": {"repository": "zz16"},
+    },
+    "master": {
+        "args": ["zz17"], "image": {"tag": "zz18"}, "env": [{"name": "ZZ19", "value": "x"}],
+        "resources": {"requests": {"zz20/x": 1}}, "nodeSelector": {"zz21": "x"},
+        "affinity": {"nodeAffinity": {"zz22": {}}}, "tolerations": [{"key": "zz23"}],
+        "podLabels": {"zz24": "x"}, "podAnnotations": {"zz25": "x"}, "backoffLimit": 726,
+        "ttlSecondsAfterFinished": 70027, "activeDeadlineSeconds": 70028,
+    },
+    "launch": {
+        "options": ["--zz29"], "hostsTimeoutSeconds": 7030,
+        "binding": {"to": "core", "coresPerRank": 752, "ranksPerSocket": 753},
+    },
+    "network": {"interface": "zz31"},
+    "ssh": {"port": 7032, "existingSecret": "zz33"},
+    "priorityClassName": "zz34", "schedulerName": "zz35", "queueName": "zz36",
+    "horovod": {"fusionThresholdMiB": 7037, "cycleTimeMs": 70.38},
+    "tensorboard": {"image": {"repository": "zz39"}, "resources": {"requests": {"zz40/x": 1}}},
+    "metrics": {"file": "/zz41"},
+    "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},
+    "shm": {"sizeLimit": "7044Mi"},
+    "podSecurityContext": {
+        "runAsUser": 7045, "runAsGroup": 7046, "fsGroup": 7047,
+        "seccompProfile": {"type": "zz48"},
+    },
+    "securityContext": {"capabilities": {"drop": ["zz49"]}},
+    "serviceAccount": {"name": "zz50", "annotations": {"zz51": "x"}},
+    "cleanup": "Always",
+}  # fmt: skip
+# 7037 MiB in bytes.
+SHOWN_AS = {"7037": str(7037 * 1048576)}
+# Words and switches: the base with this one change must render something else.
+CHANGED: dict[str, Any] = {
+    "image.pullPolicy": "Always",
+    "worker.spread": "Required",
+    "worker.capabilities": ["IPC_LOCK"],
+    "workerGroups": [{"name": "other"}],
+    "master.suspend": True,
+    "launch.mode": "horovodrun",
+    "launch.elastic.minRanks": 2,
+    "launch.elastic.maxRanks": 9,
+    "network.transport": "TCP",
+    "network.ipFamilyPolicy": "PreferDualStack",
+    "ssh.generation": 2,
+    "hostNetwork": True,
+    "hostPID": True,
+    "networkPolicy.enabled": False,
+    "podDisruptionBudget.enabled": True,
+    "serviceMesh": "Hold",
+    "gang": "Volcano",
+    "horovod.timeline": True,
+    "horovod.autotune": True,
+    "tensorboard.enabled": False,
+    "tensorboard.logDir": "/zzdata",
+    "metrics.enabled": False,
+    "metrics.podMonitor": True,
+    "staging.verify": "Checksum",
+    "cleanup": "Never",
+    "podSecurityContext.runAsNonRoot": False,
+    "podSecurityContext.fsGroupChangePolicy": "Always",
+    "securityContext.allowPrivilegeEscalation": True,
+    "securityContext.readOnlyRootFilesystem": False,
+    "serviceAccount.create": False,
+}
+# What a changed value needs beside it.
+WITH: dict[str, Values] = {
+    "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
+    "launch.elastic.minRanks": {"launch": {"mode": "elastic"}},
+    "launch.elastic.maxRanks": {"launch": {"mode": "elastic"}},
+}
+# Set in BASE and needed by everything else there, or read by parent charts only.
+IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}
+UNREAD = {"global"}
+
+
+def merged(base: Values, over: Values) -> Values:
+    """Two values files merged as Helm merges them."""
+    result = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def nested(key: str, value: Any) -> Values:
+    """{"a.b": 1} as {"a": {"b": 1}}."""
+    for step in reversed(key.split(".")):
+        value = {step: value}
+    result: Values = value
+    return result
+
+
+@cache
+def rendered(values: str) -> str:
+    done = helm_template(json.loads(values))
+    assert done.returncode == 0, done.stderr
+    # New keys are made for each render.
+    return re.sub(r"(user|host)-key: \S+", "", done.stdout)
+
+
+def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value, not looking into Kubernetes' own objects and lists."""
+    found: dict[str, Any] = {}
+    for name, child in node.items():
+        found |= (
+            leaves(child, f"{prefix}{name}.")
+            if isinstance(child, dict) and f"{prefix}{name}" in PARENTS
+            else {f"{prefix}{name}": child}
+        )
+    return found
+
+
+def schema_leaves(schema: dict[str, Any], prefix: str = "") -> tuple[set[str], set[str]]:
+    """The keys that hold values, and those that hold keys."""
+    values, parents = set(), set()
+    for name, child in schema.get("properties", {}).items():
+        if "properties" in child:
+            below = schema_leaves(child, f"{prefix}{name}.")
+            values |= below[0]
+            parents |= {f"{prefix}{name}"} | below[1]
+        else:
+            values.add(f"{prefix}{name}")
+    return values, parents
+
+
+VALUES, PARENTS = schema_leaves(json.loads((CHART / "values.schema.json").read_text()))
+
+
+def test_marked_values_are_in_the_manifests() -> None:
+    text = rendered(json.dumps(merged(BASE, MARKED)))
+    wanted = re.findall(r"zz\d\d|ZZ\d\d|\b7\d{2,}\b|\b70\.38\b", json.dumps(MARKED))
+    assert len(set(wanted)) >= 45
+    missing = [mark for mark in wanted if SHOWN_AS.get(mark, mark) not in text]
+    assert missing == []
+
+
+@pytest.mark.parametrize("key", CHANGED)
+def test_changed_value_changes_the_manifests(key: str) -> None:
+    base = merged(BASE, WITH.get(key, {}))
+    changed = merged(base, nested(key, CHANGED[key]))
+    assert rendered(json.dumps(base)) != rendered(json.dumps(changed))
+
+
+def test_every_value_of_the_schema_is_tested_here() -> None:
+    tested = set(leaves(MARKED)) | set(CHANGED) | IN_BASE | UNREAD
+    # Each image key has the same three keys below it; one of them stands for all.
+    tested = {re.sub(r"\.image\..*", ".image", key) for key in tested}
+    assert VALUES - set(load_source()["retired"]) == tested
