@@ -190,10 +190,10 @@ class Ledger:
         return True
 
     def has(self, path: KeyPath) -> bool:
-        """Whether the input has a value at `path`, null included."""
+        """Whether the input has a value at `path`, null included; an index of a list must exist."""
         parent = self.value_at(*path[:-1])
         if isinstance(parent, list):
-            return isinstance(path[-1], int) and path[-1] < len(parent)
+            return isinstance(path[-1], int)
         return isinstance(parent, dict) and path[-1] in parent
 
     def drop_rest(self, reason_for: Callable[[KeyPath], str]) -> None:

@@ -87,6 +87,18 @@ def mpijob(**fields: Any) -> dict[str, Any]:
     return tree
 
 
+def migrate_job(**fields: Any) -> Migration:
+    """The migration of a small MPIJob with these fields."""
+    return migrate_tree(mpijob(**fields))
+
+
+def migrate_old(**values: Any) -> Migration:
+    """The migration of values with two workers of an image, a command, and these."""
+    worker = {"number": 2, "image": {"repository": "a", "tag": "1"}, **values.pop("worker", {})}
+    master = {"args": ["mpirun a"], **values.pop("master", {})}
+    return migrate_tree({"worker": worker, "master": master, **values})
+
+
 WORKER_POD = "spec.mpiReplicaSpecs.Worker.template.spec"
 LAUNCHER_POD = "spec.mpiReplicaSpecs.Launcher.template.spec"
 WORKER = f"{WORKER_POD}.containers[0]"

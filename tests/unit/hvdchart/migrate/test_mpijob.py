@@ -7,22 +7,15 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.containers import split_image
-from hvdchart.migrate.convert import Migration
 from tests.unit.hvdchart.migrate.old_files import (
     LAUNCHER,
     LAUNCHER_POD,
     WORKER,
     WORKER_POD,
     migrate_file,
-    migrate_tree,
-    mpijob,
+    migrate_job,
     results,
 )
-
-
-def migrate_job(**fields: Any) -> Migration:
-    return migrate_tree(mpijob(**fields))
 
 
 def test_mpijob_of_two_gpu_workers() -> None:
@@ -134,44 +127,6 @@ def test_smallest_mpijob_keeps_one_worker_with_one_slot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "parts"),
-    [
-        ("a", ("a", "latest")),
-        ("a:1", ("a", "1")),
-        ("registry:5000/a/b", ("registry:5000/a/b", "latest")),
-        ("registry:5000/a:2", ("registry:5000/a", "2")),
-        ("a@sha256:1234", ("a@sha256", "1234")),
-    ],
-)
-def test_image_is_split_into_repository_and_tag(reference: str, parts: tuple[str, str]) -> None:
-    assert split_image(reference) == parts
-
-
-def test_images_of_launcher_and_workers_differ() -> None:
-    migration = migrate_job(
-        launcher_container__image="team/launcher:2",
-        launcher_container__imagePullPolicy="Always",
-        worker_container__imagePullPolicy="Never",
-    )
-    assert migration.values["image"] == {
-        "repository": "team/image", "tag": "1", "pullPolicy": "Never",
-    }  # fmt: skip
-    assert migration.values["master"]["image"] == {
-        "repository": "team/launcher", "tag": "2", "pullPolicy": "Always",
-    }  # fmt: skip
-
-
-def test_pull_policy_that_launcher_and_workers_share_is_given_once() -> None:
-    migration = migrate_job(
-        launcher_container__imagePullPolicy="Always", worker_container__imagePullPolicy="Always"
-    )
-    assert migration.values["image"]["pullPolicy"] == "Always"
-    assert migration.values["master"] == {"args": ["train"]}
-    reason = "the master uses the workers'"
-    assert results(migration)[f"{LAUNCHER}.imagePullPolicy"] == ("dropped", "", reason)
-
-
-@pytest.mark.parametrize(
     ("name", "release", "valid"),
     [
         ("job", "job", True),
@@ -259,39 +214,6 @@ def test_launcher_with_args_only() -> None:
     assert results(migration)[f"{LAUNCHER}.args: -n 1"][0] == "dropped"
 
 
-def test_custom_command_gets_the_host_file_of_the_chart() -> None:
-    migration = migrate_job(launcher_container__command=["run.sh", "--hosts=/etc/mpi/hostfile"])
-    assert migration.values["master"]["args"] == ["run.sh", "--hosts=$(HOSTFILE)"]
-    assert migration.values["launch"] == {"mode": "custom"}
-    reason = "custom: run.sh is not a launcher that migrate knows"
-    part = results(migration)[f"{LAUNCHER}.command: the command line"]
-    assert part == ("changed", "launch.mode", reason)
-
-
-def test_variables_of_launcher_and_workers_stay_apart() -> None:
-    migration = migrate_job(
-        launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
-        launcher_container__env=[{"name": "L", "value": "1"}],
-        worker_container__env=[{"name": "W", "value": "1"}, {"name": "W", "value": "3"},
-                               {"name": "W", "value": "1"}, {"value": "4"}],
-    )  # fmt: skip
-    assert migration.values["master"]["env"] == [{"name": "L", "value": "1"}]
-    assert migration.values["worker"]["env"] == [
-        {"name": "W", "value": "1"}, {"name": "L", "value": "1"},
-    ]  # fmt: skip
-    result = results(migration)
-    assert result[f"{WORKER}.env[0].name"] == ("changed", "worker.env", "")
-    twice = "the variable is set twice: the first value is used"
-    assert result[f"{WORKER}.env[1].name"] == ("dropped", "", twice)
-    assert result[f"{WORKER}.env[2].name"][0] == "changed"
-    assert result[f"{WORKER}.env[3].value"] == ("dropped", "", "the variable has no name")
-    rank = "every rank has its worker's environment"
-    assert result[f"{LAUNCHER}.command: -x A"] == ("dropped", "", rank)
-    assert result[f"{LAUNCHER}.command: -x L"] == ("changed", "worker.env", rank)
-    already = "worker.env already sets W to another value"
-    assert result[f"{LAUNCHER}.command: -x W=..."] == ("dropped", "", already)
-
-
 @pytest.mark.parametrize(
     ("fields", "number", "slots", "checked"),
     [
@@ -346,121 +268,6 @@ def test_scheduling_policy_without_a_queue() -> None:
         "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
         "SchedulerPlugins"
     ) in migration.checks
-
-
-def test_pod_settings_of_workers_and_launcher() -> None:
-    migration = migrate_job(
-        worker_pod__tolerations=[{"key": "gpu"}], launcher_pod__nodeSelector={"pool": "cpu"},
-        worker_pod__runtimeClassName="nvidia", launcher_pod__runtimeClassName="runc",
-        worker_pod__schedulerName="a", launcher_pod__schedulerName="b",
-        launcher_pod__priorityClassName="low",
-        worker_pod__hostNetwork=True, launcher_pod__hostNetwork=False,
-        worker_pod__hostPID=False, worker_pod__restartPolicy="Never",
-        worker_pod__serviceAccountName="w", launcher_pod__serviceAccountName="l",
-        worker_pod__serviceAccount="w", worker_pod__dnsPolicy="Default",
-    )  # fmt: skip
-    values = migration.values
-    assert values["worker"]["tolerations"] == [{"key": "gpu"}]
-    assert values["worker"]["runtimeClassName"] == "nvidia"
-    assert values["master"]["nodeSelector"] == {"pool": "cpu"}
-    assert (values["schedulerName"], values["priorityClassName"]) == ("a", "low")
-    assert values["hostNetwork"] is True
-    assert "hostPID" not in values
-    assert "workers had the service account w: here they have no token" in migration.checks
-    assert not any("account l" in check for check in migration.checks)
-    result = results(migration)
-    already = "the chart has one value for all pods, which is already set"
-    all_pods = "for master and workers"
-    for old, entry in {
-        f"{WORKER_POD}.schedulerName": ("renamed", "schedulerName", all_pods),
-        f"{LAUNCHER_POD}.schedulerName": ("dropped", "", already),
-        f"{LAUNCHER_POD}.hostNetwork": ("dropped", "", already),
-        f"{WORKER_POD}.hostPID": ("dropped", "", "false is the default"),
-        f"{LAUNCHER_POD}.runtimeClassName":
-            ("dropped", "", "the chart has no master.runtimeClassName"),
-        f"{WORKER_POD}.serviceAccountName":
-            ("dropped", "", "the chart's workers have no service account"),
-        f"{LAUNCHER_POD}.serviceAccountName":
-            ("dropped", "", "the chart makes the master's; for another one set serviceAccount"),
-        f"{WORKER_POD}.serviceAccount": ("dropped", "", "an old name of serviceAccountName"),
-        f"{WORKER_POD}.restartPolicy":
-            ("dropped", "", "the chart's StatefulSet and Job set it"),
-        f"{WORKER_POD}.dnsPolicy":
-            ("dropped", "", "the chart has no key for this field of an MPIJob"),
-    }.items():  # fmt: skip
-        assert result[old] == entry
-
-
-def test_labels_and_annotations_of_the_pods() -> None:
-    tree = mpijob()
-    replicas = tree["spec"]["mpiReplicaSpecs"]
-    replicas["Worker"]["template"]["metadata"] = {"labels": {"a": "1"}}
-    replicas["Launcher"]["template"]["metadata"] = {"annotations": {"b": "2"}}
-    values = migrate_tree(tree).values
-    assert values["worker"]["podLabels"] == {"a": "1"}
-    assert values["master"]["podAnnotations"] == {"b": "2"}
-
-
-def test_security_context_of_the_workers_is_for_all_pods() -> None:
-    migration = migrate_job(
-        worker_container__securityContext={
-            "runAsUser": 0, "privileged": True, "allowPrivilegeEscalation": True,
-            "capabilities": {"add": ["IPC_LOCK"]},
-        },
-        launcher_pod__securityContext={"fsGroup": 1},
-    )  # fmt: skip
-    values = migration.values
-    assert values["podSecurityContext"] == {
-        "runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False,
-    }  # fmt: skip
-    assert values["securityContext"] == {"allowPrivilegeEscalation": True}
-    assert values["worker"]["capabilities"] == ["IPC_LOCK"]
-    result = results(migration)
-    assert result[f"{WORKER}.securityContext.privileged"][0] == "dropped"
-    reason = "the workers' security context is for all pods"
-    assert result[f"{LAUNCHER_POD}.securityContext.fsGroup"] == ("dropped", "", reason)
-
-
-def test_unprivileged_container_is_carried_over() -> None:
-    migration = migrate_job(worker_container__securityContext={"privileged": False})
-    assert migration.values["securityContext"] == {"privileged": False}
-
-
-def test_root_without_capabilities_does_not_have_to_be_another_user() -> None:
-    migration = migrate_job(worker_container__securityContext={"runAsUser": 0})
-    assert migration.values["podSecurityContext"] == {"runAsUser": 0, "runAsNonRoot": False}
-    assert migration.checks == ()
-
-
-def test_capabilities_of_a_user_other_than_root_are_dropped() -> None:
-    context = {"runAsUser": 1000, "capabilities": {"add": ["IPC_LOCK"]}}
-    migration = migrate_job(worker_container__securityContext=context)
-    assert "capabilities" not in migration.values["worker"]
-    assert migration.values["podSecurityContext"] == {"runAsUser": 1000}
-    reason = "Linux gives added capabilities to root only, and the pods run as another user"
-    old = f"{WORKER}.securityContext.capabilities.add[0]"
-    assert results(migration)[old] == ("dropped", "", reason)
-
-
-def test_volumes_of_launcher_and_workers_are_merged() -> None:
-    migration = migrate_job(
-        worker_pod__volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}},
-                             {"name": "tmp", "emptyDir": {}}],
-        worker_container__volumeMounts=[{"name": "shm", "mountPath": "/dev/shm/"},
-                                        {"name": "tmp", "mountPath": "/t"}],
-        launcher_pod__volumes=[{"name": "out", "emptyDir": {}}],
-        launcher_container__volumeMounts=[{"name": "out", "mountPath": "/t"},
-                                          {"name": "out", "mountPath": "/out"}],
-    )  # fmt: skip
-    assert "shm" not in migration.values
-    assert migration.values["volumes"] == [
-        {"name": "user-tmp", "emptyDir": {}}, {"name": "out", "emptyDir": {}},
-    ]  # fmt: skip
-    assert migration.values["volumeMounts"] == [
-        {"name": "user-tmp", "mountPath": "/t"}, {"name": "out", "mountPath": "/out"},
-    ]  # fmt: skip
-    reason = "the chart mounts /dev/shm itself; its size is shm.sizeLimit"
-    assert results(migration)[f"{WORKER_POD}.volumes[0].name"] == ("dropped", "", reason)
 
 
 def test_other_mpi_implementation_gets_a_check() -> None:

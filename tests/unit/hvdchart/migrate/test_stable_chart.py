@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 
-from hvdchart.migrate.convert import Migration
-from tests.unit.hvdchart.migrate.old_files import migrate_file, migrate_text, migrate_tree, results
+from tests.unit.hvdchart.migrate.old_files import migrate_file, migrate_old, migrate_text, results
 
 GONE = "neither the old chart nor this one has such a key"
-
-
-def migrate_old(**values: Any) -> Migration:
-    """The migration of values with two workers of an image, a command, and these."""
-    worker = {"number": 2, "image": {"repository": "a", "tag": "1"}, **values.pop("worker", {})}
-    master = {"args": ["mpirun a"], **values.pop("master", {})}
-    return migrate_tree({"worker": worker, "master": master, **values})
 
 
 def test_gpu_values_file() -> None:
@@ -146,25 +138,6 @@ def test_workers_are_added_for_the_ranks_of_the_old_master(
         assert entry == ("changed", "worker.number", reason)
 
 
-@pytest.mark.parametrize(
-    ("resources", "slots"),
-    [
-        ({"limits": {"nvidia.com/gpu": 2}}, 2),
-        ({"requests": {"nvidia.com/mig-1g.5gb": "3"}}, 3),
-        ({"limits": {"cpu": 4, "gpu.intel.com/xe": 1}, "requests": {"nvidia.com/gpu": 9}}, 1),
-        ({"limits": {"nvidia.com/gpu": 0}}, None),
-        ({"limits": {"cpu": 4}}, None),
-        ({"limits": {"nvidia.com/gpu": "all"}}, None),
-        ({"limits": 3}, None),
-        ({}, None),
-    ],
-)
-def test_slots_are_the_gpus_of_a_worker(resources: Any, slots: int | None) -> None:
-    migration = migrate_old(resources=resources)
-    assert migration.values["worker"].get("slots") == slots
-    assert any("whatever its GPUs" in check for check in migration.checks) == ((slots or 1) > 1)
-
-
 def test_quoted_number_is_read() -> None:
     assert migrate_old(worker={"number": "4"}).values["worker"]["number"] == 4
 
@@ -198,48 +171,6 @@ def test_words_for_false(word: Any) -> None:
     migration = migrate_old(useHostPID=word)
     assert "hostPID" not in migration.values
     assert results(migration)["useHostPID"] == ("dropped", "", "false is the default")
-
-
-def test_image_of_the_master_is_carried_over_where_it_differs() -> None:
-    image = {"repository": "b", "tag": "1", "pullPolicy": None}
-    migration = migrate_old(master={"image": image})
-    assert migration.values["image"] == {"repository": "a", "tag": "1"}
-    assert migration.values["master"]["image"] == {"repository": "b"}
-    result = results(migration)
-    assert result["master.image.repository"][0] == "carried over"
-    assert result["master.image.tag"] == ("dropped", "", "the same as worker.image")
-    assert result["master.image.pullPolicy"] == ("dropped", "", "null sets nothing")
-
-
-def test_variables_are_merged_and_the_master_wins() -> None:
-    migration = migrate_old(
-        worker={"env": {"A": "worker", "B": 1.50, "C": None}},
-        master={"env": {"A": "master", "D": False},
-                "args": ["mpirun -x A=line -x D -x HOME -x E= a"]},
-    )  # fmt: skip
-    assert migration.values["worker"]["env"] == [
-        {"name": "A", "value": "master"}, {"name": "D", "value": "false"},
-        {"name": "B", "value": "1.5"}, {"name": "E", "value": ""},
-    ]  # fmt: skip
-    result = results(migration)
-    twice = "the variable is set twice: the launcher's value is used"
-    assert result["worker.env.A"] == ("dropped", "", twice)
-    assert result["worker.env.C"] == ("dropped", "", "null sets nothing")
-    already = "worker.env already sets A to another value"
-    assert result["master.args: -x A=..."] == ("dropped", "", already)
-    assert result["master.args: -x D"][:2] == ("changed", "worker.env")
-    assert result["master.args: -x HOME"][0] == "dropped"
-
-
-def test_capabilities_make_the_pods_run_as_root() -> None:
-    migration = migrate_old(capabilities={"add": ["CAP_SYS_PTRACE", "IPC_LOCK"], "drop": ["X"]})
-    assert migration.values["worker"]["capabilities"] == ["SYS_PTRACE", "IPC_LOCK"]
-    context = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
-    assert migration.values["podSecurityContext"] == context
-    result = results(migration)
-    assert result["capabilities.add[0]"] == ("changed", "worker.capabilities", "for the workers")
-    reason = "the chart drops all capabilities that it does not add"
-    assert result["capabilities.drop[0]"] == ("dropped", "", reason)
 
 
 def test_pod_settings_are_carried_over() -> None:
@@ -297,48 +228,6 @@ def test_nulls_inside_a_value_are_dropped() -> None:
     result = results(migration)
     assert result["resources.limits.memory"] == ("dropped", "", "null sets nothing")
     assert result["resources.limits.cpu"][:2] == ("renamed", "worker.resources.limits.cpu")
-
-
-def test_two_volumes_of_one_name_or_mount_path_are_not_both_carried_over() -> None:
-    migration = migrate_old(
-        volumes=[{"name": "a", "emptyDir": {}}, {"name": "a", "hostPath": {"path": "/a"}},
-                 {"name": "ssh", "emptyDir": {}}],
-        volumeMounts=[{"name": "a", "mountPath": "/a/"}, {"name": "ssh", "mountPath": "/a"},
-                      {"name": "ssh", "mountPath": "/proc"},
-                      {"name": "ssh", "mountPath": "/horovod/x"}],
-    )  # fmt: skip
-    assert migration.values["volumes"] == [
-        {"name": "a", "emptyDir": {}}, {"name": "user-ssh", "emptyDir": {}},
-    ]  # fmt: skip
-    assert migration.values["volumeMounts"] == [{"name": "a", "mountPath": "/a/"}]
-    result = results(migration)
-    assert result["volumes[1].name"] == ("dropped", "", "another volume is already called a")
-    mounted = "another volume is already mounted at /a"
-    assert result["volumeMounts[1].name"] == ("dropped", "", mounted)
-    for index, place in ((2, "/proc"), (3, "/horovod/x")):
-        reason = f"{place} belongs to the system or to the chart"
-        assert result[f"volumeMounts[{index}].name"] == ("dropped", "", reason)
-    assert "volume a is defined twice: here it is the first definition" in migration.checks
-
-
-def test_check_for_names_that_kubernetes_replaced() -> None:
-    text = "Kubernetes replaced $(NAME) in the old arguments by the variable's value; this chart"
-    replaced = migrate_old(master={"args": ["mpirun python '$(A)'"]})
-    assert any(check.startswith(text) for check in replaced.checks)
-    assert not any(check.startswith(text) for check in migrate_old().checks)
-
-
-def test_elastic_limits_and_mode_are_carried_over() -> None:
-    line = "horovodrun -np 2 --min-np 1 --max-np 3 --gloo a"
-    migration = migrate_old(master={"args": [line]})
-    assert migration.values["launch"] == {
-        "mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}, "options": ["--gloo"],
-    }  # fmt: skip
-    result = results(migration)
-    assert result["master.args: --min-np 1"] == ("changed", "launch.elastic.minRanks", "")
-    assert result["master.args: --max-np 3"] == ("changed", "launch.elastic.maxRanks", "")
-    assert result["master.args: horovodrun"] == ("changed", "launch.mode", "elastic")
-    assert result["master.args: --gloo"] == ("changed", "launch.options", "unchanged")
 
 
 def test_mode_mpirun_is_the_default_and_not_written() -> None:

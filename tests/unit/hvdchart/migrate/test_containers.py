@@ -1,0 +1,157 @@
+"""Images, resources, commands and variables of the migrated containers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.migrate.containers import split_image
+from tests.unit.hvdchart.migrate.old_files import (
+    LAUNCHER,
+    WORKER,
+    migrate_job,
+    migrate_old,
+    results,
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "parts"),
+    [
+        ("a", ("a", "latest")),
+        ("a:1", ("a", "1")),
+        ("registry:5000/a/b", ("registry:5000/a/b", "latest")),
+        ("registry:5000/a:2", ("registry:5000/a", "2")),
+        ("a@sha256:1234", ("a@sha256", "1234")),
+    ],
+)
+def test_image_is_split_into_repository_and_tag(reference: str, parts: tuple[str, str]) -> None:
+    assert split_image(reference) == parts
+
+
+def test_images_of_launcher_and_workers_differ() -> None:
+    migration = migrate_job(
+        launcher_container__image="team/launcher:2",
+        launcher_container__imagePullPolicy="Always",
+        worker_container__imagePullPolicy="Never",
+    )
+    assert migration.values["image"] == {
+        "repository": "team/image", "tag": "1", "pullPolicy": "Never",
+    }  # fmt: skip
+    assert migration.values["master"]["image"] == {
+        "repository": "team/launcher", "tag": "2", "pullPolicy": "Always",
+    }  # fmt: skip
+
+
+def test_pull_policy_that_launcher_and_workers_share_is_given_once() -> None:
+    migration = migrate_job(
+        launcher_container__imagePullPolicy="Always", worker_container__imagePullPolicy="Always"
+    )
+    assert migration.values["image"]["pullPolicy"] == "Always"
+    assert migration.values["master"] == {"args": ["train"]}
+    reason = "the master uses the workers'"
+    assert results(migration)[f"{LAUNCHER}.imagePullPolicy"] == ("dropped", "", reason)
+
+
+def test_custom_command_gets_the_host_file_of_the_chart() -> None:
+    migration = migrate_job(launcher_container__command=["run.sh", "--hosts=/etc/mpi/hostfile"])
+    assert migration.values["master"]["args"] == ["run.sh", "--hosts=$(HOSTFILE)"]
+    assert migration.values["launch"] == {"mode": "custom"}
+    reason = "custom: run.sh is not a launcher that migrate knows"
+    part = results(migration)[f"{LAUNCHER}.command: the command line"]
+    assert part == ("changed", "launch.mode", reason)
+
+
+def test_variables_of_launcher_and_workers_stay_apart() -> None:
+    migration = migrate_job(
+        launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
+        launcher_container__env=[{"name": "L", "value": "1"}],
+        worker_container__env=[{"name": "W", "value": "1"}, {"name": "W", "value": "3"},
+                               {"name": "W", "value": "1"}, {"value": "4"}],
+    )  # fmt: skip
+    assert migration.values["master"]["env"] == [{"name": "L", "value": "1"}]
+    assert migration.values["worker"]["env"] == [
+        {"name": "W", "value": "1"}, {"name": "L", "value": "1"},
+    ]  # fmt: skip
+    result = results(migration)
+    assert result[f"{WORKER}.env[0].name"] == ("changed", "worker.env", "")
+    twice = "the variable is set twice: the first value is used"
+    assert result[f"{WORKER}.env[1].name"] == ("dropped", "", twice)
+    assert result[f"{WORKER}.env[2].name"][0] == "changed"
+    assert result[f"{WORKER}.env[3].value"] == ("dropped", "", "the variable has no name")
+    rank = "every rank has its worker's environment"
+    assert result[f"{LAUNCHER}.command: -x A"] == ("dropped", "", rank)
+    assert result[f"{LAUNCHER}.command: -x L"] == ("changed", "worker.env", rank)
+    already = "worker.env already sets W to another value"
+    assert result[f"{LAUNCHER}.command: -x W=..."] == ("dropped", "", already)
+
+
+@pytest.mark.parametrize(
+    ("resources", "slots"),
+    [
+        ({"limits": {"nvidia.com/gpu": 2}}, 2),
+        ({"requests": {"nvidia.com/mig-1g.5gb": "3"}}, 3),
+        ({"limits": {"cpu": 4, "gpu.intel.com/xe": 1}, "requests": {"nvidia.com/gpu": 9}}, 1),
+        ({"limits": {"nvidia.com/gpu": 0}}, None),
+        ({"limits": {"cpu": 4}}, None),
+        ({"limits": {"nvidia.com/gpu": "all"}}, None),
+        ({"limits": 3}, None),
+        ({}, None),
+    ],
+)
+def test_slots_are_the_gpus_of_a_worker(resources: Any, slots: int | None) -> None:
+    migration = migrate_old(resources=resources)
+    assert migration.values["worker"].get("slots") == slots
+    assert any("whatever its GPUs" in check for check in migration.checks) == ((slots or 1) > 1)
+
+
+def test_image_of_the_master_is_carried_over_where_it_differs() -> None:
+    image = {"repository": "b", "tag": "1", "pullPolicy": None}
+    migration = migrate_old(master={"image": image})
+    assert migration.values["image"] == {"repository": "a", "tag": "1"}
+    assert migration.values["master"]["image"] == {"repository": "b"}
+    result = results(migration)
+    assert result["master.image.repository"][0] == "carried over"
+    assert result["master.image.tag"] == ("dropped", "", "the same as worker.image")
+    assert result["master.image.pullPolicy"] == ("dropped", "", "null sets nothing")
+
+
+def test_variables_are_merged_and_the_master_wins() -> None:
+    migration = migrate_old(
+        worker={"env": {"A": "worker", "B": 1.50, "C": None}},
+        master={"env": {"A": "master", "D": False},
+                "args": ["mpirun -x A=line -x D -x HOME -x E= a"]},
+    )  # fmt: skip
+    assert migration.values["worker"]["env"] == [
+        {"name": "A", "value": "master"}, {"name": "D", "value": "false"},
+        {"name": "B", "value": "1.5"}, {"name": "E", "value": ""},
+    ]  # fmt: skip
+    result = results(migration)
+    twice = "the variable is set twice: the launcher's value is used"
+    assert result["worker.env.A"] == ("dropped", "", twice)
+    assert result["worker.env.C"] == ("dropped", "", "null sets nothing")
+    already = "worker.env already sets A to another value"
+    assert result["master.args: -x A=..."] == ("dropped", "", already)
+    assert result["master.args: -x D"][:2] == ("changed", "worker.env")
+    assert result["master.args: -x HOME"][0] == "dropped"
+
+
+def test_elastic_limits_and_mode_are_carried_over() -> None:
+    line = "horovodrun -np 2 --min-np 1 --max-np 3 --gloo a"
+    migration = migrate_old(master={"args": [line]})
+    assert migration.values["launch"] == {
+        "mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}, "options": ["--gloo"],
+    }  # fmt: skip
+    result = results(migration)
+    assert result["master.args: --min-np 1"] == ("changed", "launch.elastic.minRanks", "")
+    assert result["master.args: --max-np 3"] == ("changed", "launch.elastic.maxRanks", "")
+    assert result["master.args: horovodrun"] == ("changed", "launch.mode", "elastic")
+    assert result["master.args: --gloo"] == ("changed", "launch.options", "unchanged")
+
+
+def test_check_for_names_that_kubernetes_replaced() -> None:
+    text = "Kubernetes replaced $(NAME) in the old arguments by the variable's value; this chart"
+    replaced = migrate_old(master={"args": ["mpirun python '$(A)'"]})
+    assert any(check.startswith(text) for check in replaced.checks)
+    assert not any(check.startswith(text) for check in migrate_old().checks)
