@@ -1,9 +1,11 @@
-"""The command: parsing, printing, exit codes; no logic. Subcommands import what they need."""
+"""The command `hvdchart`: parses arguments, prints results, sets exit codes.
+
+Subcommands import what they need when they run, so that `render` starts fast.
+"""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +15,7 @@ from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import run as cli_run
 from hvdchart.cli import tune as cli_tune
-from hvdchart.cli.options import Files, Settings, Specs, planned
+from hvdchart.cli.options import Files, Output, Settings, Specs, plan_specs, write_output
 from hvdchart.errors import DifferenceError, HvdchartError
 
 app = typer.Typer(
@@ -22,13 +24,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Plans distributed Horovod training on Kubernetes.",
+    help="Plan and run distributed Horovod training on Kubernetes.",
 )
 
 
 @app.callback()
 def _root() -> None:
-    """Plans distributed Horovod training on Kubernetes."""
+    """Plan and run distributed Horovod training on Kubernetes."""
 
 
 @app.command()
@@ -36,30 +38,32 @@ def render(
     specs: Specs = None,
     files: Files = None,
     settings: Settings = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")
-    ] = None,
+    output: Output = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 when --output differs.")
+        bool, typer.Option("--check", help="Compare with --output; exit 1 if it differs.")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say on stderr where each number came from.")
+        bool,
+        typer.Option("--explain", help="Print the reason for each number to standard error."),
     ] = False,
     manifests: Annotated[
-        bool, typer.Option("--manifests", help="What Helm would send, instead of values.")
+        bool, typer.Option("--manifests", help="Print the manifests that Helm would apply.")
     ] = False,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="The namespace of --manifests.")
+        str,
+        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace for --manifests."),
     ] = "default",
-    helm: Annotated[str, typer.Option("--helm", help="The Helm program of --manifests.")] = "helm",
+    helm: Annotated[
+        str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
+    ] = "helm",
 ) -> None:
-    """Turn a spec into a values file of the chart."""
-    from hvdchart.files import difference, write_atomically
+    """Render the chart's values for a spec."""
+    from hvdchart.files import difference
     from hvdchart.values.render import render_values
 
     if check and output is None:
         raise typer.BadParameter("--check needs --output: the file to compare with")
-    paths, plan = planned(specs, files, settings)
+    paths, plan = plan_specs(specs, files, settings)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
 
@@ -72,15 +76,15 @@ def render(
         from hvdchart.values.report import reason_table
 
         Console(stderr=True).print(reason_table(plan))
-    if output is None:
-        sys.stdout.write(text)
-    elif check:
+    if output is not None and check:
         changes = difference(output, text)
         if changes:
             sys.stderr.write(changes)
-            raise DifferenceError(f"{output} is not what the spec renders; render it anew")
+            raise DifferenceError(
+                f"{output} differs from what the spec renders; run without --check to update it"
+            )
     else:
-        write_atomically(output, text)
+        write_output(output, text)
 
 
 @app.command()
@@ -89,18 +93,18 @@ def plan(
     files: Files = None,
     settings: Settings = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="table or json.", metavar="FORMAT")
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: table or json.")
     ] = "table",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say where each number came from.")
+        bool, typer.Option("--explain", help="Print the reason for each number too.")
     ] = False,
 ) -> None:
-    """Show what a spec comes to: groups, ranks, threads, resources, volumes, warnings."""
+    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
     from hvdchart.values import report as plan_report
 
     if output not in ("table", "json"):
-        raise typer.BadParameter(f"--output {output!r}: table or json")
-    _, made = planned(specs, files, settings)
+        raise typer.BadParameter(f"--output {output!r}: must be table or json")
+    _, made = plan_specs(specs, files, settings)
     if output == "json":
         import json
 
@@ -123,12 +127,12 @@ def schema() -> None:
     sys.stdout.write(json_schema())
 
 
-for _more in (cli_discover, cli_image, cli_migrate, cli_run, cli_tune):
-    _more.register(app)
+for _module in (cli_discover, cli_image, cli_migrate, cli_run, cli_tune):
+    _module.register(app)
 
 
 def main() -> None:
-    """Run the command; an HvdchartError becomes one message and its exit code."""
+    """Run the command; print an HvdchartError as one message and exit with its exit code."""
     try:
         app()
     except HvdchartError as error:

@@ -1,14 +1,13 @@
-"""The subcommand `discover`: parsing and printing, no logic."""
+"""The subcommand `discover`."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.run import Context
+from hvdchart.cli.options import Context, Output, write_output
 from hvdchart.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -23,44 +22,47 @@ def register(app: typer.Typer) -> None:
 
 def discover(
     selector: Annotated[
-        str, typer.Option("--selector", "-l", help="Only nodes with these labels: pool=gpu")
+        str,
+        typer.Option(
+            "--selector", "-l", metavar="SELECTOR", help="Label selector for nodes, e.g. pool=gpu."
+        ),
     ] = "",
     fit: Annotated[
         int | None,
-        typer.Option("--fit", min=1, help="So many ranks, on nodes that are free for them now."),
+        typer.Option(
+            "--fit", min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."
+        ),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="The spec's name.")] = "run",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")
-    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Name of the run in the spec.")
+    ] = "run",
+    output: Output = None,
     context: Context = None,
 ) -> None:
-    """Read the cluster's nodes and write a spec, with a comment for what it could not know."""
+    """Write a spec for the cluster's nodes.
+
+    Comments mark what the Kubernetes API does not provide.
+    """
     from hvdchart.discover.nodes import read_nodes
     from hvdchart.discover.spec_text import spec_text
-    from hvdchart.files import write_atomically
     from hvdchart.run.cluster import Cluster
 
     cluster = Cluster.connect(context)
     nodes = cluster.nodes(selector)
     if not nodes:
-        wanted = f"with labels {selector}" if selector else "at all"
-        raise ClusterError(f"the cluster has no nodes {wanted}")
+        labels = f" with labels {selector}" if selector else ""
+        raise ClusterError(f"the cluster has no nodes{labels}")
     pods = _pods(cluster, needed=fit is not None)
     facts = read_nodes(nodes, pods or [])
-    text = spec_text(facts, name, fit, selector, pods_known=pods is not None)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_atomically(output, text)
+    write_output(output, spec_text(facts, name, fit, selector, pods_known=pods is not None))
 
 
 def _pods(cluster: Cluster, *, needed: bool) -> list[Object] | None:
-    """All pods; None when reading them is refused and they are not needed."""
+    """The pods of all namespaces; None when listing them is refused and `needed` is false."""
     try:
-        return cluster.pods_of_all_namespaces()
+        return cluster.all_pods()
     except ClusterError as error:
         if needed:
             raise
-        sys.stderr.write(f"hvdchart: {error}; the spec goes without\n")
+        sys.stderr.write(f"hvdchart: {error}; continuing without the pods\n")
         return None

@@ -1,4 +1,4 @@
-"""The subcommand `image`: parsing and printing, no logic."""
+"""The subcommand `image`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.run import Context, Namespace
+from hvdchart.cli.options import Context, Namespace
 from hvdchart.errors import ImageError
 
-app = typer.Typer(no_args_is_help=True, help="Container images.")
+app = typer.Typer(no_args_is_help=True, help="Check container images.")
 
 
 def register(parent: typer.Typer) -> None:
@@ -20,52 +20,57 @@ def register(parent: typer.Typer) -> None:
 
 @app.callback()
 def _image() -> None:
-    """Container images."""
+    """Check container images."""
 
 
 @app.command()
 def check(
-    image: Annotated[str, typer.Argument(help="repository:tag")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image: repository:tag.")],
     mode: Annotated[
-        str, typer.Option("--mode", help="The launch mode: mpirun, horovodrun or elastic.")
+        str,
+        typer.Option("--mode", metavar="MODE", help="Launch mode: mpirun, horovodrun or elastic."),
     ] = "mpirun",
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="docker, podman or buildah; else the first that works."),
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help="docker, podman or buildah (default: the first that works).",
+        ),
     ] = None,
     in_cluster: Annotated[
-        bool, typer.Option("--in-cluster", help="Run it in a pod of the current cluster.")
+        bool, typer.Option("--in-cluster", help="Run the check in a pod of the cluster.")
     ] = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Say whether an image has what the chart needs of it, and what is missing."""
+    """Check whether an image meets the chart's requirements."""
     from hvdchart.image.check import (
         MODES,
-        STRANGE_USER,
-        judge,
+        UNKNOWN_USER,
+        check_report,
+        check_requirements,
         missing,
         probe_command,
         probe_pod,
         read_probe,
-        report,
     )
     from hvdchart.image.engines import ENGINES, run_in
 
     if mode not in MODES:
-        raise typer.BadParameter(f"--mode {mode!r}: {', '.join(MODES)}")
+        raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(MODES)}")
     if engine is not None and engine not in ENGINES:
-        raise typer.BadParameter(f"--engine {engine!r}: {', '.join(ENGINES)}")
+        raise typer.BadParameter(f"--engine {engine!r}: must be one of {', '.join(ENGINES)}")
     if in_cluster:
         from hvdchart.run.cluster import Cluster
 
-        output, errors = Cluster.connect(context, namespace).output_of(probe_pod(image)), ""
+        output, errors = Cluster.connect(context, namespace).run_pod(probe_pod(image)), ""
     else:
-        done = run_in(image, probe_command(), STRANGE_USER, engine)
+        done = run_in(image, probe_command(), UNKNOWN_USER, engine)
         output, errors = done.stdout, done.stderr
-    findings = judge(read_probe(image, output, errors), mode)
-    sys.stdout.write(report(image, findings))
-    lacking = missing(findings)
-    if lacking:
-        names = ", ".join(finding.what for finding in lacking)
-        raise ImageError(f"{image} cannot be used with launch.mode {mode}: {names}")
+    findings = check_requirements(read_probe(image, output, errors), mode)
+    sys.stdout.write(check_report(image, findings))
+    unmet = missing(findings)
+    if unmet:
+        names = ", ".join(finding.requirement for finding in unmet)
+        raise ImageError(f"{image} cannot be used with launch.mode {mode}; missing: {names}")

@@ -1,7 +1,8 @@
-"""The arguments that name specs, for every subcommand that takes them, and the plan of them."""
+"""Options and arguments that several subcommands share."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,27 +13,69 @@ if TYPE_CHECKING:
 
 Specs = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="SPEC...", help="Specs; later ones are laid over the first."),
+    typer.Argument(metavar="SPEC...", help="Spec files, merged in order; - reads standard input."),
 ]
 Files = Annotated[
-    list[Path] | None, typer.Option("--file", "-f", help="As SPEC, after the SPECs; may repeat.")
+    list[Path] | None,
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Merge another spec file after SPEC; can be repeated."
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="path=value in the spec, last of all: nodes.0.count=8; may repeat."),
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Set a key of the merged spec, e.g. nodes.0.count=8; can be repeated.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file (default: standard output)."
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAMESPACE",
+        help="Kubernetes namespace (default: the namespace of the context).",
+    ),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context", metavar="CONTEXT", help="Context of the kubeconfig (default: current context)."
+    ),
+]
+Helm = Annotated[
+    str,
+    typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path."),
 ]
 
 
-def planned(
+def plan_specs(
     specs: list[Path] | None, files: list[Path] | None, settings: list[str] | None
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of what they and the settings come to."""
+    """The spec files in order, and the plan of the spec that they and the settings merge to."""
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_tree, read_spec
-    from hvdchart.spec.overlays import overlaid, with_settings
+    from hvdchart.spec.overlays import apply_settings, merge_specs
 
     paths = [*(specs or ()), *(files or ())]
     if not paths:
-        raise typer.BadParameter("no spec: name one, or several with -f")
-    tree = overlaid([load_tree(path) for path in paths])
-    return paths, make_plan(read_spec(with_settings(tree, settings or ())))
+        raise typer.BadParameter("no spec: name a file as SPEC or with --file")
+    tree = merge_specs([load_tree(path) for path in paths])
+    return paths, make_plan(read_spec(apply_settings(tree, settings or ())))
+
+
+def write_output(output: Path | None, text: str) -> None:
+    """Write to the file of --output, or to standard output without it; raises FileError."""
+    from hvdchart.files import write_atomically
+
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text)

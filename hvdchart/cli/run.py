@@ -1,4 +1,4 @@
-"""The subcommands for a run in a cluster: deploy, undeploy, status, logs, events; no logic."""
+"""The subcommands for a run in a cluster: deploy, undeploy, status, logs and events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Files, Settings, Specs, planned
+from hvdchart.cli.options import Context, Files, Helm, Namespace, Settings, Specs, plan_specs
 from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
     from hvdchart.run.logs import LogLine
     from hvdchart.run.status import Status
 
-Name = Annotated[str, typer.Argument(help="The run's name: the Helm release.")]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="The context's own when left out.")
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
 ]
-Context = Annotated[
-    str | None, typer.Option("--context", help="The kubeconfig's context; its current one else.")
-]
-Helm = Annotated[str, typer.Option("--helm", help="The Helm program.")]
+# How much of a failed master's log `status` prints.
 _LAST_LINES = 25
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
@@ -43,50 +39,53 @@ def deploy(
     context: Context = None,
     helm: Helm = "helm",
     create_namespace: Annotated[
-        bool, typer.Option("--create-namespace", help="Make the namespace if it is not there.")
+        bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Do not follow the run; return when Helm is done.")
+        bool, typer.Option("--detach", help="Return when Helm is done; do not follow the logs.")
     ] = False,
 ) -> None:
-    """Install a spec's run, or upgrade it, and follow its logs to the end.
+    """Install or upgrade a run and follow its logs until it ends.
 
-    Interrupting it leaves the run as it is.
+    Interrupting the command does not stop the run.
     """
+    from hvdchart.quantity import pluralize
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
-    _, plan = planned(specs, files, settings)
+    _, plan = plan_specs(specs, files, settings)
     for warning in plan.warnings:
         sys.stderr.write(f"warning: {warning}\n")
     cluster = Cluster.connect(context, namespace)
-    done = helm_module.deploy(
+    release = helm_module.deploy(
         plan, cluster.namespace, context=context, helm=helm, create_namespace=create_namespace
     )
     sys.stderr.write(
-        f"release {done.name} in namespace {done.namespace}, revision {done.revision}: "
-        f"{plan.ranks} ranks on {plan.workers} workers\n"
+        f"release {release.name} in namespace {release.namespace}, revision {release.revision}: "
+        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}\n"
     )
     if detach:
-        sys.stderr.write(f"next: hvdchart logs {done.name} --namespace {done.namespace}\n")
+        sys.stderr.write(f"next: hvdchart logs {release.name} --namespace {release.namespace}\n")
         return
     try:
-        _follow(cluster, done.name)
+        _follow(cluster, release.name)
     except KeyboardInterrupt:
-        sys.stderr.write(f"\nit goes on: hvdchart logs {done.name} -n {done.namespace}\n")
+        sys.stderr.write(
+            f"\nthe run continues: hvdchart logs {release.name} -n {release.namespace}\n"
+        )
         raise typer.Exit(130) from None
 
 
 def undeploy(
     name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
 ) -> None:
-    """Stop a run and remove all of it but what it wrote to its volumes."""
+    """Uninstall a run. The contents of its volumes are not deleted."""
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
     cluster = Cluster.connect(context, namespace)
     helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
-    sys.stderr.write(f"release {name} is gone from namespace {cluster.namespace}\n")
+    sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
 
 
 def status(
@@ -94,33 +93,33 @@ def status(
     namespace: Namespace = None,
     context: Context = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="text or json.", metavar="FORMAT")
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
     ] = "text",
 ) -> None:
-    """Say how a run is doing, why, and what to do about it.
+    """Print the state of a run, the reason and what to do.
 
-    Status 8 when it failed, 7 when there is none of that name.
+    The exit code is 8 when the run failed and 7 when there is no such run.
     """
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.status import status_of
+    from hvdchart.run.status import run_status
 
     if output not in ("text", "json"):
-        raise typer.BadParameter(f"--output {output!r}: text or json")
+        raise typer.BadParameter(f"--output {output!r}: must be text or json")
     cluster = Cluster.connect(context, namespace)
-    found = status_of(cluster.release(name))
+    current = run_status(cluster.release(name))
     if output == "json":
         import json
 
-        sys.stdout.write(json.dumps(found.document(), indent=2) + "\n")
+        sys.stdout.write(json.dumps(current.document(), indent=2) + "\n")
     else:
-        from hvdchart.run.report import report
+        from hvdchart.run.report import status_report
 
-        sys.stdout.write(report(found, cluster.namespace))
-        if found.state == "failed":
-            _print_end(cluster, found)
-    if found.state == "not found":
-        raise ClusterError(f"no run {name} in namespace {cluster.namespace}: {found.reason}")
-    if found.state == "failed":
+        sys.stdout.write(status_report(current, cluster.namespace))
+        if current.state == "failed":
+            _print_last_lines(cluster, current)
+    if current.state == "not found":
+        raise ClusterError(f"no run {name} in namespace {cluster.namespace}: {current.reason}")
+    if current.state == "failed":
         raise RunFailedError(f"run {name} failed")
 
 
@@ -129,25 +128,30 @@ def logs(
     namespace: Namespace = None,
     context: Context = None,
     no_follow: Annotated[
-        bool, typer.Option("--no-follow", help="Print what there is and return.")
+        bool, typer.Option("--no-follow", help="Print the lines logged so far and return.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", min=0, help="Of each pod, its last lines only.")
+        int | None,
+        typer.Option("--tail", min=0, metavar="LINES", help="Last lines to print of each pod."),
     ] = None,
     master: Annotated[
-        bool, typer.Option("--master", help="The master's log only: it has the ranks' output.")
+        bool,
+        typer.Option("--master", help="Print the master's log only: it has the ranks' output."),
     ] = False,
 ) -> None:
-    """Print the logs of all pods of a run, each line with its pod, until the run is over."""
+    """Print the logs of a run.
+
+    Each line starts with its pod. Follows the logs of all pods until the run ends.
+    """
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.logs import follow, past
+    from hvdchart.run.logs import follow, read_past
 
     cluster = Cluster.connect(context, namespace)
     release = cluster.release(name)
-    if not release.found:
+    if not release.exists:
         raise ClusterError(f"no run {name} in namespace {cluster.namespace}")
-    # Without a Job there is no end to await: it had a time to live.
-    read = follow if release.jobs and not no_follow else past
+    # Without a Job, which has a time to live, the run is over.
+    read = follow if release.jobs and not no_follow else read_past
     try:
         _print(read(cluster, name, tail=tail, component="master" if master else ""))
     except KeyboardInterrupt:
@@ -155,39 +159,39 @@ def logs(
 
 
 def events(name: Name, namespace: Namespace = None, context: Context = None) -> None:
-    """Print the cluster's events about a run, oldest first."""
+    """Print the Kubernetes events of a run, oldest first."""
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.report import event_lines
 
     cluster = Cluster.connect(context, namespace)
-    found = cluster.events(name)
-    if not found:
+    listed = cluster.events(name)
+    if not listed:
         sys.stderr.write(
-            f"no events about {name} in namespace {cluster.namespace}; clusters forget them "
-            "after an hour or so\n"
+            f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
+            "after an hour by default\n"
         )
-    sys.stdout.writelines(f"{line}\n" for line in event_lines(found))
+    sys.stdout.writelines(f"{line}\n" for line in event_lines(listed))
 
 
 def _follow(cluster: Cluster, name: str) -> None:
     from hvdchart.run.logs import follow
-    from hvdchart.run.report import report
-    from hvdchart.run.status import status_of
+    from hvdchart.run.report import status_report
+    from hvdchart.run.status import run_status
 
-    found = status_of(cluster.release(name))
-    if found.job and found.state != "suspended":
+    current = run_status(cluster.release(name))
+    if current.job and current.state != "suspended":
         _print(follow(cluster, name, warnings=True))
-        found = status_of(cluster.release(name))
-    sys.stderr.write(report(found, cluster.namespace))
-    if found.state not in ("finished", "suspended"):
-        raise RunFailedError(f"run {name} {found.state}: {found.reason}")
+        current = run_status(cluster.release(name))
+    sys.stderr.write(status_report(current, cluster.namespace))
+    if current.state not in ("finished", "suspended"):
+        raise RunFailedError(f"run {name} {current.state}: {current.reason}")
 
 
-def _print_end(cluster: Cluster, found: Status) -> None:
-    """The last lines of the last attempt's log, which say more than an exit code does."""
+def _print_last_lines(cluster: Cluster, failed: Status) -> None:
+    """The end of the last attempt's log, which explains more than its exit code."""
     from hvdchart.run.logs import LogLine
 
-    masters = [pod.name for pod in found.pods if pod.name.startswith(f"{found.job}-")]
+    masters = [pod.name for pod in failed.pods if pod.name.startswith(f"{failed.job}-")]
     for name in masters[-1:]:
         lines = cluster.log(name, "master", follow=False, tail=_LAST_LINES)
         _print(LogLine(name, line) for line in lines)

@@ -1,18 +1,30 @@
-"""The subcommand `tune`: parsing and printing, no logic."""
+"""The subcommand `tune`."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import Files, Settings, Specs, planned
-from hvdchart.cli.run import Context, Helm, Namespace
+from hvdchart.cli.options import (
+    Context,
+    Files,
+    Helm,
+    Namespace,
+    Output,
+    Settings,
+    Specs,
+    plan_specs,
+    write_output,
+)
 
-Numbers = Annotated[str, typer.Option(metavar="N,N,...", help="Values to try; planned ones else.")]
+
+def _values(variable: str) -> Any:
+    return typer.Option(
+        metavar="N,N,...", help=f"Values of {variable} to try (default: derived from the plan)."
+    )
 
 
 def register(app: typer.Typer) -> None:
@@ -27,60 +39,72 @@ def tune(
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here instead of to stdout.")
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Workers to measure on.")] = 1,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each setting.")] = 3,
+    output: Output = None,
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of workers to measure on.")
+    ] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of runs of each setting.")
+    ] = 3,
     confirm: Annotated[
-        int, typer.Option(min=1, help="Runs once more of the two best that beat the plan.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Number of runs to confirm the two fastest settings."
+        ),
     ] = 5,
-    intra: Numbers = "",
-    inter: Numbers = "",
-    omp: Numbers = "",
-    kmp_blocktime: Numbers = "",
+    intra: Annotated[str, _values("TF_NUM_INTRAOP_THREADS")] = "",
+    inter: Annotated[str, _values("TF_NUM_INTEROP_THREADS")] = "",
+    omp: Annotated[str, _values("OMP_NUM_THREADS")] = "",
+    kmp_blocktime: Annotated[str, _values("KMP_BLOCKTIME")] = "",
     command: Annotated[
-        str, typer.Option(help='A command of yours that prints RESULT {"imagesPerSecond": ...}.')
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help='Benchmark command that prints RESULT {"imagesPerSecond": ...} '
+            "(default: a built-in benchmark).",
+        ),
     ] = "",
-    model: Annotated[str, typer.Option(help="Of the built-in benchmark: a Keras model.")] = (
-        "ResNet50"
-    ),
-    batch_size: Annotated[int, typer.Option(min=1, help="Of the built-in benchmark.")] = 16,
-    steps: Annotated[int, typer.Option(min=1, help="Of the built-in benchmark.")] = 10,
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Keras model of the built-in benchmark.")
+    ] = "ResNet50",
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Images per step of the built-in benchmark.")
+    ] = 16,
+    steps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Measured steps of the built-in benchmark.")
+    ] = 10,
 ) -> None:
-    """Measure thread settings in the cluster's pods and write the best as a `tuning:` block.
+    """Measure thread settings in pods and write the best one as a tuning block.
 
-    The block is an overlay: `hvdchart deploy SPEC -f FILE`.
+    The block is a spec file to merge: hvdchart deploy SPEC --file FILE.
     """
-    from hvdchart.files import write_atomically
+    from hvdchart.quantity import pluralize
     from hvdchart.run.cluster import Cluster
     from hvdchart.tune import grid as tuning
     from hvdchart.tune.run import Bench, search
 
-    paths, plan = planned(specs, files, settings)
+    paths, plan = plan_specs(specs, files, settings)
     grid = tuning.Grid(
         _numbers("omp", omp), _numbers("intra", intra), _numbers("inter", inter),
         _numbers("kmp-blocktime", kmp_blocktime),
     )  # fmt: skip
-    tries = tuning.settings_of(plan, grid)
+    settings_to_try = tuning.list_settings(plan, grid)
     words = shlex.split(command) or tuning.benchmark_command(model, batch_size, steps)
     cluster = Cluster.connect(context, namespace)
-    sys.stderr.write(f"{len(tries)} settings, {repeat} runs each, on {workers} workers\n")
+    sys.stderr.write(
+        f"{len(settings_to_try)} settings, {pluralize(repeat, 'run')} each, "
+        f"on {pluralize(workers, 'worker')}\n"
+    )
     bench = Bench(plan, words, workers, repeat, confirm)
-    found = search(cluster, bench, tries, _tell, context=context, helm=helm)
-    text = tuning.tuning_text(found, paths[0].name)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_atomically(output, text)
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    result = search(
+        cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True),
+        context=context, helm=helm,
+    )  # fmt: skip
+    write_output(output, tuning.tuning_text(result, paths[0].name))
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(word.isdecimal() and len(word) < 7 for word in words):
-        raise typer.BadParameter(f"--{option} {text!r}: whole numbers with commas between")
+        raise typer.BadParameter(f"--{option} {text!r}: must be whole numbers, separated by commas")
     return tuple(int(word) for word in words)

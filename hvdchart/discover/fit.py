@@ -1,4 +1,4 @@
-"""How many ranks would fit on the discovered nodes now, beside what is requested already. Pure."""
+"""Counts the ranks that fit on the discovered nodes beside the pods that run there. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.quantity import cpu_text, memory_text
+from hvdchart.text import join_names
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One group: its workers' ranks, the nodes that could take one now, and why others cannot."""
+    """One group: the slots of a worker, the nodes free for a worker now, and why others are not."""
 
     group: Group
     slots: int
@@ -23,74 +24,73 @@ class Fit:
 
     @property
     def ranks(self) -> int:
-        """Ranks that would start now."""
+        """How many ranks could start now."""
         return len(self.free) * self.slots
 
 
-def fits(discovery: Discovery, plan: Plan) -> list[Fit]:
-    """For each group what fits now; `plan` is that of the discovery's own spec."""
+def check_groups(discovery: Discovery, plan: Plan) -> list[Fit]:
+    """What fits now for each group; `plan` is the plan of the discovery's own spec."""
     return [_fit(g, p) for g, p in zip(discovery.groups, plan.groups, strict=True)]
 
 
-def fitted(discovery: Discovery, found: Sequence[Fit], ranks: int) -> Discovery:
-    """The discovery cut to groups and counts that make just so many ranks, on free nodes.
+def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discovery:
+    """The discovery reduced to free nodes for exactly `ranks` ranks.
 
-    One group alone is best, then groups of one kind (GPU or CPU). Raises ClusterError with what
-    is in the way when they do not fit.
+    A single group is preferred, else groups of one kind (GPU or CPU). Raises ClusterError with
+    the reasons when the ranks do not fit.
     """
-    alone = [f for f in found if f.ranks >= ranks and ranks % f.slots == 0]
+    alone = [f for f in fits if f.ranks >= ranks and ranks % f.slots == 0]
     if alone:
         best = min(alone, key=lambda fit: (not _has_gpus(fit), ranks // fit.slots))
-        return _cut(discovery, [(best, ranks // best.slots)])
+        return _reduce(discovery, [(best, ranks // best.slots)])
     for kind in (True, False):
         chosen, left = [], ranks
-        for fit in sorted(found, key=lambda fit: -fit.slots):
+        for fit in sorted(fits, key=lambda fit: -fit.slots):
             count = min(len(fit.free), left // fit.slots) if _has_gpus(fit) is kind else 0
             if count:
                 chosen.append((fit, count))
                 left -= count * fit.slots
         if left == 0 and chosen:
-            return _cut(discovery, chosen)
-    raise ClusterError(_why_not(found, ranks))
+            return _reduce(discovery, chosen)
+    raise ClusterError(_does_not_fit(fits, ranks))
 
 
-def summary(found: Sequence[Fit]) -> list[str]:
-    """One line a group: what fits now, and what is in the way."""
+def summarize(fits: Sequence[Fit]) -> list[str]:
+    """One line for each group: what fits now, and why not more."""
     lines = []
-    for fit in found:
+    for fit in fits:
         nodes = len(fit.group.nodes)
         line = f"{fit.group.name}: {len(fit.free)} of {nodes} nodes are free, {fit.ranks} ranks"
-        blocked = "; ".join(f"{name}: {why}" for name, why in fit.blocked[:3])
-        more = f"; {len(fit.blocked) - 3} more" if len(fit.blocked) > 3 else ""
-        lines.append(line + (f" ({blocked}{more})" if blocked else ""))
+        blocked = join_names(f"{name}: {reason}" for name, reason in fit.blocked)
+        lines.append(line + (f" ({blocked})" if blocked else ""))
     return lines
 
 
 def _fit(group: Group, plan: GroupPlan) -> Fit:
     free, blocked = [], []
     for node in group.nodes:
-        why = _in_the_way(node, plan)
-        if why:
-            blocked.append((node.name, why))
+        reason = _shortage(node, plan)
+        if reason:
+            blocked.append((node.name, reason))
         else:
             free.append(node.name)
     return Fit(group, plan.slots, tuple(free), tuple(blocked))
 
 
-def _in_the_way(node: NodeFacts, plan: GroupPlan) -> str:
+def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
     needs = {"cpu": plan.cpu or 0, "memory": plan.memory or 0}
     if plan.group.gpus:
         needs[plan.group.gpu_resource] = plan.group.gpus
     if plan.group.rdma:
         needs[plan.group.rdma.resource] = plan.group.rdma.count
     for name, wanted in needs.items():
-        left = node.free(name)
-        if left < wanted:
-            return f"{_shown(name, left)} {name} free of {_shown(name, wanted)}"
+        free = node.free(name)
+        if free < wanted:
+            return f"{_quantity(name, free)} of {_quantity(name, wanted)} {name} free"
     return ""
 
 
-def _shown(name: str, size: int) -> str:
+def _quantity(name: str, size: int) -> str:
     if name == "cpu":
         return cpu_text(max(size, 0))
     return memory_text(max(size, 0) // 2**20 * 2**20) if name == "memory" else str(max(size, 0))
@@ -100,21 +100,23 @@ def _has_gpus(fit: Fit) -> bool:
     return bool(fit.group.nodes[0].gpus)
 
 
-def _cut(discovery: Discovery, chosen: list[tuple[Fit, int]]) -> Discovery:
+def _reduce(discovery: Discovery, chosen: list[tuple[Fit, int]]) -> Discovery:
     groups = []
     for fit, count in chosen:
         entry = {**fit.group.entry, "count": count}
         comments = dict(fit.group.comments)
-        comments["count",] = f"{len(fit.free)} of {len(fit.group.nodes)} such nodes are free now"
+        comments["count",] = (
+            f"{len(fit.free)} of {len(fit.group.nodes)} nodes of the group are free now"
+        )
         groups.append(Group(fit.group.name, fit.group.nodes, entry, comments))
     return replace(discovery, groups=tuple(groups))
 
 
-def _why_not(found: Sequence[Fit], ranks: int) -> str:
-    steps = sorted({fit.slots for fit in found})
-    uneven = [str(step) for step in steps if ranks % step]
-    most = max((sum(f.ranks for f in found if _has_gpus(f) is k) for k in (True, False)), default=0)
-    head = f"{ranks} ranks do not fit now: {most} do"
+def _does_not_fit(fits: Sequence[Fit], ranks: int) -> str:
+    slots = sorted({fit.slots for fit in fits})
+    uneven = [str(number) for number in slots if ranks % number]
+    most = max((sum(f.ranks for f in fits if _has_gpus(f) is k) for k in (True, False)), default=0)
+    head = f"{ranks} ranks do not fit now: there is room for {most}"
     if most >= ranks and uneven:
-        head = f"{ranks} ranks do not fit: nodes run {', '.join(uneven)} ranks each"
-    return "\n  ".join([head, *summary(found)])
+        head = f"{ranks} ranks do not fit: each node runs {' or '.join(uneven)} ranks"
+    return "\n  ".join([head, *summarize(fits)])

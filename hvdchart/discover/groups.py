@@ -1,4 +1,4 @@
-"""What a cluster's nodes are -> a spec, grouped by like nodes, with what is not known. Pure."""
+"""Groups equal nodes and writes a spec's entry for each group. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.patterns import API_VERSION, GROUP_NAME
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.text import join_names
 
-# Machines of one kind differ by what their firmware keeps of the memory.
-_LIKE_MEMORY = 0.97
-# Labels that say what a node is or whom it is for, the plainest first.
-_TELLING_LABELS = (
+# Equal machines report slightly different memory, since their firmware reserves a part of it.
+_EQUAL_MEMORY = 0.97
+# Labels that identify a kind of node, in order of preference.
+_KIND_LABELS = (
     *GPU_PRODUCT,
     INSTANCE_TYPE,
     "karpenter.sh/nodepool",
@@ -25,8 +26,8 @@ _TELLING_LABELS = (
     "nvidia.com/gpu.present",
     "kubernetes.io/arch",
 )
-# Labels of one node, of its place, or that change with time: they tell no kind of node.
-_PASSING_LABELS = re.compile(
+# Labels that do not identify a kind of node: of a single node, its zone, or that change over time.
+_OTHER_LABELS = re.compile(
     r"kubernetes\.io/hostname|(topology|failure-domain\.beta)\.kubernetes\.io/.*|.*timestamp.*"
     r"|feature\.node\.kubernetes\.io/.*|beta\.kubernetes\.io/.*|nvidia\.com/.*"
 )
@@ -35,7 +36,7 @@ Comments = dict[tuple[str | int, ...], str]
 
 @dataclass
 class Group:
-    """Like nodes and the spec's entry for them; `comments` are by the key below the entry."""
+    """Equal nodes and the spec's entry for them; `comments` by the path of a key in the entry."""
 
     name: str
     nodes: list[NodeFacts]
@@ -45,13 +46,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The groups, and what concerns them all: nodes left out, and what the API does not tell."""
+    """The groups, and notes on all of them: excluded nodes, and what the API does not provide."""
 
     groups: tuple[Group, ...]
     notes: tuple[str, ...]
 
     def spec(self, name: str) -> dict[str, Plain]:
-        """The whole spec; its command is an allreduce check, until a person puts another there."""
+        """The complete spec; its command is an allreduce check, to be replaced by the user's."""
         return {
             "apiVersion": API_VERSION,
             "name": name,
@@ -60,35 +61,35 @@ class Discovery:
         }
 
     def comments(self) -> Comments:
-        """The comments by their path in the spec."""
-        found: Comments = {
-            ("train", "command"): "an allreduce check of the chart; put your command here"
+        """The comments by the path of their key in the spec."""
+        comments: Comments = {
+            ("train", "command"): "an allreduce check of the chart; replace it with your command"
         }
         for index, group in enumerate(self.groups):
-            found.update({("nodes", index, *key): text for key, text in group.comments.items()})
-        return found
+            comments.update({("nodes", index, *key): text for key, text in group.comments.items()})
+        return comments
 
 
 def discover(
     nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, pods_known: bool = True
 ) -> Discovery:
-    """Group like nodes and describe each group; nodes that can run nothing now are only named.
+    """Group equal nodes and describe each group; nodes that cannot be used now are named in notes.
 
-    `selected` are labels that all of these nodes have, and others may lack.
+    `selected` are the labels that the nodes were selected by: other nodes may lack them.
     """
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
-    groups = [Group("", like) for like in _like(usable)]
-    _name(groups)
+    groups = [Group("", equal) for equal in _equal_nodes(usable)]
+    _set_names(groups)
     for group in groups:
         others = [node for node in facts if node not in group.nodes]
         _describe(group, others, pods_known)
         if selected:
             group.entry["nodeSelector"] = {**selected, **group.entry.get("nodeSelector", {})}
-    notes = [f"left out: node {node.name}: {node.unusable}" for node in facts if node.unusable]
+    notes = [f"excluded: node {node.name}: {node.unusable}" for node in facts if node.unusable]
     if not pods_known:
         notes.append(
-            "pods of all namespaces could not be listed: what DaemonSets request is estimated"
+            "requests of DaemonSets are estimated: cannot list the pods of all namespaces"
         )
     notes.append(
         "not in the API: the network interface of the ranks (interface) and the kubelet's CPU "
@@ -97,8 +98,8 @@ def discover(
     return Discovery(tuple(groups), tuple(notes))
 
 
-def _like(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
-    """Nodes of one kind: the same but for their names, with nearly the same memory."""
+def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
+    """Lists of nodes with the same properties and nearly the same memory."""
     kinds: dict[tuple[object, ...], list[NodeFacts]] = {}
     for node in nodes:
         kind = (
@@ -109,17 +110,17 @@ def _like(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
         )  # fmt: skip
         kinds.setdefault(kind, []).append(node)
     # GPU nodes first, then the larger ones.
-    order = sorted(kinds.values(), key=lambda like: (-like[0].gpus, -like[0].capacity["cpu"]))
-    for alike in order:
-        rest = sorted(alike, key=lambda node: -node.capacity["memory"])
+    order = sorted(kinds.values(), key=lambda kind: (-kind[0].gpus, -kind[0].capacity["cpu"]))
+    for kind_nodes in order:
+        rest = sorted(kind_nodes, key=lambda node: -node.capacity["memory"])
         while rest:
             most = rest[0].capacity["memory"]
-            near = [node for node in rest if node.capacity["memory"] >= most * _LIKE_MEMORY]
+            near = [node for node in rest if node.capacity["memory"] >= most * _EQUAL_MEMORY]
             rest = rest[len(near) :]
             yield sorted(near, key=lambda node: node.name)
 
 
-def _name(groups: list[Group]) -> None:
+def _set_names(groups: list[Group]) -> None:
     taken: set[str] = {"master"}
     for group in groups:
         node = group.nodes[0]
@@ -139,21 +140,23 @@ def _name(groups: list[Group]) -> None:
 
 def _describe(group: Group, others: list[NodeFacts], pods_known: bool) -> None:
     node = group.nodes[0]
-    entry, say = group.entry, group.comments
+    entry, comments = group.entry, group.comments
     entry.update({"name": group.name, "count": len(group.nodes)})
-    say[("name",)] = _some(n.name for n in group.nodes)
+    comments[("name",)] = join_names((n.name for n in group.nodes), limit=4)
     _describe_cpus(group, node)
     memory = min(n.capacity["memory"] for n in group.nodes) // MI * MI
     entry["memory"] = memory_text(memory)
     if node.gpus:
         entry["gpus"] = node.gpus
         entry["gpuResource"] = node.gpu_resource
-        say[("gpus",)] = _about_gpus(node)
+        comments[("gpus",)] = _gpu_comment(node)
     if node.rdma_resource:
         entry["rdma"] = {"resource": node.rdma_resource, "count": 1}
         offered = node.allocatable[node.rdma_resource]
-        say[("rdma", "count")] = f"the node offers {offered}; which ones reach the others, only you"
-    _describe_place(group, others)
+        comments["rdma", "count"] = (
+            f"the node offers {offered}; the API does not show which ones connect the nodes"
+        )
+    _describe_placement(group, others)
     if pods_known:
         _describe_reserve(group, memory)
 
@@ -168,21 +171,21 @@ def _describe_cpus(group: Group, node: NodeFacts) -> None:
     keys = {"sockets": sockets, "coresPerSocket": cores // sockets, "threadsPerCore": threads}
     group.entry.update(keys)
     if node.sockets is None:
-        seen = "several NUMA nodes: two are likely" if node.several_numa else "lscpu shows it"
-        group.comments[("sockets",)] = f"not known; {seen}"
+        hint = "several NUMA nodes, so probably two" if node.several_numa else "see lscpu"
+        group.comments[("sockets",)] = f"not known; {hint}"
     if node.threads_per_core is None:
-        text = f"not known, so {cpus} CPUs count as cores; lscpu shows it"
+        text = f"not known, so {cpus} CPUs count as cores; see lscpu"
         group.comments[("threadsPerCore",)] = text
 
 
-def _describe_place(group: Group, others: list[NodeFacts]) -> None:
-    """The label that tells these nodes from all others, and the taints that they have."""
+def _describe_placement(group: Group, others: list[NodeFacts]) -> None:
+    """A label that only these nodes have, and tolerations of their taints."""
     if others:
-        label = _telling_label(group.nodes, others)
+        label = _unique_label(group.nodes, others)
         if label:
             group.entry["nodeSelector"] = label
         else:
-            text = "no label tells these nodes from others: label them and add nodeSelector"
+            text = "no label is unique to these nodes: label them and add nodeSelector"
             group.comments[("count",)] = text
     taints = group.nodes[0].taints
     if taints:
@@ -195,12 +198,12 @@ def _toleration(taint: Mapping[str, str]) -> dict[str, Plain]:
     return {"key": taint["key"], "operator": operator, **value, "effect": taint["effect"]}
 
 
-def _telling_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str, str]:
+def _unique_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str, str]:
     shared = dict(
         set(nodes[0].labels.items()).intersection(*(node.labels.items() for node in nodes))
     )
-    names = [name for name in _TELLING_LABELS if name in shared]
-    names += sorted(name for name in shared if not _PASSING_LABELS.fullmatch(name))
+    names = [name for name in _KIND_LABELS if name in shared]
+    names += sorted(name for name in shared if not _OTHER_LABELS.fullmatch(name))
     for name in names:
         if shared[name] and all(node.labels.get(name) != shared[name] for node in others):
             return {name: shared[name]}
@@ -209,44 +212,38 @@ def _telling_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str,
 
 
 def _describe_reserve(group: Group, memory: int) -> None:
-    """What the kubelet keeps and what pods that come with every node request; the worst node's."""
+    """Reserve the largest share that the kubelet, DaemonSets and the master take of any node."""
 
-    def kept(name: str) -> int:
+    def kubelet(name: str) -> int:
         return max(node.capacity.get(name, 0) - node.allocatable.get(name, 0) for node in nodes)
 
     def daemons(name: str) -> int:
         return max(node.daemons.get(name, 0) for node in nodes)
 
     nodes = group.nodes
-    cpu = kept("cpu") + daemons("cpu") + MASTER_CPU
+    cpu = kubelet("cpu") + daemons("cpu") + MASTER_CPU
     most = max(node.capacity["memory"] for node in nodes)
-    size = -(-(most - memory + kept("memory") + daemons("memory") + MASTER_MEMORY) // MI) * MI
+    size = -(-(most - memory + kubelet("memory") + daemons("memory") + MASTER_MEMORY) // MI) * MI
     if cpu >= nodes[0].capacity["cpu"] or size >= memory:
-        group.comments[("memory",)] = "nothing is left beside the kubelet's and the daemons' share"
+        group.comments[("memory",)] = "the kubelet and DaemonSets leave nothing for workers"
         return
     group.entry["reserved"] = {"cpu": cpu_text(cpu), "memory": memory_text(size)}
     group.comments[("reserved", "cpu")] = (
-        f"kubelet {cpu_text(kept('cpu'))}, DaemonSets {cpu_text(daemons('cpu'))}, "
+        f"kubelet {cpu_text(kubelet('cpu'))}, DaemonSets {cpu_text(daemons('cpu'))}, "
         f"master {cpu_text(MASTER_CPU)}"
     )
 
 
-def _about_gpus(node: NodeFacts) -> str:
+def _gpu_comment(node: NodeFacts) -> str:
     parts = [node.product] if node.product else []
     size = node.labels.get("nvidia.com/gpu.memory", "")
     if size.isdecimal():
         parts.append(f"{int(size) // 1024} GiB each")
     replicas = node.labels.get("nvidia.com/gpu.replicas", "")
     if replicas.isdecimal() and int(replicas) > 1:
-        parts.append(f"time-sliced: {replicas} shares of one GPU, which ranks do not run faster on")
+        parts.append(f"time-sliced: {replicas} shares of one GPU do not speed up training")
     if node.gpu_resource.startswith("nvidia.com/mig-"):
         parts.append("MIG slices: NCCL does not connect slices of one GPU")
     if node.other_gpus:
-        parts.append(f"left alone: {', '.join(node.other_gpus)}")
+        parts.append(f"not used: {', '.join(node.other_gpus)}")
     return "; ".join(parts) or "one rank each"
-
-
-def _some(names: Iterable[str], limit: int = 4) -> str:
-    found = list(names)
-    more = f" and {len(found) - limit} more" if len(found) > limit else ""
-    return ", ".join(found[:limit]) + more

@@ -1,44 +1,39 @@
-"""Node and pod objects -> the facts about each node that a spec is made of. Pure.
+"""Reads the facts about each node that a spec needs from Node and Pod objects. Pure.
 
-CPUs are in thousandths and memory in bytes. Labels are those of node-feature-discovery
-(feature.node.kubernetes.io), of NVIDIA's and AMD's device plugins, and Kubernetes' well-known ones.
+CPUs are in thousandths and memory in bytes. The labels are those of node-feature-discovery
+(feature.node.kubernetes.io), NVIDIA's and AMD's device plugins, and Kubernetes' well-known labels.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, TypeAlias
+
+from hvdchart.chart_files import is_gpu
+from hvdchart.quantity import parse_quantity
 
 Object: TypeAlias = dict[str, Any]
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 GPU_PRODUCT = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product")
 _NFD = "feature.node.kubernetes.io/"
-_GPU = re.compile(
-    r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/(gpu|[scdqt]px_nps\d)|gpu\.intel\.com/(i915|xe)"
-)
 _RDMA = re.compile(r"rdma/.+|.+/rdma[^/]*|vpc\.amazonaws\.com/efa|nvidia\.com/(hostdev|.*rdma.*)")
-# Set by Kubernetes itself for as long as a node is unwell.
-_UNWELL = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
+# Taints that Kubernetes itself sets while a node has a problem.
+_CONDITION_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
 _CONTROL_PLANE = re.compile(r"node-role\.kubernetes\.io/(control-plane|master)")
-_QUANTITY = re.compile(
-    r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e([-+]?[0-9]{1,2}))?([A-Za-z]{0,2})", re.I
-)
-_SCALES: dict[str, Fraction | int] = {
-    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": 1,
-    "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
-}  # fmt: skip
-_DAEMON_OWNERS = ("DaemonSet", "Node")
+# The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
+_DAEMON_OWNERS = {"DaemonSet", "Node"}
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One node. None: not known. `used` and `daemons` are requests of all pods on it, and of those
-    that come with the node (DaemonSets, static pods): by resource, CPU in thousandths.
+    """One node; None where a fact is not known.
+
+    `used` is what all pods on the node request, by resource, and `daemons` what the pods of
+    DaemonSets and static pods among them request.
     """
 
     name: str
@@ -58,36 +53,36 @@ class NodeFacts:
 
     @property
     def gpus(self) -> int:
-        """GPUs, MIG slices or shared GPUs that it offers."""
+        """How many GPUs, MIG slices or shared GPUs it offers."""
         return self.allocatable.get(self.gpu_resource, 0)
 
     @property
     def product(self) -> str:
-        """The GPU's name, else the machine's type, else empty."""
+        """The name of the GPU, or without GPUs the instance type; empty when neither is known."""
         names = (*GPU_PRODUCT, INSTANCE_TYPE) if self.gpus else (INSTANCE_TYPE,)
         return next((self.labels[name] for name in names if self.labels.get(name)), "")
 
     def free(self, resource: str) -> int:
-        """What pods could request of a resource now."""
+        """How much of a resource pods can request now."""
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
 
 
 def read_nodes(nodes: Iterable[Object], pods: Iterable[Object]) -> list[NodeFacts]:
-    """The facts of each node, in order of names; `pods` are those of all namespaces."""
+    """The facts about each node, sorted by name; `pods` are those of all namespaces."""
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
         if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             by_node.setdefault(pod.get("spec", {}).get("nodeName") or "", []).append(pod)
-    found = [_read_node(node, by_node.get(node["metadata"]["name"], [])) for node in nodes]
-    return sorted(found, key=lambda facts: facts.name)
+    facts = [_read_node(node, by_node.get(node["metadata"]["name"], [])) for node in nodes]
+    return sorted(facts, key=lambda node: node.name)
 
 
 def _read_node(node: Object, pods: list[Object]) -> NodeFacts:
     labels = node["metadata"].get("labels") or {}
     status = node.get("status", {})
     allocatable = _amounts(status.get("allocatable", {}))
-    gpus = [name for name, count in allocatable.items() if _GPU.fullmatch(name) and count > 0]
-    # One rank a device: with several kinds, the one that there is most of.
+    gpus = [name for name, count in allocatable.items() if is_gpu(name) and count > 0]
+    # A rank uses one device; with several kinds, all ranks use the most numerous kind.
     gpus.sort(key=lambda name: (-allocatable[name], name))
     rdma = sorted(name for name, count in allocatable.items() if _RDMA.fullmatch(name) and count)
     used: Counter[str] = Counter()
@@ -96,7 +91,7 @@ def _read_node(node: Object, pods: list[Object]) -> NodeFacts:
         requests = pod_requests(pod)
         used.update(requests)
         owners = {owner.get("kind") for owner in pod["metadata"].get("ownerReferences") or []}
-        if owners & set(_DAEMON_OWNERS):
+        if owners & _DAEMON_OWNERS:
             daemons.update(requests)
     return NodeFacts(
         name=node["metadata"]["name"],
@@ -108,23 +103,23 @@ def _read_node(node: Object, pods: list[Object]) -> NodeFacts:
         gpu_resource=gpus[0] if gpus else "",
         other_gpus=tuple(gpus[1:]),
         rdma_resource=rdma[0] if rdma else "",
-        sockets=_whole(labels, "cpu-topology.socket_count"),
+        sockets=_sockets(labels),
         several_numa=labels.get(f"{_NFD}memory-numa") == "true",
         threads_per_core=_threads(labels),
-        taints=tuple(t for t in _taints(node) if not _UNWELL.match(t["key"])),
-        unusable=_why_unusable(node),
+        taints=tuple(t for t in _taints(node) if not _CONDITION_TAINT.match(t["key"])),
+        unusable=_unusable_reason(node),
     )
 
 
 def _taints(node: Object) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = node.get("spec", {}).get("taints") or []
+    taints: list[dict[str, str]] = node.get("spec", {}).get("taints") or []
     return sorted(
-        (t for t in found if t.get("effect") != "PreferNoSchedule"),
+        (t for t in taints if t.get("effect") != "PreferNoSchedule"),
         key=lambda taint: (taint["key"], taint.get("effect", "")),
     )
 
 
-def _why_unusable(node: Object) -> str:
+def _unusable_reason(node: Object) -> str:
     if node.get("spec", {}).get("unschedulable"):
         return "cordoned"
     conditions = node.get("status", {}).get("conditions") or []
@@ -133,61 +128,56 @@ def _why_unusable(node: Object) -> str:
         return f"not ready: {ready.get('message') or ready.get('reason') or ready['status']}"
     if any(_CONTROL_PLANE.match(taint["key"]) for taint in _taints(node)):
         return "control plane"
-    unwell = [taint["key"] for taint in _taints(node) if _UNWELL.match(taint["key"])]
-    return f"tainted {unwell[0]}" if unwell else ""
+    tainted = [taint["key"] for taint in _taints(node) if _CONDITION_TAINT.match(taint["key"])]
+    return f"tainted {tainted[0]}" if tainted else ""
 
 
 def _threads(labels: Mapping[str, str]) -> int | None:
-    """Hardware threads of a core; node-feature-discovery says whether there are several."""
-    said = labels.get(f"{_NFD}cpu-hardware_multithreading")
-    if said == "true":
+    """Hardware threads per core; node-feature-discovery only labels whether there are several."""
+    several = labels.get(f"{_NFD}cpu-hardware_multithreading")
+    if several == "true":
         return 2
-    # The arm64 servers of today run one thread a core.
-    return 1 if said == "false" or labels.get("kubernetes.io/arch") == "arm64" else None
+    # Today's arm64 servers run one thread per core.
+    return 1 if several == "false" or labels.get("kubernetes.io/arch") == "arm64" else None
 
 
-def _whole(labels: Mapping[str, str], name: str) -> int | None:
-    said = labels.get(_NFD + name, "")
-    return int(said) if said.isdecimal() and int(said) > 0 else None
+def _sockets(labels: Mapping[str, str]) -> int | None:
+    count = labels.get(f"{_NFD}cpu-topology.socket_count", "")
+    return int(count) or None if count.isdecimal() else None
 
 
 def pod_requests(pod: Object) -> dict[str, int]:
-    """What a pod keeps from others, as the scheduler counts it: containers and sidecars together,
-    or the largest init container where that is more, and the runtime's overhead.
+    """A pod's effective requests, as the scheduler computes them.
+
+    The sum over containers and sidecars, or an init container with the sidecars before it where
+    that is more, plus the overhead. Source: Kubernetes documentation, "Sidecar Containers".
     """
     spec = pod.get("spec", {})
     running: Counter[str] = Counter()
     largest: dict[str, int] = {}
     for container in spec.get("initContainers") or []:
-        asked = _asked(container)
+        requests = _requests(container)
         if container.get("restartPolicy") == "Always":
-            running.update(asked)
+            running.update(requests)
             continue
-        for name, amount in asked.items():
+        for name, amount in requests.items():
             largest[name] = max(largest.get(name, 0), running[name] + amount)
     for container in spec.get("containers") or []:
-        running.update(_asked(container))
+        running.update(_requests(container))
     total = {name: max(running[name], largest.get(name, 0)) for name in {*running, *largest}}
     for name, amount in _amounts(spec.get("overhead") or {}).items():
         total[name] = total.get(name, 0) + amount
     return total
 
 
-def _asked(container: Object) -> dict[str, int]:
+def _requests(container: Object) -> dict[str, int]:
     resources = container.get("resources") or {}
     return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
-def _amounts(said: Mapping[str, str]) -> dict[str, int]:
+def _amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
     return {
-        name: amount(text) if name != "cpu" else amount(text, 1000) for name, text in said.items()
+        name: math.ceil(parse_quantity(str(text)) * (1000 if name == "cpu" else 1))
+        for name, text in quantities.items()
     }
-
-
-def amount(text: str, times: int = 1) -> int:
-    """A Kubernetes quantity times `times`, rounded up; raises ValueError for anything else."""
-    match = _QUANTITY.fullmatch(str(text))
-    if match is None or match[3] not in _SCALES:
-        raise ValueError(f"{text!r} is no Kubernetes quantity")
-    exact = Fraction(match[1]) * Fraction(f"1e{match[2] or 0}") * _SCALES[match[3]] * times
-    return -int(-exact // 1)

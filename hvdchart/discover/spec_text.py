@@ -1,10 +1,10 @@
-"""A discovery as the text of a spec. Pure."""
+"""Writes the spec of the discovered nodes. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdchart.discover.fit import fits, fitted, summary
+from hvdchart.discover.fit import check_groups, fit_ranks, summarize
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
@@ -23,31 +23,30 @@ def spec_text(
     *,
     pods_known: bool = True,
 ) -> str:
-    """The spec of these nodes, commented; with `fit`, of nodes for so many ranks that are free.
+    """A spec of these nodes with comments; with `fit`, of free nodes for so many ranks.
 
-    `selector` is the label selector that took the nodes.
-
-    Raises ClusterError when no node can be used or the ranks do not fit, SpecError when `name` is
-    no name for a run.
+    `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
+    node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
+    run.
     """
-    found = discover(nodes, _labels(selector), pods_known=pods_known)
-    if not found.groups:
-        raise ClusterError("\n  ".join(["no node can be used", *found.notes[: len(nodes)]]))
-    notes = list(found.notes)
+    discovery = discover(nodes, _selected_labels(selector), pods_known=pods_known)
+    if not discovery.groups:
+        raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
+    notes = list(discovery.notes)
     if pods_known:
-        free = fits(found, _plan(found, name))
-        notes += summary(free)
-        found = found if fit is None else fitted(found, free, fit)
-    if len({bool(group.nodes[0].gpus) for group in found.groups}) > 1:
-        notes.append("GPU and CPU nodes: a run is of one kind, so delete the groups of the other")
-    text = _text(found, name, notes)
-    # What is written must be a spec that every other command takes.
+        fits = check_groups(discovery, _plan(discovery, name))
+        notes += summarize(fits)
+        discovery = discovery if fit is None else fit_ranks(discovery, fits, fit)
+    if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
+        notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
+    text = _text(discovery, name, notes)
+    # The result must be a spec that every other command accepts.
     parse_spec(text.encode(), "the discovered spec")
     return text
 
 
-def _labels(selector: str) -> dict[str, str]:
-    """The labels that a selector asks for by value; its other terms name none."""
+def _selected_labels(selector: str) -> dict[str, str]:
+    """The labels that a selector requires by value (a=b, a==b); other terms are ignored."""
     terms = (term.replace("==", "=").partition("=") for term in selector.split(","))
     return {
         name.strip(): value.strip()
@@ -56,14 +55,11 @@ def _labels(selector: str) -> dict[str, str]:
     }
 
 
-def _plan(found: Discovery, name: str) -> Plan:
-    return make_plan(parse_spec(dump(found.spec(name), {}).encode(), "the discovered spec"))
+def _plan(discovery: Discovery, name: str) -> Plan:
+    return make_plan(parse_spec(dump(discovery.spec(name), {}).encode(), "the discovered spec"))
 
 
-def _text(found: Discovery, name: str, notes: Sequence[str]) -> str:
-    comments = {path: Reason(text, "") for path, text in found.comments().items()}
-    head = [
-        "Discovered by `python -m hvdchart discover`: groups of like nodes.",
-        *notes,
-    ]
-    return "".join(f"# {line}\n" for line in head) + dump(found.spec(name), comments)
+def _text(discovery: Discovery, name: str, notes: Sequence[str]) -> str:
+    comments = {path: Reason(text, "") for path, text in discovery.comments().items()}
+    head = ["Discovered by `python -m hvdchart discover`: groups of equal nodes.", *notes]
+    return "".join(f"# {line}\n" for line in head) + dump(discovery.spec(name), comments)

@@ -1,4 +1,4 @@
-"""Whether an image has what the chart's pods need of it: pure judgement of what a probe found."""
+"""Checks what the probe reports of an image against the chart's requirements. Pure."""
 
 from __future__ import annotations
 
@@ -12,35 +12,33 @@ from hvdchart.errors import ImageError
 from hvdchart.image.probe import MARK
 from hvdchart.run.release import Object
 
-# The chart's files that run in pods are written for this Python or newer.
+# The oldest Python that the chart's files can run on (charts/horovod/files).
 OLDEST_PYTHON = (3, 8)
-# A user that no image has heard of, as OpenShift gives to pods, and the group it has there.
-STRANGE_USER = 1000680000
-# Inside the image; a volume of the pod's own.
+# A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
+UNKNOWN_USER = 1000680000
+# The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
 _PACKAGES = {"ssh": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server"}
-# What each launch mode starts ranks with, and what Horovod must have been compiled with for it.
-_LAUNCHERS = {"mpirun": ("mpirun", "mpi"), "horovodrun": ("horovodrun", "gloo")}
-MODES = (*_LAUNCHERS, "elastic")
+MODES = ("mpirun", "horovodrun", "elastic")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the verdict. `way_out` says what to do when it is not `good`."""
+    """The result for one requirement; `remedy` is what to do when it is not `met`."""
 
-    what: str
-    good: bool
-    found: str
-    way_out: str = ""
+    requirement: str
+    met: bool
+    details: str
+    remedy: str = ""
 
 
 def probe_command() -> list[str]:
-    """What to run in an image so that it tells what it has."""
+    """The command that runs the probe in an image."""
     return ["python3", "-c", files("hvdchart.image").joinpath("probe.py").read_text("utf-8")]
 
 
 def probe_pod(image: str) -> Object:
-    """A pod that runs the probe as the chart runs its own: Pod Security `restricted` admits it."""
+    """A pod that runs the probe under the chart's own restrictions (Pod Security `restricted`)."""
     container = {
         "name": "probe",
         "image": image,
@@ -66,7 +64,7 @@ def probe_pod(image: str) -> Object:
             "automountServiceAccountToken": False,
             "securityContext": {
                 "runAsNonRoot": True,
-                "runAsUser": STRANGE_USER,
+                "runAsUser": UNKNOWN_USER,
                 "runAsGroup": 0,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
@@ -77,23 +75,24 @@ def probe_pod(image: str) -> Object:
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """What the probe printed. Raises ImageError, with what was printed instead, when it did not
-    run to its end.
+    """The probe's report in its standard output.
+
+    Raises ImageError, with the end of the output or of the standard error (`errors`), without one.
     """
     for line in output.splitlines():
         if line.startswith(MARK):
-            found: Mapping[str, Any] = json.loads(line.removeprefix(MARK))
-            return found
+            report: Mapping[str, Any] = json.loads(line.removeprefix(MARK))
+            return report
     last = (errors.strip() or output.strip()).splitlines()[-5:]
     raise ImageError(
-        f"{image}: its python3 could not be run as user {STRANGE_USER}: "
+        f"{image}: cannot run python3 as user {UNKNOWN_USER}: "
         + ("; ".join(last) or "it printed nothing")
-        + ". The chart needs Python 3.8 or newer as python3 on PATH, readable for every user"
+        + ". The chart needs Python 3.8 or newer as python3 on PATH, readable for all users"
     )
 
 
-def judge(probe: Mapping[str, Any], mode: str) -> list[Finding]:
-    """What of the documented minimum is there, for one of the chart's launch modes."""
+def check_requirements(probe: Mapping[str, Any], mode: str) -> list[Finding]:
+    """Check each documented requirement, for one of the launch modes."""
     return [
         _python(str(probe["python"])),
         *(_program(name, probe["programs"][name]) for name in _PACKAGES),
@@ -103,20 +102,20 @@ def judge(probe: Mapping[str, Any], mode: str) -> list[Finding]:
 
 
 def missing(findings: Sequence[Finding]) -> list[Finding]:
-    """What the image lacks."""
-    return [finding for finding in findings if not finding.good]
+    """The requirements that the image does not meet."""
+    return [finding for finding in findings if not finding.met]
 
 
-def report(image: str, findings: Sequence[Finding]) -> str:
-    """The findings as lines for a person, the way out below each that is missing."""
-    width = max(len(finding.what) for finding in findings)
+def check_report(image: str, findings: Sequence[Finding]) -> str:
+    """One line for each requirement, with the remedy below each that is not met."""
+    width = max(len(finding.requirement) for finding in findings)
     lines = [image]
     for finding in findings:
         lines.append(
-            f"  {'ok' if finding.good else '--'}  {finding.what:<{width}}  {finding.found}"
+            f"  {'ok' if finding.met else '--'}  {finding.requirement:<{width}}  {finding.details}"
         )
-        if not finding.good:
-            lines.append(f"      {'':<{width}}  {finding.way_out}")
+        if not finding.met:
+            lines.append(f"      {'':<{width}}  {finding.remedy}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -128,45 +127,44 @@ def _python(version: str) -> Finding:
 
 def _program(name: str, path: str | None) -> Finding:
     package = _PACKAGES[name]
-    return Finding(
-        name, path is not None, path or "not there", f"install {package} (Debian's name)"
-    )
+    return Finding(name, path is not None, path or "missing", f"install {package} (Debian's name)")
 
 
 def _launcher(probe: Mapping[str, Any], mode: str) -> list[Finding]:
     program = "mpirun" if mode == "mpirun" else "horovodrun"
     path = probe["programs"][program]
-    found = path or "not there"
+    details = path or "missing"
     if path and program == "mpirun":
-        found = f"{path}, {probe['mpi']}"
-    way_out = {
+        details = f"{path}, {probe['mpi']}"
+    remedy = {
         "mpirun": "install an MPI before Horovod is compiled, e.g. openmpi-bin and libopenmpi-dev",
         "horovodrun": "install Horovod; horovodrun is a part of it",
     }
-    return [Finding(program, path is not None, found, way_out[program])]
+    return [Finding(program, path is not None, details, remedy[program])]
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
     feature = "mpi" if mode == "mpirun" else "gloo"
     if not probe["horovod"]:
-        way_out = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"
-        return [Finding("Horovod", False, "not there", way_out)]
+        remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"
+        return [Finding("Horovod", False, "missing", remedy)]
     if not probe["frameworks"]:
-        way_out = "install tensorflow or torch, then Horovod, which is compiled for it"
-        return [Finding("a framework", False, "not there", way_out)]
+        remedy = "install tensorflow or torch, then Horovod, which is compiled for it"
+        return [Finding("a framework", False, "missing", remedy)]
     findings = []
-    for name, told in probe["frameworks"].items():
-        what = f"Horovod on {name}"
-        if "error" in told:
-            way_out = f"compile Horovod with HOROVOD_WITH_{_switch(name)}=1 for this {name}"
-            findings.append(Finding(what, False, told["error"], way_out))
+    for name, module in probe["frameworks"].items():
+        requirement = f"Horovod on {name}"
+        if "error" in module:
+            remedy = f"compile Horovod with HOROVOD_WITH_{_build_switch(name)}=1 for this {name}"
+            findings.append(Finding(requirement, False, module["error"], remedy))
             continue
-        found = f"{name} {told['version']}, with {', '.join(told['built']) or 'nothing'}"
-        way_out = f"compile Horovod with HOROVOD_WITH_{feature.upper()}=1"
-        findings.append(Finding(what, feature in told["built"], found, way_out))
-    # One framework that works is enough: the others came along.
-    return [finding for finding in findings if finding.good] or findings
+        built = ", ".join(module["built"]) or "no transport"
+        remedy = f"compile Horovod with HOROVOD_WITH_{feature.upper()}=1"
+        details = f"{name} {module['version']}, with {built}"
+        findings.append(Finding(requirement, feature in module["built"], details, remedy))
+    # One working framework is enough: others may be installed as dependencies only.
+    return [finding for finding in findings if finding.met] or findings
 
 
-def _switch(framework: str) -> str:
+def _build_switch(framework: str) -> str:
     return "PYTORCH" if framework == "torch" else framework.upper()

@@ -1,4 +1,7 @@
-"""Runs a program in an image, with Docker, Podman or Buildah: the only caller of those."""
+"""Runs Docker, Podman and Buildah: which of them works here, and a command in a container.
+
+devtools.images builds images with the same choice of engine and the same runtime.
+"""
 
 from __future__ import annotations
 
@@ -9,74 +12,88 @@ from collections.abc import Sequence
 
 from hvdchart.errors import ImageError
 
+# In order of preference.
 ENGINES = ("docker", "podman", "buildah")
-# An image of a framework may have to be read from disk in full; imports take seconds.
+# Seconds for one command: a large image may have to be read from disk completely.
 _TIME_LIMIT = 300
+_RESTRICTIONS = (
+    *("--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--entrypoint="),
+    *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--env=HOME=/tmp"),
+)
 Result = subprocess.CompletedProcess[str]
 
 
-def run_in(image: str, command: Sequence[str], user: int, engine: str | None = None) -> Result:
-    """Runs a command in an image as a pod would: any user of group 0, no capabilities, no network.
+def is_working(engine: str) -> bool:
+    """Whether the engine is installed and `info` succeeds, which needs Docker's daemon to run."""
+    return shutil.which(engine) is not None and _run([engine, "info"]).returncode == 0
 
-    `engine` is one of ENGINES, else the first that works here and has the image or can pull it.
+
+def working_engines() -> list[str]:
+    """The engines that work here, in order of preference."""
+    return [engine for engine in ENGINES if is_working(engine)]
+
+
+def runtime_options() -> list[str]:
+    """The options that let Podman and Buildah run containers as root: runc where it is installed.
+
+    Their default, crun, refuses a machine that mounts control groups of both versions. Podman takes
+    them before its subcommand, Buildah after it.
+    """
+    return ["--runtime=runc"] if os.geteuid() == 0 and shutil.which("runc") else []
+
+
+def run_in(image: str, command: Sequence[str], user: int, engine: str | None = None) -> Result:
+    """Run a command in an image as a pod would: group 0, no capabilities, no network.
+
+    `engine` is one of ENGINES; default: the first that works and has the image or can pull it.
     Raises ImageError when no engine can run the image.
     """
-    chosen = [engine] if engine else [name for name in ENGINES if _works(name)]
-    if not chosen:
+    if engine and not is_working(engine):
+        raise ImageError(f"{engine} does not work here: install or start it")
+    engines = [engine] if engine else working_engines()
+    if not engines:
         raise ImageError(
             f"none of {', '.join(ENGINES)} works here: start one, or check the image in the "
             "cluster with --in-cluster"
         )
-    if engine and not _works(engine):
-        raise ImageError(f"{engine} does not work here: install or start it")
     reasons = []
-    for name in chosen:
-        reason = _fetched(name, image)
+    for name in engines:
+        reason = _pull_if_missing(name, image)
         if reason is None:
-            return (
-                _buildah(image, command, user)
-                if name == "buildah"
-                else _run([*_OPTIONS[name], f"--user={user}:0", image, *command])
-            )
+            run = _run_buildah if name == "buildah" else _run_container
+            return run(name, image, command, f"{user}:0")
         reasons.append(f"{name}: {reason}")
     raise ImageError(f"{image} is not here and cannot be pulled: " + "; ".join(reasons))
 
 
-_CONTAINED = (
-    *("run", "--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--entrypoint="),
-    *("--cap-drop=ALL", "--security-opt=no-new-privileges", "--env=HOME=/tmp"),
-)
-_OPTIONS = {"docker": ("docker", *_CONTAINED), "podman": ("podman", *_CONTAINED)}
-
-
-def _works(engine: str) -> bool:
-    return shutil.which(engine) is not None and _run([engine, "info"]).returncode == 0
-
-
-def _fetched(engine: str, image: str) -> str | None:
-    """None when the engine has the image or got it, else its reason."""
-    inspect = [engine, "inspect", "--type=image", image]
-    if _run(inspect).returncode == 0:
+def _pull_if_missing(engine: str, image: str) -> str | None:
+    """None when the engine has the image or has pulled it, else the reason of the failure."""
+    if _run([engine, "inspect", "--type=image", image]).returncode == 0:
         return None
     pulled = _run([engine, "pull", image])
     lines = (pulled.stderr or pulled.stdout).strip().splitlines()
-    return None if pulled.returncode == 0 else (lines[-1] if lines else "no reason given")
+    return None if pulled.returncode == 0 else (lines[-1] if lines else "it printed no reason")
 
 
-def _buildah(image: str, command: Sequence[str], user: int) -> Result:
-    """Buildah runs commands in a container that it builds from the image."""
-    made = _run(["buildah", "from", "--pull-never", image])
-    if made.returncode != 0:
-        raise ImageError(f"buildah makes no container of {image}: {made.stderr.strip()}")
-    container = made.stdout.strip()
+def _run_container(engine: str, image: str, command: Sequence[str], user: str) -> Result:
+    runtime = runtime_options() if engine == "podman" else []
+    return _run([engine, *runtime, "run", *_RESTRICTIONS, f"--user={user}", image, *command])
+
+
+def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> Result:
+    """Buildah runs commands only in a working container that it creates from the image."""
+    created = _run([engine, "from", "--pull-never", image])
+    if created.returncode != 0:
+        raise ImageError(f"{engine} cannot create a container of {image}: {created.stderr.strip()}")
+    container = created.stdout.strip()
     try:
-        options = ["--user", f"{user}:0", "--env", "HOME=/tmp", "--cap-drop", "all"]
-        # Its own default wants crun, which refuses machines with control groups of both versions.
-        if os.geteuid() == 0 and shutil.which("runc"):
-            options += ["--isolation", "oci", "--runtime", "runc"]
-        return _run(["buildah", "run", *options, container, "--", *command])
+        options = ["--user", user, "--env", "HOME=/tmp", "--cap-drop", "all"]
+        runtime = runtime_options()
+        if runtime:
+            options += ["--isolation", "oci", *runtime]
+        return _run([engine, "run", *options, container, "--", *command])
     finally:
-        _run(["buildah", "rm", container])
+        _run([engine, "rm", container])
 
 
 def _run(command: Sequence[str]) -> Result:

@@ -1,7 +1,7 @@
-"""Looks at the image that it runs in, and prints what it finds as one line of JSON after MARK.
+"""Inspects the image that it runs in, and prints a report as one line: MARK and JSON.
 
-Standard library only, any Python from 3.7 on: `image check` sends this file's text to the image's
-own interpreter. It judges nothing; hvdchart.image.check does.
+Standard library only, for Python 3.7 and newer: `image check` sends this file's text to the image's
+own interpreter. hvdchart.image.check compares the report with the requirements.
 """
 
 import importlib.util
@@ -12,14 +12,13 @@ import subprocess
 import sys
 
 MARK = "HVD-IMAGE-PROBE "
-# sshd and its like are often in directories that an ordinary user's PATH leaves out.
+# sshd is often in a directory that an ordinary user's PATH does not include.
 SEARCHED = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/sbin"
 PROGRAMS = ("python3", "ssh", "sshd", "ssh-keygen", "mpirun", "horovodrun")
 FRAMEWORKS = ("tensorflow", "torch", "mxnet")
 FEATURES = ("mpi", "gloo", "nccl")
 
-
-ASKED = """
+INSPECT_FRAMEWORK = """
 import importlib, json, sys
 name, features = sys.argv[1], sys.argv[2:]
 module = importlib.import_module("horovod." + name)
@@ -29,45 +28,45 @@ print("\\n" + json.dumps({"version": version, "built": built}))
 """
 
 
-def said(*command: str) -> "subprocess.CompletedProcess[str]":
+def run(*command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def framework(name: str) -> "dict[str, object]":
-    """What Horovod's module for a framework says of itself, or why it cannot be imported.
+def inspect_framework(name: str) -> "dict[str, object]":
+    """The framework's version and the transports of Horovod's module for it, or the import error.
 
-    In a process of its own: what does not fit may end the interpreter.
+    In a process of its own, since an incompatible binary may crash the interpreter.
     """
-    done = said(sys.executable, "-c", ASKED, name, *FEATURES)
+    done = run(sys.executable, "-c", INSPECT_FRAMEWORK, name, *FEATURES)
     if done.returncode == 0:
-        answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-        return answer
+        report: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+        return report
     lines = done.stderr.strip().splitlines()
-    return {"error": lines[-1] if lines else f"ended with status {done.returncode}"}
+    return {"error": lines[-1] if lines else f"exit code {done.returncode}"}
 
 
-def mpi() -> str:
-    """The first line of what mpirun says of itself."""
-    done = said("mpirun", "--version")
+def mpi_version() -> str:
+    """The first line of `mpirun --version`."""
+    done = run("mpirun", "--version")
     lines: list[str] = (done.stdout + done.stderr).strip().splitlines()
-    return lines[0] if lines else f"ended with status {done.returncode}"
+    return lines[0] if lines else f"exit code {done.returncode}"
 
 
 def main() -> None:
-    found = {
+    report = {
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "user": os.getuid(),
         "programs": {name: shutil.which(name, path=SEARCHED) for name in PROGRAMS},
-        "mpi": mpi() if shutil.which("mpirun") else None,
+        "mpi": mpi_version() if shutil.which("mpirun") else None,
         "horovod": importlib.util.find_spec("horovod") is not None,
         "frameworks": {
-            name: framework(name)
+            name: inspect_framework(name)
             for name in FRAMEWORKS
             if importlib.util.find_spec(name) is not None
             and importlib.util.find_spec("horovod") is not None
         },
     }
-    print(MARK + json.dumps(found), flush=True)
+    print(MARK + json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

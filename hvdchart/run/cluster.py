@@ -1,6 +1,7 @@
-"""The cluster, read: the only importer of the Kubernetes client. Objects come as plain dicts.
+"""Reads the cluster; the only module that imports the Kubernetes client.
 
-Every refusal, time-out and missing object becomes a ClusterError that says what was asked for.
+Objects are returned as plain dicts in the API's own form. Every refusal, time-out and missing
+object raises a ClusterError that names the request.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from hvdchart.run.release import Object, Release, event_order, is_about, record_
 # Parts of the client have no types.
 _config: Any = config
 _watch: Any = watch
-# Long enough for a busy API server, short enough for a person who waits.
+# How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
 TIMEOUT_SECONDS = 30
-# For a pod that is made to answer a question: its image may have to be pulled.
+# How long a pod of `run_pod` may take to end: its image may have to be pulled first.
 POD_SECONDS = 600
 
 
@@ -40,26 +41,30 @@ class Cluster:
 
     @staticmethod
     def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
-        """The cluster of the current kubeconfig, or of the pod that this runs in."""
-        # Said here, since the client looks at KUBECONFIG only when it is imported.
+        """Connect with the kubeconfig's `context` (default: the current one) to its `namespace`
+        (default: the context's); without a kubeconfig, to the cluster of the pod that this runs in.
+        """
+        # The client itself reads KUBECONFIG only once, when it is imported.
         file = os.environ.get("KUBECONFIG") or _config.KUBE_CONFIG_DEFAULT_LOCATION
         try:
             contexts, current = _config.list_kube_config_contexts(config_file=file)
-            found = next((c for c in contexts if c["name"] == context), None)
-            chosen = found if context else current
+            named = next((known for known in contexts if known["name"] == context), None)
+            chosen = named if context else current
             if chosen is None:
                 names = ", ".join(known["name"] for known in contexts) or "none"
-                raise ClusterError(f"no context {context!r} in the kubeconfig; it has: {names}")
+                raise ClusterError(
+                    f"the kubeconfig has no context {context!r}; its contexts: {names}"
+                )
             api = _config.new_client_from_config(config_file=file, context=chosen["name"])
             default = chosen["context"].get("namespace", "default")
         except ConfigException as error:
             if context is not None:
                 raise ClusterError(f"the kubeconfig cannot be used: {error}") from error
-            return Cluster._inside(namespace, error)
+            return Cluster._connect_in_cluster(namespace, error)
         return Cluster(api, namespace or default)
 
     @staticmethod
-    def _inside(namespace: str | None, outside: ConfigException) -> Cluster:
+    def _connect_in_cluster(namespace: str | None, outside: ConfigException) -> Cluster:
         try:
             _config.load_incluster_config()
         except ConfigException:
@@ -69,15 +74,15 @@ class Cluster:
         return Cluster(client.ApiClient(), namespace or "default")
 
     def nodes(self, labels: str = "") -> list[Object]:
-        """All nodes that a label selector takes."""
+        """The nodes that match a label selector; all nodes when it is empty."""
         return self._list("list nodes", self._core.list_node, labels)
 
-    def pods_of_all_namespaces(self) -> list[Object]:
-        """Every pod of the cluster."""
+    def all_pods(self) -> list[Object]:
+        """The pods of all namespaces."""
         return self._list("list pods in all namespaces", self._core.list_pod_for_all_namespaces)
 
     def release(self, name: str) -> Release:
-        """Everything of one release of the chart that tells how it is doing."""
+        """The objects of one release of the chart that show its state."""
         where = f"in namespace {self.namespace}"
         jobs, sets, pods = (
             self._list(f"list {what} {where}", call, selector(name), self.namespace)
@@ -91,9 +96,9 @@ class Cluster:
         return Release(name, jobs, sets, pods, self.events(name), record)
 
     def _record(self, release: str) -> dict[str, str]:
-        """What the release's record holds; nothing when there is none."""
+        """The data of the release's record, the ConfigMap; empty when there is none."""
         name = record_name(release)
-        with _explained(f"read configmap {name} in namespace {self.namespace}"):
+        with _wrap_errors(f"read configmap {name} in namespace {self.namespace}"):
             try:
                 response = self._core.read_namespaced_config_map(
                     name, self.namespace, _preload_content=False, _request_timeout=TIMEOUT_SECONDS
@@ -117,81 +122,82 @@ class Cluster:
         return sorted(own, key=event_order)
 
     def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """A release's pods now, then as they change, for `seconds`: (ADDED, MODIFIED or DELETED,
-        pod).
+        """The release's present pods, then their changes, for `seconds`.
+
+        Yields the type of the change (ADDED, MODIFIED or DELETED) and the pod.
         """
-        yield from self._watch("pods", self._core.list_namespaced_pod, release, seconds)
+        labels, call = selector(release), self._core.list_namespaced_pod
+        yield from self._watch("pods", call, seconds, label_selector=labels)
 
     def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """As `watch_pods`, for Jobs."""
-        yield from self._watch("jobs", self._batch.list_namespaced_job, release, seconds)
+        """Like `watch_pods`, for Jobs."""
+        labels, call = selector(release), self._batch.list_namespaced_job
+        yield from self._watch("jobs", call, seconds, label_selector=labels)
 
     def watch_events(self, seconds: int) -> Iterator[tuple[str, Object]]:
-        """As `watch_pods`, for the events of the whole namespace."""
-        yield from self._watch("events", self._core.list_namespaced_event, "", seconds)
+        """Like `watch_pods`, for all events of the namespace."""
+        yield from self._watch("events", self._core.list_namespaced_event, seconds)
 
     def log(
         self, pod: str, container: str, *, follow: bool, tail: int | None = None
     ) -> Iterator[str]:
-        """The lines of a container's log, as they come when it is followed."""
-        with _explained(f"read the log of pod {pod} in namespace {self.namespace}"):
+        """The lines of a container's log; with `follow`, as they come until the container ends."""
+        with _wrap_errors(f"read the log of pod {pod} in namespace {self.namespace}"):
             response = self._core.read_namespaced_pod_log(
                 pod, self.namespace, container=container, follow=follow,
                 tail_lines=tail, _preload_content=False,
             )  # fmt: skip
-            left = b""
+            rest = b""
             for chunk in response.stream(decode_content=False):
-                *lines, left = (left + chunk).split(b"\n")
+                *lines, rest = (rest + chunk).split(b"\n")
                 yield from (line.decode("utf-8", "replace") for line in lines)
-            if left:
-                yield left.decode("utf-8", "replace")
+            if rest:
+                yield rest.decode("utf-8", "replace")
 
-    def output_of(self, pod: Object) -> str:
-        """What a pod of one container prints; it is made for that, awaited and removed again.
+    def run_pod(self, pod: Object) -> str:
+        """Create a pod of one container, wait for its end, delete it, and return what it printed.
 
-        Raises ClusterError when it is refused, and with what is wrong with it when it does not
-        start.
+        Raises ClusterError when the API server refuses it or it does not start.
         """
         where = f"in namespace {self.namespace}"
-        with _explained(f"make a pod {where}"):
-            made = self._core.create_namespaced_pod(self.namespace, pod).metadata.name
+        with _wrap_errors(f"create a pod {where}"):
+            response = self._core.create_namespaced_pod(
+                self.namespace, pod, _preload_content=False, _request_timeout=TIMEOUT_SECONDS
+            )
+            name = json.loads(response.data)["metadata"]["name"]
         try:
-            self._await_end(made)
+            self._wait_for_end(name)
             (container,) = pod["spec"]["containers"]
-            return "\n".join(self.log(made, container["name"], follow=False))
+            return "\n".join(self.log(name, container["name"], follow=False))
         finally:
-            with _explained(f"remove pod {made} {where}"):
-                self._core.delete_namespaced_pod(made, self.namespace, grace_period_seconds=0)
+            with _wrap_errors(f"delete pod {name} {where}"):
+                self._core.delete_namespaced_pod(
+                    name, self.namespace, grace_period_seconds=0, _preload_content=False
+                )
 
-    def _await_end(self, name: str) -> None:
-        """Return when a pod has ended; ClusterError when something keeps it from starting."""
-        watching = _watch.Watch()
-        with _explained(f"watch pod {name} in namespace {self.namespace}"):
-            for event in watching.stream(
-                self._core.list_namespaced_pod, self.namespace,
-                field_selector=f"metadata.name={name}", timeout_seconds=POD_SECONDS,
-            ):  # fmt: skip
-                pod = event["raw_object"]
-                if pod["status"].get("phase") in ("Succeeded", "Failed"):
-                    return
-                problem = problem_of(pod, [])
-                if problem:
-                    raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
+    def _wait_for_end(self, name: str) -> None:
+        """Return when a pod has ended; raise ClusterError when it cannot start."""
+        for _, pod in self._watch(
+            f"pod {name}", self._core.list_namespaced_pod, POD_SECONDS,
+            field_selector=f"metadata.name={name}",
+        ):  # fmt: skip
+            if pod["status"].get("phase") in ("Succeeded", "Failed"):
+                return
+            problem = problem_of(pod, [])
+            if problem:
+                raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
         raise ClusterError(f"pod {name} did not end within {POD_SECONDS} s")
 
     def _watch(
-        self, what: str, call: Callable[..., Any], release: str, seconds: int
+        self, what: str, call: Callable[..., Any], seconds: int, **selectors: str
     ) -> Iterator[tuple[str, Object]]:
-        watching = _watch.Watch()
-        with _explained(f"watch {what} in namespace {self.namespace}"):
-            for event in watching.stream(
-                call,
-                self.namespace,
-                label_selector=selector(release) if release else "",
-                timeout_seconds=seconds,
-            ):
-                if event["type"] == "ERROR":
-                    raise ClusterError(f"watching {what}: {event['raw_object'].get('message')}")
+        with _wrap_errors(f"watch {what} in namespace {self.namespace}"):
+            # The client decodes into models by the return type that a function documents: a lambda
+            # has none. The client raises ERROR events as ApiException.
+            for event in _watch.Watch().stream(
+                lambda **options: call(self.namespace, **options),
+                timeout_seconds=seconds, **selectors,
+            ):  # fmt: skip
                 yield event["type"], event["raw_object"]
 
     @staticmethod
@@ -199,8 +205,9 @@ class Cluster:
         what: str, call: Callable[..., Any], labels: str = "", namespace: str | None = None
     ) -> list[Object]:
         arguments = [] if namespace is None else [namespace]
-        with _explained(what):
-            # Undecoded: building the client's models takes longer than the API server does.
+        with _wrap_errors(what):
+            # Undecoded: to build the client's models takes longer than the request itself, and
+            # they refuse objects that another version of Kubernetes sends.
             response = call(
                 *arguments, label_selector=labels, _preload_content=False,
                 _request_timeout=TIMEOUT_SECONDS,
@@ -210,23 +217,26 @@ class Cluster:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Turn what the client raises into one message about `what` was being done."""
+def _wrap_errors(request: str) -> Iterator[None]:
+    """Raise the client's errors as ClusterError: cannot `request`, and the reason."""
     try:
         yield
     except ApiException as error:
-        raise ClusterError(f"cannot {what}: {_reason(error)}") from error
+        raise ClusterError(f"cannot {request}: {_reason(error)}") from error
     except HTTPError as error:
-        raise ClusterError(f"cannot {what}: the API server does not answer: {error}") from error
+        raise ClusterError(f"cannot {request}: the API server does not answer: {error}") from error
 
 
 def _reason(error: ApiException) -> str:
     try:
-        said = json.loads(error.body or "")["message"]
+        message = json.loads(error.body or "")["message"]
     except (TypeError, ValueError, KeyError):
-        said = error.reason
+        message = error.reason
     if error.status == 401:
-        return f"the API server does not know you ({said}); renew the kubeconfig's credentials"
+        return (
+            f"the API server does not accept your credentials ({message}); renew those in the "
+            "kubeconfig"
+        )
     if error.status == 403:
-        return f"you are not allowed to ({said}); ask for a role with that right"
-    return f"{said} (HTTP {error.status})"
+        return f"you are not allowed to ({message}); ask for a role with that permission"
+    return f"{message} (HTTP {error.status})"

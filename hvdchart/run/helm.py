@@ -1,12 +1,9 @@
-"""What Helm makes of a plan, here or in a cluster; the only module that reaches Helm, through
-pyhelm3 and a binary.
-"""
+"""Calls Helm, through pyhelm3 and the `helm` program; no other module does."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Coroutine
@@ -17,44 +14,41 @@ import pyhelm3
 import pyhelm3.errors
 import semver
 
+from hvdchart.chart_files import chart_dir
 from hvdchart.errors import HelmError
 from hvdchart.plan.model import Plan
-from hvdchart.values.chart import chart_dir
 from hvdchart.values.check import checked_values
 
 T = TypeVar("T")
 
 
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
-    """pyhelm3's command line of Helm, given to the system as a list of arguments: no shell."""
+    """pyhelm3's Helm commands, started from a list of arguments where pyhelm3 uses a shell."""
 
-    def __init__(self, executable: str, context: str | None = None) -> None:
-        super().__init__(executable=executable, kubecontext=context)
-        self._start = [executable, *(("--kube-context", context) if context else ())]
+    def _run(self, arguments: list[Any], input: bytes | None = None) -> bytes:
+        command = [self._executable, *map(str, arguments)]
+        if self._kubecontext:
+            command += ["--kube-context", self._kubecontext]
+        if input:
+            # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
+            input = json.dumps(json.loads(input), ensure_ascii=False).encode()
+        done = subprocess.run(command, input=input or b"", capture_output=True, check=False)
+        if done.returncode != 0:
+            # pyhelm3 maps Helm's messages to classes of its own; only the message is needed here.
+            raise pyhelm3.errors.Error(done.returncode, done.stdout, done.stderr)
+        return done.stdout
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
-        words = [part if isinstance(part, os.PathLike) else str(part) for part in command]
-        process = await asyncio.create_subprocess_exec(
-            *self._start, *words,
-            stdin=asyncio.subprocess.DEVNULL if input is None else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        stdout, stderr = await process.communicate(input)
-        if process.returncode == 0:
-            return stdout
-        missing = b"release: not found" in stderr
-        kind = pyhelm3.errors.ReleaseNotFoundError if missing else pyhelm3.errors.Error
-        raise kind(process.returncode, stdout, stderr)
+        return self._run(command, input)
 
     def client_version(self) -> semver.VersionInfo:
-        words = [self._executable, "version", "--template", "{{ .Version }}"]
-        done = subprocess.run(words, capture_output=True, check=True, text=True)
-        return semver.VersionInfo.parse(done.stdout.removeprefix("v"))
+        version = self._run(["version", "--template", "{{ .Version }}"]).decode()
+        return semver.VersionInfo.parse(version.removeprefix("v"))
 
 
 @dataclass(frozen=True)
 class Installed:
-    """What Helm says of a release that it just installed or upgraded."""
+    """A release that Helm has just installed or upgraded."""
 
     name: str
     namespace: str
@@ -64,17 +58,17 @@ class Installed:
 def manifests(plan: Plan, namespace: str, helm: str = "helm") -> str:
     """The manifests that `helm install` would send to the cluster, as Helm writes them.
 
-    `helm` is the binary to use, a name on PATH or a path. No cluster is asked, so what the chart
-    looks up in one is not found: the SSH keys are new each time. Raises HelmError, and SpecError
-    when the chart refuses what the spec's own `values` make of it.
+    `helm` is the program: a name on PATH or a path. The cluster is not contacted, so the chart
+    cannot look up existing SSH keys and generates new ones each time. Raises HelmError, and
+    SpecError when the chart refuses the values of the spec's own `values` key.
     """
-    # The values go in as one file: pyhelm3's own merging joins lists, which Helm's does not.
-    values = json.dumps(checked_values(plan)).encode()
     arguments = ["template", plan.spec.name, str(chart_dir()), "--namespace", namespace]
-    command = _Command(_found(helm))
-    # An install sends no test: those pods come with `helm test`.
+    # `helm install` sends no pods of `helm test` either.
     arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
-    output: bytes = _done("helm template", command.run(arguments, values))
+    values = json.dumps(checked_values(plan)).encode()
+    # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
+    command = _Command(executable=_check_program(helm))
+    output: bytes = _call("helm template", command.run(arguments, values))
     return output.decode()
 
 
@@ -86,63 +80,46 @@ def deploy(
     helm: str = "helm",
     create_namespace: bool = False,
 ) -> Installed:
-    """`helm upgrade --install` with the plan's values and no other; raises HelmError, SpecError.
+    """Run `helm upgrade --install` with the plan's values only; raises HelmError, SpecError.
 
-    Helm's own waiting and roll-back stay off: it would wait for the training, 5 minutes long, and
-    roll a live one back. The run is followed through the cluster.
+    Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
+    and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
     """
-    return deploy_values(
-        plan.spec.name, checked_values(plan), namespace,
-        context=context, helm=helm, create_namespace=create_namespace,
-    )  # fmt: skip
-
-
-def deploy_values(
-    name: str,
-    values: dict[str, Any],
-    namespace: str,
-    *,
-    context: str | None = None,
-    helm: str = "helm",
-    create_namespace: bool = False,
-) -> Installed:
-    """As `deploy`, with values that are there already."""
-    helm_client = _client(helm, context)
+    values = checked_values(plan)
+    client = _client(helm, context)
 
     async def install() -> Any:
-        chart = await helm_client.get_chart(chart_dir())
-        return await helm_client.install_or_upgrade_release(
-            name, chart, values, namespace=namespace,
-            # Without it Helm takes an empty map for "what it was before".
-            reset_values=True, create_namespace=create_namespace,
+        chart = await client.get_chart(chart_dir())
+        return await client.install_or_upgrade_release(
+            plan.spec.name, chart, values, namespace=namespace, create_namespace=create_namespace,
+            # Helm merges values into those of the last revision unless it is told to reset them.
+            reset_values=True,
         )  # fmt: skip
 
-    revision = _done("helm upgrade --install", install())
+    revision = _call("helm upgrade --install", install())
     return Installed(revision.release.name, revision.release.namespace, revision.revision)
 
 
 def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str = "helm") -> None:
-    """`helm uninstall`, until all is gone but the volumes' contents; raises HelmError, also when
-    there is no such release.
+    """Run `helm uninstall` and wait until the release's objects are deleted.
+
+    Raises HelmError, also when there is no release of that name.
     """
-    helm_client = _client(helm, context)
-
-    async def uninstall() -> None:
-        # Asked first: pyhelm3 takes an unknown name for a release that is gone already.
-        await helm_client.get_current_revision(name, namespace=namespace)
-        await helm_client.uninstall_release(name, namespace=namespace, wait=True)
-
-    _done(f"helm uninstall {name} in namespace {namespace}", uninstall())
+    uninstall = _client(helm, context).uninstall_release(name, namespace=namespace, wait=True)
+    _call(f"helm uninstall {name} in namespace {namespace}", uninstall)
 
 
 def _client(helm: str, context: str | None) -> Any:
+    command = _Command(executable=_check_program(helm), kubecontext=context)
     try:
-        return pyhelm3.Client(_Command(_found(helm), context), executable=helm)
-    except (subprocess.CalledProcessError, ValueError) as error:
-        raise HelmError(f"{helm} does not tell its version, so it is no Helm: {error}") from error
+        return pyhelm3.Client(command, executable=helm)
+    except (pyhelm3.errors.Error, ValueError) as error:
+        raise HelmError(
+            f"`{helm} version` does not print a version, so it is not Helm: {error}"
+        ) from error
 
 
-def _found(helm: str) -> str:
+def _check_program(helm: str) -> str:
     if shutil.which(helm) is None:
         raise HelmError(
             f"no program {helm!r} is on PATH: install Helm 3 or 4, or name it with --helm PATH"
@@ -150,7 +127,7 @@ def _found(helm: str) -> str:
     return helm
 
 
-def _done(what: str, call: Coroutine[Any, Any, T]) -> T:
+def _call(what: str, call: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(call)
     except pyhelm3.errors.Error as error:

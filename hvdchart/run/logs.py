@@ -1,4 +1,4 @@
-"""The logs of all pods of a release, line by line as they come, until its run is over."""
+"""Follows the logs of all pods of a release, line by line, until its run is over."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object, Release, event_time, is_about
 from hvdchart.run.status import newest_job
 
-# A watch is renewed when the server ends it; no rest is lost in between, for each starts anew
-# from what there is.
+# After so long the API server ends a watch and another one starts. Nothing is lost in between:
+# each watch begins with the objects that are there.
 _WATCH_SECONDS = 300
-# A worker's startup probe fails until its SSH server is up.
-_EXPECTED = ("Unhealthy",)
+# The reason of a failed probe. A worker's startup probe fails until its SSH server is up.
+_EXPECTED = "Unhealthy"
 _ENDS = ("Complete", "Failed")
 
 
 class Source(Protocol):
-    """What is read of a cluster: `Cluster` offers it."""
+    """What is read from the cluster; `Cluster` implements it."""
 
     def release(self, name: str) -> Release:
-        """All of a release, now."""
+        """The release's present objects."""
 
     def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """A release's pods now, then as they change."""
+        """The release's present pods, then their changes."""
 
     def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """A release's Jobs now, then as they change."""
+        """The release's present Jobs, then their changes."""
 
     def watch_events(self, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The namespace's events now, then as they come."""
+        """The namespace's present events, then new ones."""
 
     def log(
         self, pod: str, container: str, *, follow: bool, tail: int | None = None
@@ -43,7 +43,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of one pod."""
+    """One line of one pod's log."""
 
     pod: str
     text: str
@@ -51,34 +51,34 @@ class LogLine:
 
 @dataclass(frozen=True)
 class _Ended:
-    """A thread is done: of a pod's log, or (pod None) of the watch for the run's end."""
+    """A thread has ended: the one that reads the log of `pod` or, for None, that watches Jobs."""
 
     pod: str | None = None
     error: ClusterError | None = None
 
 
-def container_of(pod: Object) -> str:
-    """The container that does the work: master or worker, as its label says."""
+def main_container(pod: Object) -> str:
+    """The name of the pod's main container: master or worker, by the pod's label."""
     labels = pod["metadata"].get("labels") or {}
     return str(labels.get("app.kubernetes.io/component", "worker"))
 
 
 def has_log(pod: Object) -> bool:
-    """Whether the container runs or ran: before, the API server has no log of it."""
+    """Whether the main container has started: before that, the API server has no log of it."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
-        if container["name"] == container_of(pod):
+        if container["name"] == main_container(pod):
             return bool({"running", "terminated"} & set(container.get("state") or {}))
     return False
 
 
-def past(
+def read_past(
     source: Source, release: str, *, tail: int | None = None, component: str = ""
 ) -> Iterator[LogLine]:
-    """The lines that there are now, pod by pod."""
+    """The lines logged so far, pod by pod."""
     for pod in source.release(release).pods:
-        if has_log(pod) and component in ("", container_of(pod)):
+        if has_log(pod) and component in ("", main_container(pod)):
             name = pod["metadata"]["name"]
-            for line in source.log(name, container_of(pod), follow=False, tail=tail):
+            for line in source.log(name, main_container(pod), follow=False, tail=tail):
                 yield LogLine(name, line)
 
 
@@ -92,18 +92,18 @@ def follow(
 ) -> Iterator[LogLine]:
     """The lines of all pods of the release, or of its `component`, until the newest run is over.
 
-    Pods that come later are followed too. With `warnings` the cluster's own about the release's
-    objects come as lines as well: they tell why a pod does not start. Raises ClusterError when
-    the API server refuses.
+    Pods that are created later are included. With `warnings`, the cluster's Warning events about
+    the release's objects are lines too: they show why a pod does not start. Raises ClusterError
+    when the API server refuses a request.
     """
     follower = _Follower(source, release, tail, component)
     if warnings:
-        follower.tell_warnings()
+        follower.watch_warnings()
     return follower.lines()
 
 
 class _Follower:
-    """A thread for each pod's log, one for the pods and one for the Job; all end in one queue."""
+    """One thread for each pod's log, one for the pods and one for the Jobs, all with one queue."""
 
     def __init__(self, source: Source, release: str, tail: int | None, component: str) -> None:
         self._source, self._release = source, release
@@ -126,96 +126,90 @@ class _Follower:
             if item.error is not None:
                 raise item.error
             if item.pod is not None:
-                # Here, where its lines are behind us, and not where its log was read to the end.
+                # Here, after the pod's last line, and not in the thread, which is ahead of us.
                 with self._lock:
                     self._open.discard(item.pod)
             else:
                 over = True
-                # The watch of pods may lag behind that of Jobs: the last master must not be missed.
-                self._see_all()
-            # The masters' logs end by themselves; workers' may go on for as long as their pods.
-            if over and not any(self._is_master(pod) for pod in self._still_open()):
+                # The watch of pods may lag behind the watch of Jobs and miss the last master.
+                self._start_all()
+            # A master's log ends with the run; a worker's may last as long as its pod.
+            if over and not self._masters_open():
                 return
 
-    def tell_warnings(self) -> None:
-        """Tell the cluster's warnings since the newest run began, too."""
+    def watch_warnings(self) -> None:
+        """Add the cluster's warnings since the start of the newest run."""
         job = newest_job(self._source.release(self._release))
         since = str(job["metadata"]["creationTimestamp"]) if job else ""
-        self._start(self._tell_warnings, since)
+        self._start(self._watch_warnings, since)
 
-    def _still_open(self) -> set[str]:
+    def _masters_open(self) -> bool:
         with self._lock:
-            return set(self._open)
-
-    def _is_master(self, pod: str) -> bool:
-        return pod.startswith(f"{self._release}-master-")
+            return any(pod.startswith(f"{self._release}-master-") for pod in self._open)
 
     def _start(self, work: Callable[..., None], *arguments: str) -> None:
-        threading.Thread(target=self._reported, args=(work, *arguments), daemon=True).start()
+        threading.Thread(target=self._run, args=(work, *arguments), daemon=True).start()
 
-    def _reported(self, work: Callable[..., None], *arguments: str) -> None:
+    def _run(self, work: Callable[..., None], *arguments: str) -> None:
         try:
             work(*arguments)
         except ClusterError as error:
-            # A pod may go between being seen and being read; any other refusal is for a person.
-            gone = bool(arguments) and "not found" in str(error)
-            self._ended(arguments[0] if arguments else None, None if gone else error)
-
-    def _ended(self, pod: str | None, error: ClusterError | None = None) -> None:
-        self._queue.put(_Ended(pod, error))
+            # A pod may be deleted before its log is read; any other error ends the command.
+            deleted = bool(arguments) and "not found" in str(error)
+            self._queue.put(_Ended(arguments[0] if arguments else None, None if deleted else error))
 
     def _watch_jobs(self) -> None:
         newest = ("", "")
         while not self._over.is_set():
             for kind, job in self._source.watch_jobs(self._release, _WATCH_SECONDS):
-                found = (str(job["metadata"]["creationTimestamp"]), job["metadata"]["name"])
-                going = kind != "DELETED" and "deletionTimestamp" in job["metadata"]
-                if found < newest or going:
+                this = (str(job["metadata"]["creationTimestamp"]), job["metadata"]["name"])
+                deleting = kind != "DELETED" and "deletionTimestamp" in job["metadata"]
+                if this < newest or deleting:
                     continue
-                newest = found
+                newest = this
                 conditions = job.get("status", {}).get("conditions") or []
                 ended = any(c["type"] in _ENDS and c["status"] == "True" for c in conditions)
-                # Taken away: by an undeploy, or by its time to live.
+                # `undeploy` and the Job's time to live delete it.
                 if ended or kind == "DELETED":
                     self._over.set()
-                    self._ended(None)
+                    self._queue.put(_Ended())
                     return
 
     def _watch_pods(self) -> None:
         while not self._over.is_set():
             for kind, pod in self._source.watch_pods(self._release, _WATCH_SECONDS):
-                self._see(kind, pod)
+                self._start_log(kind, pod)
 
-    def _tell_warnings(self, since: str) -> None:
+    def _watch_warnings(self, since: str) -> None:
         try:
             self._watch_events(since)
         except ClusterError as error:
-            # They are an extra: logs are worth following without.
+            # The logs can be followed without the warnings.
             self._queue.put(LogLine("events", str(error)))
 
     def _watch_events(self, since: str) -> None:
-        told: set[str] = set()
+        shown: set[str] = set()
         while not self._over.is_set():
             for _, event in self._source.watch_events(_WATCH_SECONDS):
-                about = event.get("involvedObject", {}).get("name", "")
+                subject = event.get("involvedObject", {}).get("name", "")
                 line = f"{event.get('reason')}: {event.get('message', '')}"
                 if (
                     event.get("type") == "Warning"
-                    and event.get("reason") not in _EXPECTED
+                    and event.get("reason") != _EXPECTED
                     and is_about(event, self._release)
                     and event_time(event) >= since
-                    and f"{about} {line}" not in told
+                    and f"{subject} {line}" not in shown
                 ):
-                    told.add(f"{about} {line}")
-                    self._queue.put(LogLine(about, line))
+                    shown.add(f"{subject} {line}")
+                    self._queue.put(LogLine(subject, line))
 
-    def _see_all(self) -> None:
+    def _start_all(self) -> None:
         for pod in self._source.release(self._release).pods:
-            self._see("ADDED", pod)
+            self._start_log("ADDED", pod)
 
-    def _see(self, kind: str, pod: Object) -> None:
+    def _start_log(self, kind: str, pod: Object) -> None:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        wanted = self._component in ("", container_of(pod))
+        wanted = self._component in ("", main_container(pod))
         if kind == "DELETED" or not wanted or not has_log(pod):
             return
         with self._lock:
@@ -223,9 +217,9 @@ class _Follower:
                 return
             self._known.add(uid)
             self._open.add(name)
-        self._start(self._read, name, container_of(pod))
+        self._start(self._read, name, main_container(pod))
 
     def _read(self, name: str, container: str) -> None:
         for line in self._source.log(name, container, follow=True, tail=self._tail):
             self._queue.put(LogLine(name, line))
-        self._ended(name)
+        self._queue.put(_Ended(name))

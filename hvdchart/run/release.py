@@ -1,4 +1,4 @@
-"""A release of the chart as the API server has it: Jobs, StatefulSets, pods, events. Plain data."""
+"""The objects of one release of the chart: Jobs, StatefulSets, pods, events. Plain data."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ Object: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Release:
-    """What the API server has of one release, as plain dicts in Kubernetes' own form."""
+    """One release, with its objects as plain dicts in the Kubernetes API's own form."""
 
     name: str
     jobs: list[Object]
     stateful_sets: list[Object]
     pods: list[Object]
     events: list[Object]
-    # What the master kept of its last run, for when the Job is gone: the chart's files/record.py.
+    # The last run's outcome, which the master writes for when its Job is deleted (the chart's
+    # files/record.py).
     record: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def found(self) -> bool:
-        """Whether there is anything of it."""
+    def exists(self) -> bool:
+        """Whether the release has any object in the namespace."""
         return bool(self.jobs or self.stateful_sets or self.pods)
 
 
@@ -38,7 +39,7 @@ def selector(name: str) -> str:
 
 
 def is_about(event: Object, release: str) -> bool:
-    """Whether an event is about the release or one of its objects, gone ones included."""
+    """Whether an event is about the release or one of its objects, deleted ones included."""
     name = str(event.get("involvedObject", {}).get("name", ""))
     return name == release or name.startswith(f"{release}-")
 
@@ -46,10 +47,10 @@ def is_about(event: Object, release: str) -> bool:
 def event_time(event: Object) -> str:
     """When an event last happened, in RFC 3339."""
     series = event.get("series") or {}
-    found = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    return str(found or event["metadata"].get("creationTimestamp", ""))
+    time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return str(time or event["metadata"].get("creationTimestamp", ""))
 
 
 def event_order(event: Object) -> tuple[str, str]:
-    """Sorts events by time; those of one second by name, which those of the master count up in."""
+    """Sort key: the time, then the name, where the master numbers its events of one second."""
     return event_time(event), str(event["metadata"].get("name", ""))

@@ -1,4 +1,4 @@
-"""A run's status and events as lines that a person reads. Pure."""
+"""Formats a run's status and events for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hvdchart.run.release import Object, event_time
 from hvdchart.run.status import Status
 
 
-def report(status: Status, namespace: str) -> str:
-    """The state, the reason, the way out, the pods, and the next command."""
-    return "".join(f"{line}\n" for line in _report(status, namespace))
+def status_report(status: Status, namespace: str) -> str:
+    """The state, the reason, what to do, the pods, and the next command."""
+    return "".join(f"{line}\n" for line in _lines(status, namespace))
 
 
-def _report(status: Status, namespace: str) -> Iterator[str]:
+def _lines(status: Status, namespace: str) -> Iterator[str]:
     head = f"{status.name}: {status.state}"
     if status.job and not status.over:
         head += f", {status.workers_ready} of {status.workers_wanted} workers up"
@@ -27,21 +27,21 @@ def _report(status: Status, namespace: str) -> Iterator[str]:
     if status.pods:
         width = max(len(pod.name) for pod in status.pods)
         for pod in status.pods:
-            where = f" on {pod.node}" if pod.node else ""
-            again = f", restarted {pod.restarts} times" if pod.restarts else ""
-            yield f"  {pod.name:<{width}}  {pod.state}{where}{again}"
+            node = f" on {pod.node}" if pod.node else ""
+            restarts = f", restarted {pod.restarts} times" if pod.restarts else ""
+            yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
     if status.job:
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {status.name} -n {namespace}"
 
 
 def event_lines(events: Iterable[Object]) -> Iterator[str]:
-    """One line an event: when, how grave, about what, why, and the message."""
+    """One line for each event: time, type, object, reason and message."""
     for event in events:
-        about = event.get("involvedObject", {})
+        subject = event.get("involvedObject", {})
         count = int(event.get("count") or 1)
         times = f" ({count} times)" if count > 1 else ""
         message = " ".join(str(event.get("message", "")).split())
         yield (
-            f"{event_time(event)} {event.get('type', '')} {about.get('kind', '')}/"
-            f"{about.get('name', '')} {event.get('reason', '')}: {message}{times}"
+            f"{event_time(event)} {event.get('type', '')} {subject.get('kind', '')}/"
+            f"{subject.get('name', '')} {event.get('reason', '')}: {message}{times}"
         )

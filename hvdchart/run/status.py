@@ -1,4 +1,4 @@
-"""A release's objects -> how its run is doing, and the reason that a person can act on. Pure."""
+"""Determines the state of a release's run, the reason and what to do about it. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, Literal, TypeAlias
 
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.release import Object, Release
+from hvdchart.text import join_names
 
 State: TypeAlias = Literal[
     "not found", "suspended", "waiting", "running", "retrying", "finished", "failed"
 ]
 _MASTER = "master"
-# Warnings that the controllers of a Job and a StatefulSet leave when a pod is refused.
-_REFUSED = ("FailedCreate",)
+# The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
+_REFUSED = "FailedCreate"
 
 
 @dataclass(frozen=True)
 class PodStatus:
-    """One pod, as a line of a table: `state` is in Kubernetes' own words."""
+    """One pod; `state` is the phase or waiting reason that `kubectl get pods` shows."""
 
     name: str
     state: str
@@ -30,9 +31,9 @@ class PodStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A run: its state, why, and what to do about it; empty text where there is nothing to say.
+    """A run: its state, the reason and what to do about it (`advice`), empty where there is none.
 
-    `attempt` counts from 1 and `attempts` is how many there may be; 0 when there is no Job.
+    `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
     """
 
     name: str
@@ -48,21 +49,21 @@ class Status:
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, well or not."""
+        """Whether the run has ended, with success or not."""
         return self.state in ("finished", "failed")
 
     def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The status as plain data, for JSON."""
         return asdict(self)
 
 
-def status_of(release: Release) -> Status:
-    """The state of a release's newest run."""
+def run_status(release: Release) -> Status:
+    """The status of a release's newest run."""
     job = newest_job(release)
-    pods = [pod for pod in release.pods if job is None or not _is_of_another_job(pod, job)]
+    pods = [pod for pod in release.pods if job is None or not _belongs_to_other_job(pod, job)]
     wanted = sum(int(s["spec"].get("replicas", 0)) for s in release.stateful_sets)
     ready = sum(1 for pod in pods if _component(pod) != _MASTER and _is_ready(pod))
-    state, reason, advice = _judged(release, job, pods, ready, wanted)
+    state, reason, advice = _judge(release, job, pods, ready, wanted)
     failed = int((job or {}).get("status", {}).get("failed", 0))
     limit = int(job["spec"].get("backoffLimit", 6)) if job else -1
     return Status(
@@ -75,35 +76,36 @@ def status_of(release: Release) -> Status:
         attempts=limit + 1,
         workers_ready=ready,
         workers_wanted=wanted,
-        pods=tuple(_pod(pod, release) for pod in sorted(pods, key=_by_name)),
+        pods=tuple(_pod_status(pod, release) for pod in sorted(pods, key=_by_name)),
     )
 
 
 def newest_job(release: Release) -> Object | None:
-    """The Job of the newest run; an upgrade deletes the older one, which may take a moment."""
-    kept = [job for job in release.jobs if "deletionTimestamp" not in job["metadata"]]
-    return max(kept, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
+    """The Job of the newest run. An upgrade deletes the older Job, which may take a moment."""
+    present = [job for job in release.jobs if "deletionTimestamp" not in job["metadata"]]
+    return max(present, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
 
 
+# State, reason, advice.
 Judgement: TypeAlias = tuple[State, str, str]
 
 
-def _judged(
+def _judge(
     release: Release, job: Object | None, pods: list[Object], ready: int, wanted: int
 ) -> Judgement:
     if job is None:
-        if not release.found:
-            why = "nothing in this namespace carries the release's name"
-            return "not found", why, "helm list --all-namespaces shows releases"
-        return _ended_before(release)
+        if not release.exists:
+            reason = "this namespace has no objects of the release"
+            return "not found", reason, "list all releases: helm list --all-namespaces"
+        return _recorded(release)
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if _component(pod) == _MASTER]
-    if _holds(conditions, "Complete"):
+    if _is_true(conditions, "Complete"):
         return "finished", "", ""
-    if _holds(conditions, "Failed"):
+    if _is_true(conditions, "Failed"):
         return _failed(conditions["Failed"], masters, pods, release)
     if job["spec"].get("suspend"):
-        return "suspended", "master.suspend is true", "set it to false and deploy again"
+        return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
     reason, advice = _first_problem(release, job, pods)
     if reason:
         return "waiting", reason, advice
@@ -117,65 +119,63 @@ def _judged(
     return "running", "", ""
 
 
-def _ended_before(release: Release) -> Judgement:
-    """The Job is gone: by its time to live, or by hand."""
+def _recorded(release: Release) -> Judgement:
+    """The outcome in the record, for a Job that its time to live or a person has deleted."""
     record = release.record
     if record.get("state") == "Finished":
         return "finished", "", ""
     if record.get("state") == "Failed":
         return "failed", record.get("reason", ""), ""
-    return "not found", "its Job is gone", "deploy it again for a new run"
+    return "not found", "the run's Job was deleted", "deploy it again to start a new run"
 
 
 def _failed(
     condition: Object, masters: list[Object], pods: list[Object], release: Release
 ) -> Judgement:
-    said = _last_failure(masters)
+    reason = _last_failure(masters)
     advice = ""
     if condition.get("reason") == "DeadlineExceeded":
-        said = f"{condition.get('message', '')}; {said}".strip("; ")
+        reason = f"{condition.get('message', '')}; {reason}".strip("; ")
         advice = "raise master.activeDeadlineSeconds (train.deadlineSeconds in a spec)"
     for pod in pods:
-        found = problem_of(pod, release.events)
-        if found and _component(pod) != _MASTER:
-            said = f"{said}; {pod['metadata']['name']}: {found.reason}".strip("; ")
-            advice = advice or found.advice
+        problem = problem_of(pod, release.events)
+        if problem and _component(pod) != _MASTER:
+            reason = f"{reason}; {pod['metadata']['name']}: {problem.reason}".strip("; ")
+            advice = advice or problem.advice
             break
-    return "failed", said or str(condition.get("message", "")), advice
+    return "failed", reason or str(condition.get("message", "")), advice
 
 
 def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[str, str]:
-    """What keeps pods from running, alike ones told once."""
+    """What keeps pods from running, with one line for all pods of one reason; and advice."""
     problems: dict[str, list[str]] = {}
     advices: dict[str, str] = {}
-    # First: pods that are there may be an earlier run's, which nobody replaces without a master.
+    # Refusals first: without a master, the present pods may be those of an earlier run.
     for owner, reason in _refusals(release, job, pods):
         problems.setdefault(reason, []).append(owner)
         advices.setdefault(reason, advice_for_refusal(reason))
     for pod in pods:
-        found = problem_of(pod, release.events)
-        if found and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            problems.setdefault(found.reason, []).append(pod["metadata"]["name"])
-            advices[found.reason] = found.advice
-    told = [f"{_names(names)}: {reason}" for reason, names in problems.items()]
-    return "; ".join(told), next(iter(advices.values()), "")
+        problem = problem_of(pod, release.events)
+        if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            problems.setdefault(problem.reason, []).append(pod["metadata"]["name"])
+            advices[problem.reason] = problem.advice
+    return _group_names(problems), next(iter(advices.values()), "")
 
 
 def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tuple[str, str]]:
-    """Pods that were never made: quota, Pod Security, an admission webhook."""
-    owners = [job, *release.stateful_sets]
-    for owner in owners:
+    """Owners whose pods the API server refuses, and why: quota, Pod Security, a webhook."""
+    for owner in [job, *release.stateful_sets]:
         name = owner["metadata"]["name"]
         if any(_is_child(pod, name) for pod in pods):
             continue
         for event in reversed(release.events):
-            if event.get("reason") in _REFUSED and event["involvedObject"].get("name") == name:
-                yield name, f"no pod could be made: {event.get('message', '')}"
+            if event.get("reason") == _REFUSED and event["involvedObject"].get("name") == name:
+                yield name, f"cannot create a pod: {event.get('message', '')}"
                 break
 
 
 def _last_failure(masters: list[Object]) -> str:
-    """What the last failed attempt left as its termination message, else its exit code."""
+    """The termination message of the last failed attempt; without one, its exit code."""
     ended = [
         (str(state.get("finishedAt", "")), _terminated_text(state))
         for pod in masters
@@ -199,43 +199,43 @@ def _terminated(pod: Object) -> Iterator[Object]:
 
 def _terminated_text(state: Object) -> str:
     if state.get("reason") == "OOMKilled":
-        return "the master was killed for memory: raise master.resources.limits.memory"
+        return "the master ran out of memory (OOMKilled): raise master.resources.limits.memory"
     message = str(state.get("message") or "").strip()
     return message or f"the master ended with exit code {state.get('exitCode')}"
 
 
 def _progress(pods: list[Object], ready: int, wanted: int) -> str:
-    """What the pods that are not up are doing, when nothing is wrong with them."""
-    doing: dict[str, list[str]] = {}
+    """How many workers are ready, and what the pods that have not started wait for."""
+    waiting: dict[str, list[str]] = {}
     for pod in pods:
-        what = waits_for(pod)
-        if what:
-            doing.setdefault(what, []).append(pod["metadata"]["name"])
-    told = "; ".join(f"{_names(names)}: {what}" for what, names in doing.items())
-    return f"{ready} of {wanted} workers are up" + (f"; {told}" if told else "")
+        reason = waits_for(pod)
+        if reason:
+            waiting.setdefault(reason, []).append(pod["metadata"]["name"])
+    return "; ".join(filter(None, (f"{ready} of {wanted} workers are up", _group_names(waiting))))
 
 
-def _names(names: list[str], limit: int = 3) -> str:
-    found = sorted(names)
-    more = f" and {len(found) - limit} more" if len(found) > limit else ""
-    return ", ".join(found[:limit]) + more
+def _group_names(names: dict[str, list[str]]) -> str:
+    """hvd-worker-0, hvd-worker-1: Pending; hvd-worker-2: ErrImagePull."""
+    return "; ".join(f"{join_names(sorted(own))}: {reason}" for reason, own in names.items())
 
 
-def _pod(pod: Object, release: Release) -> PodStatus:
+def _pod_status(pod: Object, release: Release) -> PodStatus:
     status = pod.get("status", {})
-    found = problem_of(pod, release.events)
+    problem = problem_of(pod, release.events)
     restarts = sum(int(c.get("restartCount", 0)) for c in status.get("containerStatuses") or [])
-    gone = "deletionTimestamp" in pod["metadata"]
-    state = "Terminating" if gone else waits_for(pod) or str(status.get("phase", "Unknown"))
+    deleting = "deletionTimestamp" in pod["metadata"]
+    state = "Terminating" if deleting else waits_for(pod) or str(status.get("phase", "Unknown"))
     node = str(pod.get("spec", {}).get("nodeName") or "")
-    return PodStatus(pod["metadata"]["name"], state, node, restarts, found.reason if found else "")
+    return PodStatus(
+        pod["metadata"]["name"], state, node, restarts, problem.reason if problem else ""
+    )
 
 
 def _component(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/component", ""))
 
 
-def _is_of_another_job(pod: Object, job: Object) -> bool:
+def _belongs_to_other_job(pod: Object, job: Object) -> bool:
     labels = pod["metadata"].get("labels") or {}
     owner = labels.get("batch.kubernetes.io/job-name")
     return owner is not None and owner != job["metadata"]["name"]
@@ -247,14 +247,14 @@ def _is_child(pod: Object, owner: str) -> bool:
 
 
 def _is_ready(pod: Object) -> bool:
-    return _holds({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
+    return _is_true({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
 
 
-def _holds(conditions: dict[str, Object], kind: str) -> bool:
+def _is_true(conditions: dict[str, Object], kind: str) -> bool:
     return conditions.get(kind, {}).get("status") == "True"
 
 
 def _by_name(pod: Object) -> tuple[str, int, str]:
     name = str(pod["metadata"]["name"])
-    start, _, ordinal = name.rpartition("-")
-    return (start, int(ordinal), "") if ordinal.isdecimal() else (name, 0, name)
+    prefix, _, ordinal = name.rpartition("-")
+    return (prefix, int(ordinal), "") if ordinal.isdecimal() else (name, 0, name)

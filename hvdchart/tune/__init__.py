@@ -1,1 +1,1 @@
-"""Measures thread settings in pods and writes the best as a tuning block."""
+"""Measures thread settings in pods and writes the best one as a `tuning` block."""

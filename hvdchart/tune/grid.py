@@ -1,6 +1,6 @@
-"""Thread settings to try, the run that tries them, and what came out. Pure.
+"""The thread settings to try, the plan of the run that tries them, and its results. Pure.
 
-A setting is an environment of a rank; the first one tried is always the plan's own.
+A setting is a part of the ranks' environment; the first setting is always the plan's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VARIABLES = {
     "TF_NUM_INTEROP_THREADS": "interOpThreads",
     "KMP_BLOCKTIME": "kmpBlocktime",
 }
-# Differences below this are noise on a machine that others use too; the plan then stays.
+# Smaller differences are noise on a machine that others use too: the plan's setting stays.
 NOISE = 0.02
 _HERE = Path(__file__).parent / "in_pod"
 
@@ -37,7 +37,7 @@ Setting = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Grid:
-    """The values to try; empty: chosen from the plan."""
+    """The values to try for each variable; an empty list: derived from the plan."""
 
     omp: Sequence[int] = ()
     intra: Sequence[int] = ()
@@ -46,8 +46,8 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One setting with its speeds in images/s, one a run; and why runs gave none."""
+class Measurement:
+    """One setting: the speed of each run in images/s, and the errors of runs without a speed."""
 
     setting: Setting
     speeds: tuple[float, ...]
@@ -55,19 +55,22 @@ class Measured:
 
     @property
     def speed(self) -> float:
-        """The median; 0 when no run gave one."""
+        """The median speed in images/s; 0 without any."""
         return statistics.median(self.speeds) if self.speeds else 0.0
 
 
-def settings_of(plan: Plan, grid: Grid) -> list[Setting]:
-    """The plan's own setting, then all others of the grid; raises SpecError without cores."""
+def list_settings(plan: Plan, grid: Grid) -> list[Setting]:
+    """The plan's own setting, then all others of the grid.
+
+    Raises SpecError for a plan of several groups, or without `coresPerSocket`.
+    """
     group = plan.groups[0]
     if len(plan.groups) != 1:
-        raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", "one, to be tuned")
+        raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", "one group to tune")
     cores = rules.cores_per_rank(group.group, group.slots)
     if not cores:
-        expected = "coresPerSocket, from which the threads to try follow"
-        raise SpecError("the spec", "nodes[0]", "the cores are not said", expected)
+        expected = "coresPerSocket, from which tune derives the numbers of threads"
+        raise SpecError("the spec", "nodes[0]", "the number of cores is not known", expected)
     own = {name: value for name, value in group.env.items() if name in VARIABLES}
     threads = group.group.threads_per_core or 1
     tries = {
@@ -81,20 +84,21 @@ def settings_of(plan: Plan, grid: Grid) -> list[Setting]:
         for name, values in tries.items()
         if values
     ]
-    return [own, *(found for s in itertools.product(*axes) if (found := dict(s)) != own)]
+    settings = [dict(pairs) for pairs in itertools.product(*axes)]
+    return [own, *(setting for setting in settings if setting != own)]
 
 
-def runs_of(settings: Sequence[Setting], repeats: int) -> list[Setting]:
-    """Each setting so many times, in turns: what drifts in a machine then meets all alike."""
+def repeat_settings(settings: Sequence[Setting], repeats: int) -> list[Setting]:
+    """All settings in turn, `repeats` times, so that a drift of the machine affects all equally."""
     return [setting for _ in range(repeats) for setting in settings]
 
 
 def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], workers: int) -> Plan:
-    """The plan of the run that tries the settings: the spec's own, on so many workers."""
+    """The plan of a run that tries the settings: the spec's, with `workers` workers."""
     spec = plan.spec
     job = {"command": list(command), "runs": list(runs)}
     line = ["python3", "-c", (_HERE / "driver.py").read_text("utf-8")]
-    # The chart puts the launcher's line there, in the words of the image's own MPI.
+    # The chart replaces $(LAUNCH) by the launcher's command line, for the image's own MPI.
     line += [json.dumps(job), "$(LAUNCH)"]
     tuned: Spec = dataclasses.replace(
         spec,
@@ -103,31 +107,31 @@ def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], wor
         train=dataclasses.replace(spec.train, command=tuple(line), retries=0),
         launch=Launch(mode="custom", hosts_timeout_seconds=spec.launch.hosts_timeout_seconds),
     )
-    # Measured under the plan's own bindings; horovodrun's options are not mpirun's.
+    # Measure with the plan's own bindings, but options of horovodrun are not options of mpirun.
     options = plan.launching.options if spec.launch.mode == "mpirun" else ()
     launching = dataclasses.replace(plan.launching, options=options)
     return dataclasses.replace(make_plan(tuned), launching=launching)
 
 
 def benchmark_command(model: str, batch_size: int, steps: int) -> list[str]:
-    """The built-in benchmark as a command for the ranks."""
+    """The command of the built-in benchmark, for each rank."""
     script = (_HERE / "benchmark.py").read_text("utf-8")
     words = ["--model", model, "--batch-size", str(batch_size), "--steps", str(steps)]
     return ["python3", "-c", script, *words]
 
 
-def result_in(line: str) -> tuple[int, float | None, str] | None:
-    """(run, speed, error) of a log line of the driver; None for any other line."""
+def parse_result(line: str) -> tuple[int, float | None, str] | None:
+    """The run, its speed and its error in a line of the driver; None for any other line."""
     if not line.startswith("TUNE {"):
         return None
-    found = json.loads(line.removeprefix("TUNE "))
-    return found["run"], found["speed"], found["error"]
+    result = json.loads(line.removeprefix("TUNE "))
+    return result["run"], result["speed"], result["error"]
 
 
-def collected(
+def collect(
     settings: Sequence[Setting], results: Sequence[tuple[int, float | None, str]]
-) -> list[Measured]:
-    """The results by setting, in the settings' order."""
+) -> list[Measurement]:
+    """The results of each setting, in the order of the settings."""
     speeds: list[list[float]] = [[] for _ in settings]
     errors: list[list[str]] = [[] for _ in settings]
     for run, speed, error in results:
@@ -136,67 +140,67 @@ def collected(
         else:
             speeds[run % len(settings)].append(speed)
     return [
-        Measured(setting, tuple(speeds[index]), tuple(errors[index]))
+        Measurement(setting, tuple(speeds[index]), tuple(errors[index]))
         for index, setting in enumerate(settings)
     ]
 
 
-def rivals_of(measured: Sequence[Measured], most: int = 2) -> list[Setting]:
-    """The settings that looked faster than the plan's own, fastest first, at most so many.
+def faster_settings(measured: Sequence[Measurement], most: int = 2) -> list[Setting]:
+    """At most `most` settings that were faster than the plan's own, `measured[0]`; fastest first.
 
-    The best of many noisy medians flatters itself: rivals are measured again, beside the plan.
-    Raises RunFailedError when no setting gave a speed.
+    The best of many noisy medians is probably too high, so these are measured again in turn with
+    the plan's own. Raises RunFailedError when no run printed a speed.
     """
-    if not any(found.speed for found in measured):
-        errors = [error for found in measured for error in found.errors]
-        raise RunFailedError(
-            f"no run printed a speed; the first said: {(errors or ['nothing'])[0]}"
-        )
+    if not any(each.speed for each in measured):
+        errors = [error for each in measured for error in each.errors]
+        raise RunFailedError(f"no run printed a speed; the first error: {(errors or ['none'])[0]}")
     own, *others = measured
     faster = sorted(
-        (found for found in others if found.speed > own.speed), key=lambda found: -found.speed
+        (other for other in others if other.speed > own.speed), key=lambda other: -other.speed
     )
-    return [found.setting for found in faster[:most]]
+    return [other.setting for other in faster[:most]]
 
 
-def gain(own: Measured, rival: Measured) -> float:
-    """How much faster a rival is, as a share: the median over turns of the two runs of a turn."""
-    if not own.speeds or not rival.speeds:
-        return float("inf") if rival.speeds else 0.0
-    pairs = zip(own.speeds, rival.speeds, strict=False)
-    return statistics.median(theirs / ours for ours, theirs in pairs) - 1
+def relative_gain(own: Measurement, other: Measurement) -> float:
+    """How much faster `other` is (0.1: 10 %): the median over turns of the ratio within a turn."""
+    if not own.speeds or not other.speeds:
+        return float("inf") if other.speeds else 0.0
+    turns = zip(own.speeds, other.speeds, strict=False)
+    return statistics.median(theirs / ours for ours, theirs in turns) - 1
 
 
-def best_of(again: Sequence[Measured]) -> Measured:
-    """Of the plan's own setting and its rivals, measured in turns: the fastest, or the plan's own
-    when none beats it by more than NOISE.
+def choose_best(confirmed: Sequence[Measurement]) -> Measurement:
+    """The fastest of settings measured in turn, or the plan's own (the first) when no other is
+    faster by more than NOISE.
     """
-    own = again[0]
-    best = max(again, key=lambda found: gain(own, found))
-    return best if gain(own, best) > NOISE else own
+    own = confirmed[0]
+    best = max(confirmed, key=lambda each: relative_gain(own, each))
+    return best if relative_gain(own, best) > NOISE else own
 
 
 @dataclass(frozen=True)
 class Search:
-    """All settings measured, and the plan's own measured `again` with its rivals."""
+    """All settings measured, then the plan's own measured again with those that were faster."""
 
-    measured: Sequence[Measured]
-    again: Sequence[Measured]
+    measured: Sequence[Measurement]
+    confirmed: Sequence[Measurement]
 
 
 def tuning_text(search: Search, name: str) -> str:
-    """A spec overlay with the best setting's `tuning`, and all measurements as comments."""
-    head = [f"Measured by `python -m hvdchart tune {name}`, images/s, the plan's own first:"]
-    head += [f"  {described(found)}" for found in search.measured]
-    own, *rivals = search.again
-    if rivals:
-        head.append("Those ahead of the plan once more, in turns with it:")
-        head += [f"  {described(found)}" for found in search.again]
-    best = best_of(search.again)
+    """A spec overlay with the `tuning` of the best setting, and all measurements as comments."""
+    head = [f"Measured by `python -m hvdchart tune {name}`, images/s, the plan's setting first:"]
+    head += [f"  {describe(each)}" for each in search.measured]
+    own, *faster = search.confirmed
+    if faster:
+        head.append("The faster ones again, in turn with the plan's:")
+        head += [f"  {describe(each)}" for each in search.confirmed]
+    best = choose_best(search.confirmed)
     if best is own:
-        head.append(f"Nothing beat the plan by more than {NOISE:.0%}: its own numbers stand.")
+        head.append(
+            f"No setting is faster than the plan's by more than {NOISE:.0%}: keep the plan's."
+        )
     elif own.speed:
-        head.append(f"The best is {gain(own, best):+.1%} on the plan.")
+        head.append(f"The best setting is {relative_gain(own, best):+.1%} faster than the plan's.")
     tuning: dict[str, Plain] = {
         VARIABLES[variable]: int(value) for variable, value in best.setting.items()
     }
@@ -204,11 +208,12 @@ def tuning_text(search: Search, name: str) -> str:
     return comments + dump({"tuning": tuning}, {})
 
 
-def described(found: Measured) -> str:
-    """One line: the speed, its spread, and the setting."""
-    words = " ".join(f"{name}={value}" for name, value in found.setting.items())
-    if not found.speeds:
-        last = (found.errors or ("not run",))[-1]
-        return f"{'failed':>9}  {words}: {' '.join(last.split())[-200:]}"
-    spread = f" ({min(found.speeds):.2f} to {max(found.speeds):.2f})" if found.speeds[1:] else ""
-    return f"{found.speed:>9.2f}  {words}{spread}"
+def describe(measured: Measurement) -> str:
+    """One line: the median speed, the setting and the range of speeds, or the last error."""
+    speeds = measured.speeds
+    setting = " ".join(f"{name}={value}" for name, value in measured.setting.items())
+    if not speeds:
+        error = (measured.errors or ("not run",))[-1]
+        return f"{'failed':>9}  {setting}: {' '.join(error.split())[-200:]}"
+    spread = f" ({min(speeds):.2f} to {max(speeds):.2f})" if speeds[1:] else ""
+    return f"{measured.speed:>9.2f}  {setting}{spread}"

@@ -1,4 +1,4 @@
-"""The run that measures thread settings, in a cluster: installed, read, and taken away again."""
+"""Installs the run that measures thread settings, reads its results and uninstalls it."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from dataclasses import dataclass
 
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
+from hvdchart.quantity import pluralize
 from hvdchart.run import helm as helm_module
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.logs import follow
 from hvdchart.tune.grid import (
-    Measured,
+    Measurement,
     Search,
     Setting,
-    collected,
-    described,
-    result_in,
-    rivals_of,
-    runs_of,
+    collect,
+    describe,
+    faster_settings,
+    parse_result,
+    repeat_settings,
     tuning_plan,
 )
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What measures a setting: a command for the ranks of a plan's workers.
+    """How to measure a setting: the command for each rank, and on how many of the plan's workers.
 
-    `confirmations`: turns of the plan's own setting with its rivals, after the first `repeats`.
+    Each setting runs `repeats` times, then the plan's and the faster ones `confirmations` times.
     """
 
     plan: Plan
@@ -41,59 +42,57 @@ def search(
     cluster: Cluster,
     bench: Bench,
     settings: Sequence[Setting],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     context: str | None = None,
     helm: str = "helm",
 ) -> Search:
-    """Measure all settings, then those ahead of the plan's own, `settings[0]`, once more beside it.
+    """Measure all settings, then those that are faster than the plan's own, `settings[0]`, again.
 
-    `tell` gets a line for each run. Raises RunFailedError when no run gave a speed.
+    Calls `report` with a line for each run. Raises RunFailedError when no run printed a speed.
     """
 
-    def measured(tried: Sequence[Setting], repeats: int) -> list[Measured]:
-        runs = runs_of(tried, repeats)
-        run = tuning_plan(bench.plan, runs, bench.command, bench.workers)
-        results = _measure(cluster, run, runs, tell, context=context, helm=helm)
-        return collected(tried, results)
+    def measure(tried: Sequence[Setting], repeats: int) -> list[Measurement]:
+        runs = repeat_settings(tried, repeats)
+        plan = tuning_plan(bench.plan, runs, bench.command, bench.workers)
+        return collect(tried, _run(cluster, plan, runs, report, context=context, helm=helm))
 
-    first = measured(settings, bench.repeats)
-    rivals = rivals_of(first)
-    if not rivals:
-        return Search(first, first[:1])
-    tell(f"{len(rivals)} ahead of the plan: once more, in turns with it")
-    return Search(first, measured([settings[0], *rivals], bench.confirmations))
+    measured = measure(settings, bench.repeats)
+    faster = faster_settings(measured)
+    if not faster:
+        return Search(measured, measured[:1])
+    report(f"{pluralize(len(faster), 'faster setting')}: measuring again, in turn with the plan's")
+    return Search(measured, measure([settings[0], *faster], bench.confirmations))
 
 
-def _measure(
+def _run(
     cluster: Cluster,
-    run: Plan,
+    plan: Plan,
     runs: Sequence[Setting],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
-    context: str | None = None,
-    helm: str = "helm",
+    context: str | None,
+    helm: str,
 ) -> list[tuple[int, float | None, str]]:
-    """The result of each run in turn: its number, images/s or None, and the error.
+    """Install the plan and return the result of each run: its number, images/s or None, the error.
 
-    `tell` gets a line for each as it comes. Raises RunFailedError when there is none.
+    Raises RunFailedError when there is no result.
     """
+    name = plan.spec.name
     results, last = [], ""
-    helm_module.deploy(run, cluster.namespace, context=context, helm=helm)
+    helm_module.deploy(plan, cluster.namespace, context=context, helm=helm)
     try:
-        for line in follow(cluster, run.spec.name, warnings=True):
-            found = result_in(line.text)
-            if found is None:
+        for line in follow(cluster, name, warnings=True):
+            result = parse_result(line.text)
+            if result is None:
                 last = f"{line.pod}: {line.text}"
                 continue
-            results.append(found)
-            number, speed, error = found
-            shown = Measured(runs[number], () if speed is None else (speed,), (error,))
-            tell(f"{len(results)}/{len(runs)} {described(shown)}")
+            results.append(result)
+            number, speed, error = result
+            measured = Measurement(runs[number], () if speed is None else (speed,), (error,))
+            report(f"{len(results)}/{len(runs)} {describe(measured)}")
     finally:
-        helm_module.undeploy(run.spec.name, cluster.namespace, context=context, helm=helm)
+        helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
     if not results:
-        raise RunFailedError(
-            f"{run.spec.name} ended without a measurement; its last line: {last or 'none'}"
-        )
+        raise RunFailedError(f"{name} ended without a measurement; its last line: {last or 'none'}")
     return results

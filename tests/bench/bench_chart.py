@@ -1,4 +1,4 @@
-"""The chart's figures: lines, objects, seconds to render, a scanner's findings.
+"""Measures the chart: lines, objects, seconds to render and findings of a scanner.
 
 python -m tests.bench.bench_chart [RUNS]
 """
@@ -22,20 +22,20 @@ from tests.chart.test_scanner import explained
 PARTS = {
     "values.yaml": "values.yaml",
     "values.schema.json": "values.schema.json",
-    "values.source.yaml, which both are made of": "values.source.yaml",
+    "values.source.yaml, the source of both": "values.source.yaml",
     "templates": "templates/**/*.*",
     "files that run in the pods": "files/*.*",
 }
 
 
 def lines(pattern: str) -> int:
-    """Lines of the chart's files of that name."""
+    """The number of lines of the chart's files that match."""
     files = [file for file in CHART.glob(pattern) if "__pycache__" not in file.parts]
     return sum(len(file.read_text().splitlines()) for file in files)
 
 
 def seconds(helm: str, runs: int) -> list[float]:
-    """What each `helm template` with the default values took."""
+    """The seconds of each `helm template` with the default values."""
     taken = []
     for _ in range(runs):
         start = time.perf_counter()

@@ -1,27 +1,25 @@
-"""How long `hvdchart render` and `plan` take, cold: a new process each time.
+"""Measures `hvdchart render` and `plan`, in a new process each time.
 
-Aims: 0.3 s for an ordinary spec, 1 s for 1,000 nodes in 50 groups. Figures, not verdicts.
+The aims, which nothing checks: 0.3 s for an ordinary spec, 1 s for 1,000 nodes in 50 groups.
 """
 
 from __future__ import annotations
 
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from tests.bench.figures import print_figures
 
 ROOT = Path(__file__).parents[2]
 RUNS = 10
 
 
 def large_spec(groups: int = 50, nodes: int = 1000) -> str:
-    """A spec of many groups, each unlike the others."""
+    """A spec of many different groups."""
     lines = ["apiVersion: hvdchart/v1", "name: large", "nodes:"]
     for index in range(groups):
         lines += [
@@ -38,9 +36,9 @@ def large_spec(groups: int = 50, nodes: int = 1000) -> str:
 
 
 def times(*arguments: str) -> tuple[list[float], float]:
-    """Seconds that each run of the command took, and CPU seconds of a run on average.
+    """The seconds of each run of the command, and the mean CPU seconds of a run.
 
-    On a busy machine the CPU time is the one to compare.
+    On a busy machine, compare the CPU time.
     """
     walls = []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -56,7 +54,7 @@ def times(*arguments: str) -> tuple[list[float], float]:
 
 def main() -> None:
     """Measure and print."""
-    table = Table("command", "best s", "median s", "worst s", "CPU s", title=f"{RUNS} cold runs")
+    seconds, cpu_seconds = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         large = Path(folder) / "large.spec.yaml"
         large.write_text(large_spec())
@@ -67,10 +65,9 @@ def main() -> None:
             "plan -o json, 1,000 nodes in 50 groups": ("plan", "-o", "json", str(large)),
         }
         for name, arguments in cases.items():
-            walls, cpu = times(*arguments)
-            figures = (min(walls), statistics.median(walls), max(walls), cpu)
-            table.add_row(name, *(f"{figure:.2f}" for figure in figures))
-    Console().print(table)
+            seconds[name], cpu = times(*arguments)
+            cpu_seconds[name] = f"{cpu:.2f}"
+    print_figures(f"Seconds of {RUNS} runs", seconds, cpu=cpu_seconds)
 
 
 if __name__ == "__main__":

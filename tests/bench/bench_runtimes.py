@@ -1,9 +1,9 @@
-"""Builds of TensorFlow, allocators, OpenMP settings, bfloat16: python -m tests.bench.bench_runtimes
-[TURNS [BATCH [NAME...]]]
+"""Compares builds of TensorFlow, allocators, OpenMP settings and bfloat16.
 
-ResNet-50 in training, one process on all of this machine's cores, float32 but where it says
-bfloat16. In turns (tests/bench/turns.py), the default image first. Builds the images that are not
-there: minutes.
+python -m tests.bench.bench_runtimes [TURNS [BATCH [NAME...]]]
+
+Trains ResNet-50 in one process on all cores of this machine, in turns (tests/bench/turns.py), the
+default image first; in float32 unless the name says bfloat16. Builds missing images: minutes.
 """
 
 from __future__ import annotations
@@ -12,30 +12,34 @@ import os
 import sys
 
 from hvdchart.plan.rules import FPMATH, ONEDNN
-from hvdchart.tune.grid import Grid, settings_of
+from hvdchart.tune.grid import Grid, list_settings
 from tests.bench.bench_threads import plan_here
-from tests.bench.turns import Rival, Work, measure, table
+from tests.bench.turns import Candidate, Work, measure, print_speeds
 
-# The plan's own come first.
-THREADS = dict(settings_of(plan_here(), Grid())[0])
+# The setting that the plan chooses, which is the first.
+THREADS = dict(list_settings(plan_here(), Grid())[0])
 INTEL = {"tensorflow-package": "intel-tensorflow"}
 BFLOAT16 = "mixed_bfloat16"
 OLD = "cpu-2.15"
-RIVALS = (
-    Rival("cpu", environment=THREADS),
-    Rival("cpu, threads not set"),
-    Rival("cpu, oneDNN on", environment=THREADS | {ONEDNN: "1"}),
-    Rival("cpu, oneDNN off", environment=THREADS | {ONEDNN: "0"}),
-    Rival("cpu, tuning.bfloat16", environment=THREADS | {ONEDNN: "1", FPMATH: "BF16"}),
-    Rival("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
-    Rival(OLD, image=OLD, environment=THREADS),
-    Rival(f"{OLD}, oneDNN on", image=OLD, environment=THREADS | {ONEDNN: "1"}),
-    Rival(f"{OLD}, jemalloc", image=OLD, overrides={"allocator": "jemalloc"}, environment=THREADS),
-    Rival(f"{OLD}, tcmalloc", image=OLD, overrides={"allocator": "tcmalloc"}, environment=THREADS),
-    Rival(f"{OLD}, bfloat16", image=OLD, environment=THREADS, policy=BFLOAT16),
-    Rival("Intel's build", image=OLD, overrides=INTEL, environment=THREADS),
+CANDIDATES = (
+    Candidate("cpu", environment=THREADS),
+    Candidate("cpu, threads not set"),
+    Candidate("cpu, oneDNN on", environment=THREADS | {ONEDNN: "1"}),
+    Candidate("cpu, oneDNN off", environment=THREADS | {ONEDNN: "0"}),
+    Candidate("cpu, tuning.bfloat16", environment=THREADS | {ONEDNN: "1", FPMATH: "BF16"}),
+    Candidate("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
+    Candidate(OLD, image=OLD, environment=THREADS),
+    Candidate(f"{OLD}, oneDNN on", image=OLD, environment=THREADS | {ONEDNN: "1"}),
+    Candidate(
+        f"{OLD}, jemalloc", image=OLD, overrides={"allocator": "jemalloc"}, environment=THREADS
+    ),
+    Candidate(
+        f"{OLD}, tcmalloc", image=OLD, overrides={"allocator": "tcmalloc"}, environment=THREADS
+    ),
+    Candidate(f"{OLD}, bfloat16", image=OLD, environment=THREADS, policy=BFLOAT16),
+    Candidate("Intel's build", image=OLD, overrides=INTEL, environment=THREADS),
     *(
-        Rival(
+        Candidate(
             f"Intel's build, KMP_BLOCKTIME={milliseconds}",
             image=OLD,
             overrides=INTEL,
@@ -50,14 +54,14 @@ def main() -> None:
     """Measure and print."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     batch = int(sys.argv[2]) if len(sys.argv) > 2 else 8
-    names = [rival.name for rival in RIVALS]
-    strange = sorted(set(sys.argv[3:]) - set(names))
-    if strange:
-        sys.exit(f"no such NAME: {', '.join(strange)}; there are {'; '.join(names)}")
-    chosen = [rival for rival in RIVALS if rival.name in (sys.argv[3:] or names)]
+    names = [each.name for each in CANDIDATES]
+    unknown = sorted(set(sys.argv[3:]) - set(names))
+    if unknown:
+        sys.exit(f"unknown NAME {', '.join(unknown)}; use {'; '.join(names)}")
+    chosen = [each for each in CANDIDATES if each.name in (sys.argv[3:] or names)]
     speeds = measure(chosen, Work("ResNet50", batch, 3), turns)
-    print(f"ResNet-50, batch {batch}, {os.cpu_count()} CPUs; images/s, {turns} turns of 3 steps")
-    print(table(speeds, chosen[0].name))
+    title = f"ResNet-50, batch {batch}, {os.cpu_count()} CPUs, {turns} turns of 3 steps"
+    print_speeds(title, speeds)
 
 
 if __name__ == "__main__":

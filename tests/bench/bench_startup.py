@@ -1,50 +1,41 @@
-"""`helm install` to the ranks' first allreduce: python -m tests.bench.bench_startup [RUNS]
+"""Measures `helm install` to the first allreduce: python -m tests.bench.bench_startup [RUNS]
 
-Two workers of one rank each on the local cluster, the image there already, a fresh release each
-time. Prints each run's figures and the medians. Horovod's and TensorFlow's import is shown on its
-own: it is the same for every launcher.
+Two workers of one rank each on the local cluster, which has the image; a new release each time. The
+import of TensorFlow and Horovod is a stage of its own, since it is the same for every launcher.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import statistics
 import sys
 import time
-from dataclasses import dataclass
 from datetime import datetime
 
 from devtools.images.build import build
 from devtools.localkube import cluster
 from devtools.localkube.images import load
+from tests.bench.figures import print_figures
 from tests.e2e.cluster import Namespace
 
-# The ranks tell when they begin, when the frameworks are imported and when an allreduce is done.
+# Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 SCRIPT = """
 import sys, time
-def tell(what):
-    sys.stdout.write(f"AT {what} {time.time():.3f}\\n")
-tell("rank")
+def report(stage):
+    sys.stdout.write(f"AT {stage} {time.time():.3f}\\n")
+report("rank")
 import tensorflow as tf
 import horovod.tensorflow as hvd
-tell("imported")
+report("imported")
 hvd.init()
 hvd.allreduce(tf.ones(1))
-tell("allreduce")
+report("allreduce")
 """
 STAGES = ("master", "hosts", "rank", "imported", "allreduce")
 
 
-@dataclass(frozen=True)
-class Start:
-    """Seconds from `helm install` to each stage; of the ranks, the last to reach it."""
-
-    seconds: dict[str, float]
-
-
-def measure(namespace: Namespace) -> Start:
-    """One fresh release, from install to its removal."""
+def measure(namespace: Namespace) -> dict[str, float]:
+    """Install a release and uninstall it; the seconds to each stage, of the last rank."""
     began = time.time()
     namespace.install("start", {"master": {"args": ["python3", "-c", SCRIPT]}})
     installed = time.time()
@@ -54,18 +45,18 @@ def measure(namespace: Namespace) -> Start:
     seconds = {"installed": installed - began}
     for line in log.splitlines():
         stamp, _, text = line.partition(" ")
-        own = re.match(r"AT (\w+) ([0-9.]+)", text)
-        if own:
-            seconds[own[1]] = max(seconds.get(own[1], 0), float(own[2]) - began)
+        stage = re.match(r"AT (\w+) ([0-9.]+)", text)
+        if stage:
+            seconds[stage[1]] = max(seconds.get(stage[1], 0), float(stage[2]) - began)
         elif "waiting for" in text:
             seconds.setdefault("master", read_stamp(stamp) - began)
         elif "$ mpirun" in text:
             seconds["hosts"] = read_stamp(stamp) - began
-    return Start(seconds)
+    return seconds
 
 
 def read_stamp(text: str) -> float:
-    """A log line's RFC 3339 time in seconds; Python reads microseconds, the kubelet gives nano."""
+    """An RFC 3339 time as seconds; the kubelet writes nanoseconds, Python reads microseconds."""
     return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z", r"\1+00:00", text)).timestamp()
 
 
@@ -79,13 +70,8 @@ def main() -> None:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
     namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
     starts = [measure(namespace) for _ in range(runs)]
-    columns = ("installed", *STAGES)
-    print("seconds since `helm install` began")
-    print("run    " + "".join(f"{column:>11}" for column in columns))
-    for number, start in enumerate(starts, 1):
-        print(f"{number:<7}" + "".join(f"{start.seconds[column]:>11.2f}" for column in columns))
-    medians = [statistics.median(start.seconds[column] for start in starts) for column in columns]
-    print("median " + "".join(f"{median:>11.2f}" for median in medians))
+    stages = {name: [start[name] for start in starts] for name in ("installed", *STAGES)}
+    print_figures(f"Seconds since the start of `helm install`, {runs} runs", stages)
     namespace.kubectl("delete", "namespace", namespace.name)
 
 

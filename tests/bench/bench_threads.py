@@ -1,9 +1,8 @@
-"""The plan's thread settings against others: python -m tests.bench.bench_threads [TURNS]
+"""Compares the plan's thread settings with others: python -m tests.bench.bench_threads [TURNS]
 
-Trains a Keras network on random images in the cpu image, one rank that has all of this machine's
-cores, with each setting of the grid that `hvdchart tune` tries, in turns (tests/bench/turns.py).
-Prints every setting's median and how far the plan's own is from the best: the aim is 3 %. Only an
-otherwise idle machine tells that.
+Trains Keras networks on random images in the cpu image, as one rank on all cores of this machine,
+with each setting that `hvdchart tune` tries, in turns (tests/bench/turns.py). Prints the speeds and
+how far the plan's setting is behind the best: the aim is 3 %. Needs an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import sys
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from hvdchart.tune.grid import Grid, settings_of
-from tests.bench.turns import Rival, Work, compared, measure, table
+from hvdchart.tune.grid import Grid, list_settings
+from tests.bench.turns import Candidate, Work, gains, measure, print_speeds
 
 WORKS = (Work("MobileNetV2", 8, 8), Work("ResNet50", 8, 3))
 AIM = 0.03
@@ -38,18 +37,17 @@ def main() -> None:
     """Measure and print."""
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     plan = plan_here()
-    settings = settings_of(plan, Grid())
+    settings = list_settings(plan, Grid())
     names = [" ".join(f"{name}={value}" for name, value in each.items()) for each in settings]
-    rivals = [
-        Rival(name, environment={**plan.groups[0].env, **each})
+    candidates = [
+        Candidate(name, environment={**plan.groups[0].env, **each})
         for name, each in zip(names, settings, strict=True)
     ]
     for work in WORKS:
-        speeds = measure(rivals, work, turns)
-        print(f"{work.model}, batch {work.batch_size}, {os.cpu_count()} CPUs; images/s")
-        print(table(speeds, names[0]))
-        behind = max(compared(speeds, names[0]).values())
-        print(f"the plan (first line) is {behind:.1%} behind the best (aim: {AIM:.0%})\n")
+        speeds = measure(candidates, work, turns)
+        print_speeds(f"{work.model}, batch {work.batch_size}, {os.cpu_count()} CPUs", speeds)
+        behind = max(gains(speeds, names[0]).values())
+        print(f"The plan (first row) is {behind:.1%} behind the best (aim: {AIM:.0%}).\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""Trainings measured in short turns, so that what drifts in a machine meets all of them alike.
+"""Measures trainings in short turns, so that a drift of the machine affects all of them equally.
 
-All of them are started at once and wait; then each takes a few steps, one after the other, again
-and again. A machine that is 20 % slower for a minute is so for each of them. What is compared are
-the runs of one turn.
+All trainings are started at once and wait; then each trains a few steps, one after the other, again
+and again. Speeds are compared within a turn, as `hvdchart tune` does.
 """
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,15 +15,15 @@ from pathlib import Path
 
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, sandbox
-from hvdchart.tune.grid import Measured, gain
+from hvdchart.tune.grid import Measurement, benchmark_command, relative_gain
+from tests.bench.figures import print_figures
 
-TRAINER = (Path(__file__).parent / "trainer.py").read_text("utf-8")
 Speeds = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
-class Rival:
-    """An image of versions.yaml, what it is built with, and what its training is given."""
+class Candidate:
+    """An image of versions.yaml, its build's overrides, and the environment of its training."""
 
     name: str
     image: str = "cpu"
@@ -36,66 +34,59 @@ class Rival:
 
 @dataclass(frozen=True)
 class Work:
-    """What each turn consists of."""
+    """What each turn trains."""
 
     model: str
     batch_size: int
     steps: int
 
 
-def measure(rivals: Sequence[Rival], work: Work, turns: int) -> Speeds:
-    """Images/s of each rival, one figure a turn; the order changes from turn to turn."""
-    speeds: Speeds = {rival.name: [] for rival in rivals}
+def measure(candidates: Sequence[Candidate], work: Work, turns: int) -> Speeds:
+    """Images/s of each candidate, one figure per turn; the order changes from turn to turn."""
+    speeds: Speeds = {candidate.name: [] for candidate in candidates}
     with ExitStack() as stack:
-        running = {rival.name: _start(rival, work, stack) for rival in rivals}
+        running = {candidate.name: _start(candidate, work, stack) for candidate in candidates}
         for turn in range(turns):
-            ahead = turn % len(rivals)
-            for rival in (*rivals[ahead:], *rivals[:ahead]):
-                speeds[rival.name].append(float(_ask(running[rival.name])))
+            first = turn % len(candidates)
+            for candidate in (*candidates[first:], *candidates[:first]):
+                speeds[candidate.name].append(_train(running[candidate.name]))
             print(f"turn {turn + 1}: {', '.join(f'{s[-1]:.2f}' for s in speeds.values())}")
     return speeds
 
 
-def _start(rival: Rival, work: Work, stack: ExitStack) -> subprocess.Popen[str]:
-    built = build(rival.image, overrides=rival.overrides)
+def _start(candidate: Candidate, work: Work, stack: ExitStack) -> subprocess.Popen[str]:
+    built = build(candidate.image, overrides=candidate.overrides)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hvd-bench-")))
     inside: Sandbox = stack.enter_context(sandbox(built, folder / "output"))
-    words = ["--model", work.model, "--batch-size", str(work.batch_size)]
-    words += ["--steps", str(work.steps), "--policy", rival.policy]
-    process = inside.start("python3", "-c", TRAINER, *words, **rival.environment)
-    # It ends when its input does, and before its root goes away.
+    command = benchmark_command(work.model, work.batch_size, work.steps)
+    command += ["--turns", "--warm-up", "1", "--policy", candidate.policy]
+    process = inside.start(*command, **candidate.environment)
+    # It ends when its input does, and before its root file system is unmounted.
     stack.callback(process.communicate)
     assert process.stdout is not None
-    said = process.stdout.readline().strip()
-    if said != "ready":
-        raise SystemExit(f"{rival.name} did not start: {said or 'see above'}")
+    line = process.stdout.readline().strip()
+    if line != "ready":
+        raise SystemExit(f"{candidate.name} did not start: {line or 'see above'}")
     return process
 
 
-def _ask(process: subprocess.Popen[str]) -> str:
+def _train(process: subprocess.Popen[str]) -> float:
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("go\n")
     process.stdin.flush()
-    return process.stdout.readline()
+    return float(process.stdout.readline())
 
 
-def compared(speeds: Speeds, own: str) -> dict[str, float]:
-    """How much faster each is than `own`, as a share: as `hvdchart tune` judges its turns."""
-    measured = {name: Measured({}, tuple(found), ()) for name, found in speeds.items()}
-    return {name: gain(measured[own], found) for name, found in measured.items()}
+def gains(speeds: Speeds, base: str) -> dict[str, float]:
+    """How much faster each candidate is than `base` (0.1: 10 %)."""
+    measured = {name: Measurement({}, tuple(each), ()) for name, each in speeds.items()}
+    return {name: relative_gain(measured[base], each) for name, each in measured.items()}
 
 
-def table(speeds: Speeds, own: str) -> str:
-    """Median, spread and difference from `own`, a line for each."""
-    width = max(map(len, speeds))
-    shares = compared(speeds, own)
-    lines = [f"{'':{width}}  median    min    max  against the first, by turns"]
-    for name, found in speeds.items():
-        figures = (statistics.median(found), min(found), max(found))
-        lines.append(
-            f"{name:{width}}  "
-            + " ".join(f"{figure:6.2f}" for figure in figures)
-            + f"  {shares[name]:+.1%}"
-        )
-    return "\n".join(lines)
+def print_speeds(title: str, speeds: Speeds) -> None:
+    """Print the speeds of each candidate, and its gain over the first one."""
+    shares = gains(speeds, next(iter(speeds)))
+    print_figures(
+        f"{title}; images/s", speeds, gain={name: f"{share:+.1%}" for name, share in shares.items()}
+    )

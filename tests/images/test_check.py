@@ -1,4 +1,4 @@
-"""`hvdchart image check` on a good image, a bad one and none, with the engine at hand."""
+"""`hvdchart image check` on a good, a bad and a missing image, with the engine of this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bad(cpu: Sandbox, tmp_path: Path) -> Iterator[str]:
     cpu.image.engine.remove(BAD)
 
 
-def test_our_own_image_has_all_that_the_chart_needs(cpu: Sandbox) -> None:
+def test_our_own_image_meets_all_requirements(cpu: Sandbox) -> None:
     engine = cpu.image.engine.program
     done = check(cpu.image.reference, "--engine", engine)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -39,14 +39,14 @@ def test_our_own_image_has_all_that_the_chart_needs(cpu: Sandbox) -> None:
     assert "--" not in done.stdout
 
 
-def test_what_another_image_lacks_is_said(bad: str) -> None:
+def test_image_without_programs_is_refused_with_remedies(bad: str) -> None:
     done = check(bad)
     assert done.returncode == 9, done.stdout + done.stderr
     assert "install openssh-server" in done.stdout
-    assert "cannot be used with launch.mode mpirun: sshd, mpirun" in done.stderr
+    assert "cannot be used with launch.mode mpirun; missing: sshd, mpirun" in done.stderr
 
 
-def test_an_image_that_cannot_be_had_is_an_error_of_its_own() -> None:
+def test_image_that_cannot_be_pulled_is_an_error() -> None:
     done = check("registry.invalid/no-such-image:1")
     assert done.returncode == 9
     assert "registry.invalid/no-such-image:1 is not here and cannot be pulled" in done.stderr

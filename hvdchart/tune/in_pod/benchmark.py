@@ -1,6 +1,8 @@
-"""Synthetic training, for its speed: sent to the pods as text and run by the image's own Python.
+"""Synthetic training to measure its speed; its text is sent to images and run by their own Python.
 
-Needs TensorFlow 2 and Horovod in the image. Rank 0's last line is RESULT and a JSON object.
+Needs TensorFlow 2 in the image, and Horovod unless with --turns. Rank 0 prints a last line with
+RESULT and a JSON object. With --turns, a single process prints `ready`, then trains once for each
+line of its standard input and prints the images/s each time (tests/bench/turns.py).
 """
 
 from __future__ import annotations
@@ -8,25 +10,31 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
 import time
 from typing import Any
 
 
 def main() -> None:
-    """Train a network of Keras' applications on random images and say how fast that was."""
+    """Train a network of Keras' applications on random images and print the images/s."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="ResNet50", help="a name in tf.keras.applications")
-    parser.add_argument("--batch-size", type=int, default=16, help="images a rank takes a step")
-    parser.add_argument("--warm-up", type=int, default=3, help="steps before the clock starts")
-    parser.add_argument("--steps", type=int, default=10, help="steps on the clock")
+    parser.add_argument("--batch-size", type=int, default=16, help="images per rank and step")
+    parser.add_argument("--warm-up", type=int, default=3, help="steps before the measured ones")
+    parser.add_argument("--steps", type=int, default=10, help="measured steps")
+    parser.add_argument("--policy", default="float32", help="Keras' policy of data types")
+    parser.add_argument("--turns", action="store_true", help="train once per line, without Horovod")
     options = parser.parse_args()
-    # Of the image, not of this project: imported by name, for where neither is installed.
+    # By name, since they are installed in the image and not beside this project.
     tf: Any = importlib.import_module("tensorflow")
-    hvd: Any = importlib.import_module("horovod.tensorflow")
-    hvd.init()
-    gpus = tf.config.list_physical_devices("GPU")
-    if gpus:
-        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+    hvd: Any = None if options.turns else importlib.import_module("horovod.tensorflow")
+    if hvd:
+        hvd.init()
+        gpus = tf.config.list_physical_devices("GPU")
+        if gpus:
+            tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+    tf.keras.mixed_precision.set_global_policy(options.policy)
+    tf.random.set_seed(1)
     model = getattr(tf.keras.applications, options.model)(weights=None)
     optimizer = tf.keras.optimizers.SGD(0.01)
     loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
@@ -35,23 +43,33 @@ def main() -> None:
 
     def train() -> None:
         with tf.GradientTape() as tape:
-            loss = loss_of(labels, model(images, training=True))
-        gradients = hvd.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
+            loss = loss_of(labels, tf.cast(model(images, training=True), tf.float32))
+        if hvd:
+            tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
         pairs = zip(gradients, model.trainable_variables)  # noqa: B905 - Python 3.10 has strict
         optimizer.apply_gradients(pairs)
 
     step = tf.function(train)
 
-    for _ in range(options.warm_up):
-        step()
-    began = time.monotonic()
-    for _ in range(options.steps):
-        step()
-    # The last step's result must be there before the clock is read.
-    model.trainable_variables[0].numpy()
-    seconds = time.monotonic() - began
+    def run(steps: int) -> float:
+        """Train some steps; the images/s of this rank."""
+        began = time.monotonic()
+        for _ in range(steps):
+            step()
+        # Steps may be asynchronous: wait for the last one before the clock is read.
+        model.trainable_variables[0].numpy()
+        return float(options.batch_size * steps) / (time.monotonic() - began)
+
+    run(options.warm_up)
+    if options.turns:
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            run(1)
+            print(run(options.steps), flush=True)
+        return
+    speed = run(options.steps) * hvd.size()
     if hvd.rank() == 0:
-        speed = options.batch_size * options.steps * hvd.size() / seconds
         print("RESULT " + json.dumps({"imagesPerSecond": round(speed, 3)}), flush=True)
 
 

@@ -1,9 +1,10 @@
-"""Runs one benchmark after another on the master, with other thread settings each time.
+"""Runs the benchmark once for each thread setting, one after the other, on the master.
 
-Sent to the pods as text and run by the image's own Python 3.8 or newer: standard library only.
-Arguments: a JSON object of `command` and `runs` (a list of environments), and the launcher's line
-that the command comes after. For each run it prints one line, TUNE and a JSON object: `run`,
-`speed` in images/s (null without one) and `error` (the end of the output when there is no speed).
+Its text is sent to the pods and run by the image's own Python, 3.8 or newer: standard library only.
+Arguments: a JSON object with `command` and `runs` (a list of environments), then the launcher's
+command line, to which the command is appended. Prints for each run a line with TUNE and a JSON
+object: `run`, `speed` in images/s (null when there is none) and `error` (then, the end of the
+output).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import subprocess
 import sys
 
 
-def speed_in(output: str) -> float | None:
-    """The images/s of the last line with RESULT {...} in it, as the examples print it."""
+def parse_speed(output: str) -> float | None:
+    """The images/s in the last line with RESULT {...}, as the examples print it, or None."""
     for line in reversed(output.splitlines()):
         start = line.find("RESULT {")
         if start >= 0:
@@ -25,26 +26,26 @@ def speed_in(output: str) -> float | None:
     return None
 
 
-def measured(line: list[str]) -> tuple[float | None, str]:
-    """Run a launcher's line once; its speed, or the end of its output."""
+def measure(line: list[str]) -> tuple[float | None, str]:
+    """Run a command line once; return its speed, or None and the end of its output."""
     done = subprocess.run(
         line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
-    speed = speed_in(done.stdout) if done.returncode == 0 else None
+    speed = parse_speed(done.stdout) if done.returncode == 0 else None
     return speed, "" if speed is not None else f"exit code {done.returncode}: {done.stdout[-800:]}"
 
 
-def main(text: str, start: list[str]) -> int:
-    """Run all; 1 when no run gave a speed."""
+def main(text: str, launcher: list[str]) -> int:
+    """Run all settings; 1 when no run printed a speed."""
     job = json.loads(text)
-    found = False
+    succeeded = False
     for number, env in enumerate(job["runs"]):
-        # By `env` on the ranks' side: what mpirun passes on gives way to the workers' own settings.
+        # With `env` on the workers: their own settings would override what mpirun passes on.
         settings = ["env", *(f"{name}={value}" for name, value in env.items())]
-        speed, error = measured([*start, *settings, *job["command"]])
-        found = found or speed is not None
+        speed, error = measure([*launcher, *settings, *job["command"]])
+        succeeded = succeeded or speed is not None
         print("TUNE " + json.dumps({"run": number, "speed": speed, "error": error}), flush=True)
-    return 0 if found else 1
+    return 0 if succeeded else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Nodes as real clusters have them become a spec that the other commands take."""
+"""The spec that discover writes for nodes as real clusters have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.discover.nodes import amount, pod_requests, read_nodes
+from hvdchart.discover.nodes import pod_requests, read_nodes
 from hvdchart.discover.spec_text import spec_text
 from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
@@ -23,7 +23,7 @@ def discovered(
     return text, parse_spec(text.encode())
 
 
-def test_a_dgx_cluster() -> None:
+def test_dgx_nodes_become_a_group_with_gpus_rdma_and_tolerations() -> None:
     plane = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     nodes = [dgx("dgx-2"), dgx("dgx-1"), node("cp", "8", "32Gi", taints=[plane]),
              dgx("dgx-3", cordoned=True)]  # fmt: skip
@@ -33,20 +33,20 @@ def test_a_dgx_cluster() -> None:
     assert (group.name, group.count, group.gpus) == ("nvidia-a100-sxm4-80gb", 2, 8)
     assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (2, 64, 2)
     assert group.node_selector == {}, "the label is on the cordoned node too"
-    assert "no label tells these nodes from others" in text
+    assert "no label is unique to these nodes" in text
     assert group.tolerations[0].taint == "nvidia.com/gpu"
     assert group.tolerations[0].operator == "Exists"
     assert group.rdma is not None
     assert group.rdma.resource == "rdma/hca_shared_devices_a"
     # 500m of the kubelet, 1 of DaemonSets, 100m for the master.
     assert group.reserved.cpu == 1600
-    assert "left out: node cp: control plane" in text
-    assert "left out: node dgx-3: cordoned" in text
+    assert "excluded: node cp: control plane" in text
+    assert "excluded: node dgx-3: cordoned" in text
     assert "80 GiB each" in text
     assert "several NUMA nodes" in text
 
 
-def test_unlike_nodes_make_groups_of_their_own() -> None:
+def test_different_nodes_become_different_groups() -> None:
     nodes = [dgx("g1"), xeon("x1"), xeon("x2", "394000Mi"), xeon("x3", "191000Mi"), amd("a1"),
              mig("m1")]  # fmt: skip
     text, spec = discovered(nodes)
@@ -61,7 +61,7 @@ def test_unlike_nodes_make_groups_of_their_own() -> None:
     assert found["amd-instinct-mi300x-oam"].threads_per_core == 1
     slices = found["mig-1g-5gb"]
     assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
-    assert "left alone: nvidia.com/mig-2g.10gb" in text
+    assert "not used: nvidia.com/mig-2g.10gb" in text
     assert found["nvidia-a100-sxm4-80gb"].node_selector == {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"
     }
@@ -71,7 +71,7 @@ def test_unlike_nodes_make_groups_of_their_own() -> None:
     assert "GPU and CPU nodes" in text
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_unknown_facts_are_marked_by_comments() -> None:
     text, spec = discovered([node("vm", "8", "32Gi")])
     group = spec.nodes[0]
     assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (1, 8, 1)
@@ -80,28 +80,28 @@ def test_what_is_not_known_is_said() -> None:
     assert any("threadsPerCore: 1" in line and "not known" in line for line in lines)
 
 
-def test_the_selector_goes_into_the_spec() -> None:
+def test_selector_becomes_the_node_selector() -> None:
     _, spec = discovered([xeon("x1"), xeon("x2")], selector="node-type==highmem,a!=b,c")
     assert spec.nodes[0].node_selector == {"node-type": "highmem"}
 
 
-def test_without_the_right_to_list_pods() -> None:
+def test_reserve_is_omitted_without_the_pods() -> None:
     text, spec = discovered([xeon("x1")], pods_known=False)
     assert spec.nodes[0].reserved.cpu is None
-    assert "what DaemonSets request is estimated" in text
+    assert "requests of DaemonSets are estimated" in text
 
 
-def test_a_fit_takes_free_nodes_only() -> None:
+def test_fit_uses_free_nodes_only() -> None:
     nodes = [dgx(f"d{n}") for n in range(4)] + [xeon("x1")]
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
     text, spec = discovered(nodes, busy, fit=16)
     assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
     assert make_plan(spec).ranks == 16
-    assert "3 of 4 such nodes are free now" in text
-    assert "d0: 4 nvidia.com/gpu free of 8" in text
+    assert "3 of 4 nodes of the group are free now" in text
+    assert "d0: 4 of 8 nvidia.com/gpu free" in text
 
 
-def test_a_fit_of_several_groups() -> None:
+def test_fit_combines_groups_of_one_kind() -> None:
     _, spec = discovered([xeon("x1"), xeon("x2", "191000Mi")], fit=4)
     assert [group.count for group in spec.nodes] == [1, 1]
     assert make_plan(spec).ranks == 4
@@ -110,24 +110,24 @@ def test_a_fit_of_several_groups() -> None:
 @pytest.mark.parametrize(
     ("ranks", "message"),
     [
-        (32, "32 ranks do not fit now: 24 do"),
-        (12, "12 ranks do not fit: nodes run 8 ranks each"),
+        (32, "32 ranks do not fit now: there is room for 24"),
+        (12, "12 ranks do not fit: each node runs 8 ranks"),
     ],
 )
-def test_what_does_not_fit_is_explained(ranks: int, message: str) -> None:
+def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message: str) -> None:
     busy = [pod("d0", {"cpu": "200"})]
     with pytest.raises(ClusterError) as refused:
         discovered([dgx(f"d{n}") for n in range(4)], busy, fit=ranks)
     assert message in str(refused.value)
-    assert "d0: 55500m cpu free of 255" in str(refused.value)
+    assert "d0: 55500m of 255" in str(refused.value)
 
 
-def test_no_usable_node() -> None:
+def test_unusable_nodes_are_refused_with_their_reasons() -> None:
     with pytest.raises(ClusterError, match="runtime is down"):
         discovered([node("n", "4", "8Gi", ready="False")])
 
 
-def test_the_planned_worker_fits_an_idle_node() -> None:
+def test_planned_worker_fits_an_idle_node() -> None:
     """The reserve that discover writes leaves room for daemons, kubelet and master."""
     daemons = [pod("x1", {"cpu": "750m", "memory": "900Mi"}, "DaemonSet")]
     machine = xeon("x1", allocatable=("110", "390000Mi"))
@@ -139,23 +139,7 @@ def test_the_planned_worker_fits_an_idle_node() -> None:
     assert plan.memory + memory_bytes("1156Mi") <= memory_bytes("390000Mi")
 
 
-@pytest.mark.parametrize(
-    ("text", "times", "expected"),
-    [
-        ("2", 1000, 2000), ("1900m", 1000, 1900), ("1.5", 1000, 1500), ("2468Ki", 1, 2527232),
-        ("1e3", 1, 1000), ("129M", 1, 129000000), ("100m", 1, 1), ("0", 1, 0), ("12E", 0, None),
-        ("", 1, None), ("-1", 1, None), ("5Q", 1, None),
-    ],
-)  # fmt: skip
-def test_quantities(text: str, times: int, expected: int | None) -> None:
-    if expected is None:
-        with pytest.raises(ValueError, match="quantity"):
-            amount(text, times)
-    else:
-        assert amount(text, times) == expected
-
-
-def test_a_pods_requests_are_what_the_scheduler_counts() -> None:
+def test_pod_requests_are_those_of_the_scheduler() -> None:
     setup = {"resources": {"requests": {"cpu": "3"}}}
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
     found = pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup]))

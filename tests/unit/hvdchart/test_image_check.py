@@ -1,4 +1,4 @@
-"""What an image must have, judged from what a probe found in it."""
+"""The requirements of images, checked against the report of the probe."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 
 from hvdchart.errors import ImageError
 from hvdchart.image.check import (
-    STRANGE_USER,
-    judge,
+    UNKNOWN_USER,
+    check_report,
+    check_requirements,
     missing,
     probe_command,
     probe_pod,
     read_probe,
-    report,
 )
 from hvdchart.image.probe import MARK
 
 GOOD: dict[str, Any] = {
     "python": "3.8.10",
-    "user": STRANGE_USER,
+    "user": UNKNOWN_USER,
     "programs": {
         "python3": "/usr/bin/python3",
         "ssh": "/usr/bin/ssh",
@@ -38,18 +38,18 @@ GOOD: dict[str, Any] = {
 
 
 def changed(**changes: object) -> dict[str, Any]:
-    """A good probe but for the changes; those of programs are merged."""
+    """A report without a problem, apart from the changes; those of programs are merged."""
     programs = {**GOOD["programs"], **dict(changes.pop("programs", {}))}  # type: ignore[call-overload]
     return {**GOOD, "programs": programs, **changes}
 
 
 @pytest.mark.parametrize("mode", ["mpirun", "horovodrun", "elastic"])
-def test_an_image_with_all_of_it_is_good(mode: str) -> None:
-    assert missing(judge(GOOD, mode)) == []
+def test_image_that_meets_all_requirements_lacks_nothing(mode: str) -> None:
+    assert missing(check_requirements(GOOD, mode)) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "mode", "lacking", "way_out"),
+    ("changes", "mode", "lacking", "remedy"),
     [
         ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
         ({"python": "3.10.1"}, "mpirun", None, ""),
@@ -72,25 +72,25 @@ def test_an_image_with_all_of_it_is_good(mode: str) -> None:
             {"frameworks": {"torch": {"error": "ImportError: no mpi_lib_v2"}}},
             "mpirun", "Horovod on torch", "HOROVOD_WITH_PYTORCH=1",
         ),
-        # NumPy's friend came along with PyTorch in an image for TensorFlow.
+        # PyTorch is installed as a dependency in an image for TensorFlow.
         (
             {"frameworks": {**GOOD["frameworks"], "torch": {"error": "ImportError"}}},
             "mpirun", None, "",
         ),
     ],
 )  # fmt: skip
-def test_what_is_missing_is_named_with_the_way_out(
-    changes: dict[str, object], mode: str, lacking: str | None, way_out: str
+def test_missing_requirement_is_named_with_its_remedy(
+    changes: dict[str, object], mode: str, lacking: str | None, remedy: str
 ) -> None:
-    findings = judge(changed(**changes), mode)
-    assert [finding.what for finding in missing(findings)] == ([lacking] if lacking else [])
-    text = report("team/train:1", findings)
+    findings = check_requirements(changed(**changes), mode)
+    assert [finding.requirement for finding in missing(findings)] == ([lacking] if lacking else [])
+    text = check_report("team/train:1", findings)
     assert text.startswith("team/train:1\n")
-    assert way_out in text
+    assert remedy in text
     assert ("\n  --  " in text) == (lacking is not None)
 
 
-def test_the_probe_runs_alone_and_its_answer_is_found_among_other_output() -> None:
+def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> None:
     done = subprocess.run(
         [sys.executable, "-I", *probe_command()[1:]], capture_output=True, text=True, check=True
     )
@@ -98,7 +98,7 @@ def test_the_probe_runs_alone_and_its_answer_is_found_among_other_output() -> No
     assert probe["python"] == "{}.{}.{}".format(*sys.version_info[:3])
     assert set(probe) == set(GOOD)
     assert set(probe["programs"]) == set(GOOD["programs"])
-    judge(probe, "mpirun")
+    check_requirements(probe, "mpirun")
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,20 @@ def test_the_probe_runs_alone_and_its_answer_is_found_among_other_output() -> No
         ("", "", "it printed nothing"),
     ],
 )
-def test_an_image_without_a_usable_python_says_so(output: str, errors: str, message: str) -> None:
+def test_image_without_a_usable_python_is_an_error_with_its_output(
+    output: str, errors: str, message: str
+) -> None:
     assert MARK not in output
-    with pytest.raises(ImageError, match="team/train:1: its python3 could not be run") as raised:
+    with pytest.raises(ImageError, match="team/train:1: cannot run python3") as raised:
         read_probe("team/train:1", output, errors)
     assert message in str(raised.value)
     assert "Python 3.8 or newer" in str(raised.value)
 
 
-def test_the_pod_asks_for_nothing_that_restricted_refuses() -> None:
+def test_probe_pod_meets_pod_security_restricted() -> None:
     pod = probe_pod("team/train:1")
     spec = pod["spec"]
-    assert spec["securityContext"]["runAsUser"] == STRANGE_USER
+    assert spec["securityContext"]["runAsUser"] == UNKNOWN_USER
     assert spec["automountServiceAccountToken"] is False
     (container,) = spec["containers"]
     assert container["image"] == "team/train:1"

@@ -1,163 +1,193 @@
-"""The logs of all pods, from a cluster that a test plays."""
+"""Following a run's logs, over real HTTP from a small API server."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.logs import follow, has_log, past
-from hvdchart.run.release import Release
-from tests.unit.hvdchart.test_status import CREATING, RUNNING, event, job, pod
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.logs import LogLine, follow, has_log, read_past
+from tests.fakes.cluster import FakeCluster
+from tests.unit.hvdchart.runs import CREATING, RUNNING, event, job, pod, terminated
+
+pytestmark = pytest.mark.timeout(20)
 
 MASTER = pod("hvd-master-1-a", "master", RUNNING)
 WORKER = pod("hvd-worker-0", "worker", RUNNING)
-LATE = pod("hvd-worker-1", "worker", RUNNING)
 DONE = job(("Complete", "", ""))
 
 
-class Play:
-    """A cluster whose worker logs never end, and whose Job ends when the master's log has."""
-
-    def __init__(self, pods: list[Any], lines: dict[str, list[str]]) -> None:
-        self.pods, self.lines = pods, lines
-        self.events: list[Any] = []
-        self.never = threading.Event()
-        self.trained = threading.Event()
-        self.asked: list[tuple[str, str, bool, int | None]] = []
-
-    def release(self, name: str) -> Release:
-        return Release(name, [DONE], [], self.pods, self.events)
-
-    def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Any]]:
-        for found in self.pods:
-            yield "ADDED", found
-            yield "MODIFIED", found
-        self.never.wait()
-
-    def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Any]]:
-        yield "ADDED", job()
-        self.trained.wait()
-        yield "MODIFIED", DONE
-
-    def watch_events(self, seconds: int) -> Iterator[tuple[str, Any]]:
-        yield from (("ADDED", event) for event in self.events)
-        self.never.wait()
-
-    def log(
-        self, pod: str, container: str, *, follow: bool, tail: int | None = None
-    ) -> Iterator[str]:
-        self.asked.append((pod, container, follow, tail))
-        if pod not in self.lines:
-            raise ClusterError(f'cannot read the log of pod {pod}: pods "{pod}" not found')
-        yield from self.lines[pod]
-        if "master" in pod:
-            self.trained.set()
-        elif follow:
-            self.never.wait()
+@pytest.fixture
+def training(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that trains: a master and a worker, whose logs go on."""
+    fake_cluster.put("jobs", job())
+    fake_cluster.put("pods", MASTER, WORKER)
+    fake_cluster.log("hvd-master-1-a", "m1")
+    fake_cluster.log("hvd-worker-0", "w1")
+    return fake_cluster
 
 
-LINES = {"hvd-master-1-a": ["m1", "m2"], "hvd-worker-0": ["w0"], "hvd-worker-1": ["w1"]}
+def finish(cluster: FakeCluster, *lines: str) -> None:
+    """The run completes; the worker's log goes on."""
+    cluster.log("hvd-master-1-a", *lines, end=True)
+    cluster.put("jobs", DONE)
 
 
-@pytest.mark.timeout(20)
-def test_all_pods_are_followed_until_the_run_is_over() -> None:
-    play = Play([WORKER, LATE, pod("hvd-worker-2", "worker", CREATING), MASTER], LINES)
-    found = [(line.pod, line.text) for line in follow(play, "hvd", tail=5)]
-    assert [text for name, text in found if "master" in name] == ["m1", "m2"]
-    assert {name for name, _ in found} <= set(LINES)
-    assert ("hvd-master-1-a", "master", True, 5) in play.asked
-    assert len(play.asked) == len(set(play.asked)), "a pod was read twice"
+def texts(lines: Iterator[LogLine]) -> list[str]:
+    return sorted(f"{line.pod} {line.text}" for line in lines)
 
 
-@pytest.mark.timeout(20)
-def test_a_run_that_was_over_before() -> None:
-    play = Play([], LINES)
-    play.trained.set()
-    play.pods = []
-    release = play.release
-    # The watch of pods has nothing yet: the master is found by asking once more.
-    play.release = lambda name: Release(name, [DONE], [], [MASTER], [])  # type: ignore[method-assign]
-    assert [line.text for line in follow(play, "hvd")] == ["m1", "m2"]
-    assert release("hvd").pods == []
+def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
+    lines = follow(Cluster.connect(), "hvd", tail=5)
+    first = texts(iter([next(lines), next(lines)]))
+    assert first == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
+    training.log("hvd-worker-0", "w2")
+    assert next(lines) == LogLine("hvd-worker-0", "w2")
+    finish(training, "m2", "m3")
+    assert [line.text for line in lines] == ["m2", "m3"]
+    logs = [request for request in training.requests if request.resource == "log"]
+    assert len(logs) == 2, "each log is read once"
+    assert {request.query["tailLines"] for request in logs} == {"5"}
+    assert sorted(request.query["container"] for request in logs) == ["master", "worker"]
 
 
-@pytest.mark.timeout(20)
-def test_a_run_that_is_taken_away() -> None:
-    play, seen = Play([], LINES), threading.Event()
-
-    def taken(release: str, seconds: int) -> Iterator[tuple[str, Any]]:
-        older = job(("Complete", "", ""), name="hvd-master-0", made="2025-01-01T00:00:00Z")
-        older["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
-        yield "ADDED", older
-        yield "ADDED", job()
-        # An upgrade takes the older run's Job away: that is no end.
-        yield "DELETED", older
-        seen.set()
-        play.trained.wait()
-        yield "DELETED", job()
-
-    def late(release: str, seconds: int) -> Iterator[tuple[str, Any]]:
-        seen.wait()
-        yield "ADDED", MASTER
-        play.never.wait()
-
-    play.watch_jobs, play.watch_pods = taken, late  # type: ignore[method-assign]
-    assert [line.text for line in follow(play, "hvd")] == ["m1", "m2"]
-
-
-@pytest.mark.timeout(20)
-def test_only_the_master() -> None:
-    found = follow(Play([WORKER, MASTER], LINES), "hvd", component="master")
-    assert [line.text for line in found] == ["m1", "m2"]
-
-
-@pytest.mark.timeout(20)
-def test_a_pod_that_went_away_is_no_failure() -> None:
-    gone = pod("hvd-worker-9", "worker", RUNNING)
-    assert len([*follow(Play([gone, MASTER], LINES), "hvd")]) == 2
-
-
-@pytest.mark.timeout(20)
-def test_a_refusal_is_told() -> None:
-    play = Play([MASTER], LINES)
-
-    def refused(release: str, seconds: int) -> Iterator[tuple[str, Any]]:
-        raise ClusterError("cannot watch pods: you are not allowed to")
-        yield
-
-    play.watch_pods = refused  # type: ignore[method-assign]
-    with pytest.raises(ClusterError, match="not allowed"):
-        list(follow(play, "hvd"))
-
-
-@pytest.mark.timeout(20)
-def test_warnings_since_the_run_began() -> None:
-    play = Play([], {})
-    play.events = [
-        event("hvd-worker-0", "Pod", "FailedMount", "new", at="2026-01-01T10:00:01Z"),
-        event("hvd-worker-0", "Pod", "FailedMount", "new", at="2026-01-01T10:00:02Z"),
-        event("hvd-worker-0", "Pod", "FailedMount", "old", at="2025-01-01T10:00:01Z"),
-        event("hvd-worker-0", "Pod", "Unhealthy", "startup probe", at="2026-01-01T10:00:01Z"),
-        event("hvd-worker-0", "Pod", "Pulled", "fine", type="Normal"),
-        event("another-0", "Pod", "FailedMount", "not ours"),
-    ]
-    lines = follow(play, "hvd", warnings=True)
-    first = next(lines)
-    assert (first.pod, first.text) == ("hvd-worker-0", "FailedMount: new")
-    play.trained.set()
+def test_follow_includes_pods_that_start_later(training: FakeCluster) -> None:
+    late = pod("hvd-worker-1", "worker", CREATING)
+    training.put("pods", late)
+    lines = follow(Cluster.connect(), "hvd")
+    texts(iter([next(lines), next(lines)]))
+    training.log("hvd-worker-1", "late")
+    training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
+    assert next(lines) == LogLine("hvd-worker-1", "late")
+    finish(training)
     assert list(lines) == []
 
 
-def test_what_there_is_now() -> None:
-    found = [line.text for line in past(Play([WORKER, MASTER], LINES), "hvd", tail=1)]
-    assert found == ["w0", "m1", "m2"]
+def test_follow_of_the_master_leaves_out_the_workers(training: FakeCluster) -> None:
+    finish(training, "m2")
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert [line.text for line in lines] == ["m1", "m2"]
 
 
-def test_which_pods_have_a_log() -> None:
-    crashed = pod("a", "worker", {"terminated": {"exitCode": 1}})
+def test_follow_of_a_finished_run_reads_its_master(fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("jobs", DONE)
+    # The watch of pods may be late: it does not matter when it comes.
+    fake_cluster.hold_watch("pods")
+    fake_cluster.put("pods", pod("hvd-master-1-a", "master", terminated(0), phase="Succeeded"))
+    fake_cluster.log("hvd-master-1-a", "m1", end=True)
+    assert [line.text for line in follow(Cluster.connect(), "hvd")] == ["m1"]
+
+
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> None:
+    older = job(("Complete", "", ""), name="hvd-master-0", created="2025-01-01T00:00:00Z")
+    deleting = {**older, "metadata": {**older["metadata"], "deletionTimestamp": "2026"}}
+    training.put("jobs", deleting)
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    # An upgrade deletes the older run's Job, which does not end the new run.
+    training.remove("jobs", "hvd-master-0")
+    conditions = [{"type": kind, "status": "False"}, {"type": "Suspended", "status": "True"}]
+    training.put("jobs", {**job(), "status": {"conditions": conditions}})
+    training.put("jobs", {**job(), "status": {}})
+    training.log("hvd-master-1-a", "m2")
+    assert next(lines).text == "m2"
+    training.log("hvd-master-1-a", end=True)
+    training.put("jobs", job((kind, "", "")))
+    assert list(lines) == []
+
+
+def test_follow_ends_when_the_job_is_deleted(training: FakeCluster) -> None:
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    training.log("hvd-master-1-a", "m2", end=True)
+    training.remove("jobs", job()["metadata"]["name"])
+    assert [line.text for line in lines] == ["m2"]
+
+
+def test_follow_continues_after_the_server_ended_its_watches(training: FakeCluster) -> None:
+    lines = follow(Cluster.connect(), "hvd")
+    texts(iter([next(lines), next(lines)]))
+    training.end_watches()
+    training.log("hvd-worker-1", "late")
+    training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
+    assert next(lines) == LogLine("hvd-worker-1", "late")
+    finish(training)
+    assert list(lines) == []
+    assert {
+        request.query["timeoutSeconds"] for request in training.requests if "watch" in request.query
+    } == {"300"}
+
+
+def test_follow_skips_a_pod_that_is_deleted_before_its_log_is_read(training: FakeCluster) -> None:
+    training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
+    lines = follow(Cluster.connect(), "hvd")
+    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
+    finish(training)
+    assert list(lines) == []
+
+
+@pytest.mark.parametrize("request_kind", ["pods watch", "jobs watch", "log get"])
+def test_follow_raises_a_refused_request(training: FakeCluster, request_kind: str) -> None:
+    training.refusals[request_kind] = (403, "forbidden")
+    with pytest.raises(ClusterError, match="you are not allowed to"):
+        list(follow(Cluster.connect(), "hvd"))
+
+
+def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> None:
+    def warning(reason: str, message: str, **more: Any) -> Any:
+        name = f"{reason}-{message}-{more.get('at', '')}"
+        return event("hvd-worker-0", "Pod", reason, message, name=name, **more)
+
+    training.put(
+        "events",
+        warning("FailedMount", "old", at="2025-01-01T10:00:01Z"),
+        warning("Unhealthy", "startup probe"),
+        warning("Pulled", "fine", type="Normal"),
+        event("another-0", "Pod", "FailedMount", "of another release"),
+        warning("FailedMount", "new", at="2026-01-01T10:00:00Z"),
+        warning("FailedMount", "new", at="2026-01-01T10:00:02Z"),
+        warning("FailedMount", "last"),
+    )
+    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: new")
+    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: last")
+    finish(training)
+    assert list(lines) == []
+
+
+def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -> None:
+    training.refusals["events watch"] = (403, "forbidden")
+    lines = follow(Cluster.connect(), "hvd", component="master", warnings=True)
+    found = texts(iter([next(lines), next(lines)]))
+    assert found[0].startswith("events cannot watch events in namespace team: you are not allowed")
+    assert found[1] == "hvd-master-1-a m1"
+    finish(training)
+    assert list(lines) == []
+
+
+def test_warnings_without_a_job_are_all_of_the_release(fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("events", event("hvd-worker-0", "Pod", "FailedMount", "new"))
+    lines = follow(Cluster.connect(), "hvd", warnings=True)
+    assert next(lines).text == "FailedMount: new"
+
+
+def test_past_lines_are_those_of_each_started_pod(training: FakeCluster) -> None:
+    training.put("pods", pod("hvd-worker-1", "worker", CREATING))
+    training.log("hvd-worker-0", "w2")
+    cluster = Cluster.connect()
+    assert texts(read_past(cluster, "hvd", tail=1)) == ["hvd-master-1-a m1", "hvd-worker-0 w2"]
+    assert texts(read_past(cluster, "hvd", component="master")) == ["hvd-master-1-a m1"]
+
+
+def test_started_containers_have_a_log() -> None:
+    crashed = pod("a", "worker", terminated(1))
     waiting = pod("b", "worker", CREATING)
-    assert [has_log(found) for found in (crashed, waiting, WORKER)] == [True, False, True]
+    unlabelled = {**WORKER, "metadata": {"name": "x", "labels": None}}
+    sidecar = pod("c", "master", RUNNING)
+    sidecar["status"]["containerStatuses"][0]["name"] = "other"
+    pods = (crashed, waiting, WORKER, unlabelled, sidecar, {**WORKER, "status": {}})
+    assert [has_log(each) for each in pods] == [True, False, True, True, False, False]

@@ -1,4 +1,4 @@
-"""From the API server's objects to a state and a reason that a person can act on."""
+"""The state of a run, its reason and advice, from the API server's objects."""
 
 from __future__ import annotations
 
@@ -7,79 +7,23 @@ from typing import Any
 import pytest
 
 from hvdchart.run.release import Release, event_order, is_about
-from hvdchart.run.report import event_lines, report
-from hvdchart.run.status import Status, status_of
-
-JOB = "hvd-master-1a2b3c4d"
-
-
-def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict[str, Any]:
-    """A master's Job; conditions are (type, reason, message)."""
-    return {
-        "metadata": {"name": name, "creationTimestamp": more.get("made", "2026-01-01T10:00:00Z")},
-        "spec": {"backoffLimit": 3, "suspend": more.get("suspend", False)},
-        "status": {
-            "failed": more.get("failed", 0),
-            "conditions": [
-                {"type": kind, "status": "True", "reason": reason, "message": message}
-                for kind, reason, message in conditions
-            ],
-        },
-    }
+from hvdchart.run.report import event_lines, status_report
+from hvdchart.run.status import Status, run_status
+from tests.unit.hvdchart.runs import (
+    CREATING,
+    JOB,
+    MASTER,
+    RUNNING,
+    STATEFUL_SET,
+    WORKERS,
+    event,
+    job,
+    pod,
+    terminated,
+)
 
 
-def pod(name: str, component: str, state: dict[str, Any] | None = None, **more: Any) -> Any:
-    """A pod; `state` is its container's."""
-    labels = {"app.kubernetes.io/component": component}
-    if component == "master":
-        labels["batch.kubernetes.io/job-name"] = more.get("job", JOB)
-    conditions = more.get("conditions", [])
-    if more.get("ready"):
-        conditions = [{"type": "Ready", "status": "True"}]
-    owner = more.get("job", JOB) if component == "master" else "hvd-worker"
-    return {
-        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels,
-                     "ownerReferences": [{"kind": "X", "name": owner}]},
-        "spec": {"nodeName": more.get("node", "n1")},
-        "status": {
-            "phase": more.get("phase", "Running" if state and "running" in state else "Pending"),
-            "conditions": conditions,
-            **({"reason": more["reason"], "message": "node was low on memory"}
-               if "reason" in more else {}),
-            "containerStatuses": [
-                {"name": component, "image": "team/train:1", "state": state,
-                 "lastState": more.get("last", {}), "restartCount": more.get("restarts", 0)}
-            ] if state else [],
-        },
-    }  # fmt: skip
-
-
-def event(about: str, kind: str, reason: str, message: str, **more: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"},
-        "involvedObject": {"kind": kind, "name": about, "uid": more.get("uid", "")},
-        "type": more.get("type", "Warning"), "reason": reason, "message": message,
-        "lastTimestamp": more.get("at", "2026-01-01T10:00:01Z"),
-    }  # fmt: skip
-
-
-RUNNING = {"running": {"startedAt": "2026-01-01T10:00:05Z"}}
-CREATING = {"waiting": {"reason": "ContainerCreating"}}
-SET = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 2}}
-MASTER = pod("hvd-master-1a2b3c4d-x", "master", RUNNING, ready=True)
-WORKERS = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (0, 1)]
-
-
-def ended(code: int, message: str = "", reason: str = "Error", at: str = "10:01:00") -> Any:
-    return {
-        "terminated": {
-            "exitCode": code, "reason": reason, "message": message,
-            "finishedAt": f"2026-01-01T{at}Z",
-        }
-    }  # fmt: skip
-
-
-def judged(
+def status(
     pods: list[Any],
     *events: Any,
     jobs: list[Any] | None = None,
@@ -87,32 +31,34 @@ def judged(
     record: dict[str, str] | None = None,
 ) -> Status:
     jobs = [job()] if jobs is None else jobs
-    sets = [SET] if sets is None else sets
-    return status_of(Release("hvd", jobs, sets, pods, list(events), record or {}))
+    sets = [STATEFUL_SET] if sets is None else sets
+    return run_status(Release("hvd", jobs, sets, pods, list(events), record or {}))
 
 
-def test_a_run_that_trains() -> None:
-    found = judged([MASTER, *WORKERS])
-    assert (found.state, found.reason) == ("running", "")
-    assert (found.workers_ready, found.workers_wanted, found.attempts) == (2, 2, 4)
+def test_run_with_ready_pods_is_running() -> None:
+    current = status([MASTER, *WORKERS])
+    assert (current.state, current.reason) == ("running", "")
+    assert (current.workers_ready, current.workers_wanted, current.attempts) == (2, 2, 4)
 
 
-def test_a_run_that_is_over() -> None:
-    assert judged([], jobs=[job(("Complete", "", ""))], sets=[]).state == "finished"
+def test_run_of_a_complete_job_is_finished() -> None:
+    assert status([], jobs=[job(("Complete", "", ""))], sets=[]).state == "finished"
 
 
-def test_pods_on_their_way() -> None:
-    found = judged([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", CREATING)])
-    assert found.state == "waiting"
-    assert found.reason == "1 of 2 workers are up; hvd-worker-1: ContainerCreating"
+def test_run_with_a_pod_being_created_is_waiting() -> None:
+    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", CREATING)])
+    assert current.state == "waiting"
+    assert current.reason == "1 of 2 workers are up; hvd-worker-1: ContainerCreating"
 
 
-def test_an_image_that_cannot_be_pulled() -> None:
+def test_failed_image_pull_names_the_pods_and_the_image() -> None:
     wrong = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
-    found = judged([MASTER, *(pod(f"hvd-worker-{n}", "worker", wrong) for n in (0, 1))])
-    assert found.state == "waiting"
-    assert found.reason.startswith("hvd-worker-0, hvd-worker-1: ImagePullBackOff of image team/tra")
-    assert "image.tag" in found.advice
+    current = status([MASTER, *(pod(f"hvd-worker-{n}", "worker", wrong) for n in (0, 1))])
+    assert current.state == "waiting"
+    assert current.reason.startswith(
+        "hvd-worker-0, hvd-worker-1: ImagePullBackOff of image team/tra"
+    )
+    assert "image.tag" in current.advice
 
 
 @pytest.mark.parametrize(
@@ -122,33 +68,35 @@ def test_an_image_that_cannot_be_pulled() -> None:
         ("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", "labels"),
         ("0/3 nodes are available: 3 node(s) had untolerated taint {gpu: }.", "tolerations"),
         ("0/1 nodes: 1 node(s) didn't match pod topology spread constraints.", "worker.number"),
-        ('persistentvolumeclaim "data" not found', "make the claim"),
+        ('persistentvolumeclaim "data" not found', "create the claim"),
     ],
 )
-def test_no_node_takes_a_worker(message: str, advice: str) -> None:
+def test_unschedulable_worker_has_the_schedulers_message_and_advice(
+    message: str, advice: str
+) -> None:
     condition = {
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
     }  # fmt: skip
-    found = judged([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", conditions=[condition])])
-    assert found.reason == f"hvd-worker-1: no node takes it: {message}"
-    assert advice in found.advice
+    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", conditions=[condition])])
+    assert current.reason == f"hvd-worker-1: no node takes it: {message}"
+    assert advice in current.advice
 
 
-def test_a_volume_that_does_not_mount() -> None:
+def test_failed_mount_is_the_reason_until_a_later_event() -> None:
     stuck = pod("hvd-worker-1", "worker", CREATING)
     mount = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-wor")
-    assert "FailedMount" not in judged([MASTER, WORKERS[0], stuck], mount).reason, "another pod's"
+    assert "FailedMount" not in status([MASTER, WORKERS[0], stuck], mount).reason, "another pod's"
     mount["involvedObject"]["uid"] = "uid-hvd-worker-1"
-    assert 'FailedMount: secret "x" not found' in judged([MASTER, WORKERS[0], stuck], mount).reason
+    assert 'FailedMount: secret "x" not found' in status([MASTER, WORKERS[0], stuck], mount).reason
     pulled = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
-    assert "FailedMount" not in judged([MASTER, WORKERS[0], stuck], mount, pulled).reason
+    assert "FailedMount" not in status([MASTER, WORKERS[0], stuck], mount, pulled).reason
 
 
-def test_pods_that_are_never_made() -> None:
+def test_refused_pod_is_the_reason_while_it_does_not_exist() -> None:
     refusal = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
-    found = judged([MASTER], refusal)
-    assert found.reason == "hvd-worker: no pod could be made: exceeded quota: gpus"
-    assert judged([MASTER, *WORKERS], refusal).state == "running", "an old event of a pod that is"
+    current = status([MASTER], refusal)
+    assert current.reason == "hvd-worker: cannot create a pod: exceeded quota: gpus"
+    assert status([MASTER, *WORKERS], refusal).state == "running", "an old event of a pod that is"
 
 
 @pytest.mark.parametrize(
@@ -160,104 +108,106 @@ def test_pods_that_are_never_made() -> None:
         ("denied by a webhook", "the message names the rule"),
     ],
 )
-def test_the_way_out_of_a_refusal(message: str, advice: str) -> None:
-    # Those of the Job count too: without a master nobody else tells.
+def test_refused_pod_of_job_and_stateful_set_has_advice(message: str, advice: str) -> None:
+    # The Job's too: without a master, no other object shows it.
     for owner, kind in ((JOB, "Job"), ("hvd-worker", "StatefulSet")):
-        found = judged([], event(owner, kind, "FailedCreate", message))
-        assert message in found.reason
-        assert advice in found.advice
+        current = status([], event(owner, kind, "FailedCreate", message))
+        assert message in current.reason
+        assert advice in current.advice
 
 
-def test_a_scheduler_that_is_not_there() -> None:
+def test_pod_without_its_scheduler_names_the_scheduler() -> None:
     waiting = pod("hvd-worker-0", "worker")
     waiting["spec"]["schedulerName"] = "volcano"
-    found = judged([MASTER, waiting])
-    assert "no scheduler named 'volcano' has looked at it" in found.reason
+    current = status([MASTER, waiting])
+    assert "no scheduler named 'volcano' has looked at it" in current.reason
     waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
-    assert "volcano" not in judged([MASTER, waiting]).reason
+    assert "volcano" not in status([MASTER, waiting]).reason
 
 
-def test_a_missing_secret() -> None:
+def test_missing_secret_is_the_reason() -> None:
     missing = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "k" not f'}}
-    found = judged([pod("hvd-master-1a2b3c4d-x", "master", missing), *WORKERS])
-    assert 'CreateContainerConfigError: secret "k"' in found.reason
+    current = status([pod("hvd-master-1a2b3c4d-x", "master", missing), *WORKERS])
+    assert 'CreateContainerConfigError: secret "k"' in current.reason
 
 
-def test_a_worker_killed_for_memory() -> None:
-    killed = pod("hvd-worker-1", "worker", RUNNING, last=ended(137, reason="OOMKilled"), ready=True)
-    found = judged([MASTER, WORKERS[0], killed])
-    assert "hvd-worker-1: killed for memory" in found.reason
-    assert "memory" in found.advice
+def test_worker_killed_for_memory_is_the_reason() -> None:
+    killed = pod(
+        "hvd-worker-1", "worker", RUNNING, last=terminated(137, reason="OOMKilled"), ready=True
+    )
+    current = status([MASTER, WORKERS[0], killed])
+    assert "hvd-worker-1: killed for memory" in current.reason
+    assert "memory" in current.advice
 
 
-def test_a_failed_run_says_what_the_master_said_last() -> None:
+def test_failed_run_has_the_termination_message_of_the_last_attempt() -> None:
     masters = [
-        pod("a", "master", ended(1, "first", at="10:01:00"), phase="Failed"),
-        pod("b", "master", ended(1, "loss is NaN at step 7\n", at="10:05:00"), phase="Failed"),
+        pod("a", "master", terminated(1, "first", at="10:01:00"), phase="Failed"),
+        pod("b", "master", terminated(1, "loss is NaN at step 7\n", at="10:05:00"), phase="Failed"),
     ]
     failed = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"), failed=2)
-    found = judged(masters, jobs=[failed])
-    assert (found.state, found.reason) == ("failed", "loss is NaN at step 7")
+    current = status(masters, jobs=[failed])
+    assert (current.state, current.reason) == ("failed", "loss is NaN at step 7")
 
 
-def test_a_failed_run_without_a_message() -> None:
+def test_failed_run_without_a_message_has_the_exit_code_or_condition() -> None:
     failed = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"))
-    assert judged([], jobs=[failed]).reason == "Job has reached the limit"
-    silent = pod("a", "master", ended(7), phase="Failed")
-    assert judged([silent], jobs=[failed]).reason == "the master ended with exit code 7"
+    assert status([], jobs=[failed]).reason == "Job has reached the limit"
+    silent = pod("a", "master", terminated(7), phase="Failed")
+    assert status([silent], jobs=[failed]).reason == "the master ended with exit code 7"
     evicted = pod("a", "master", phase="Failed", reason="Evicted")
-    assert judged([evicted], jobs=[failed]).reason == "Evicted: node was low on memory"
+    assert status([evicted], jobs=[failed]).reason == "Evicted: node was low on memory"
 
 
-def test_a_deadline() -> None:
+def test_exceeded_deadline_has_advice() -> None:
     failed = job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
-    found = judged([], jobs=[failed])
-    assert "longer than" in found.reason
-    assert "activeDeadlineSeconds" in found.advice
+    current = status([], jobs=[failed])
+    assert "longer than" in current.reason
+    assert "activeDeadlineSeconds" in current.advice
 
 
-def test_between_two_attempts() -> None:
-    last = pod("a", "master", ended(1, "a worker died"), phase="Failed")
-    found = judged([last, *WORKERS], jobs=[job(failed=1)])
-    assert (found.state, found.attempt) == ("retrying", 2)
-    assert found.reason == "the last attempt failed: a worker died"
-    again = judged([last, MASTER, *WORKERS], jobs=[job(failed=1)])
+def test_run_between_two_attempts_is_retrying() -> None:
+    last = pod("a", "master", terminated(1, "a worker died"), phase="Failed")
+    current = status([last, *WORKERS], jobs=[job(failed=1)])
+    assert (current.state, current.attempt) == ("retrying", 2)
+    assert current.reason == "the last attempt failed: a worker died"
+    again = status([last, MASTER, *WORKERS], jobs=[job(failed=1)])
     assert (again.state, again.reason) == ("running", "an earlier attempt failed: a worker died")
 
 
-def test_the_newest_run_counts() -> None:
-    old = job(("Failed", "", "x"), name="hvd-master-old", made="2025-01-01T00:00:00Z")
-    olds = pod("o", "master", ended(1, "old"), job="hvd-master-old", phase="Failed")
-    found = judged([olds, MASTER, *WORKERS], jobs=[old, job()])
-    assert (found.state, found.reason, found.job) == ("running", "", JOB)
+def test_status_is_that_of_the_newest_job() -> None:
+    old = job(("Failed", "", "x"), name="hvd-master-old", created="2025-01-01T00:00:00Z")
+    olds = pod("o", "master", terminated(1, "old"), job="hvd-master-old", phase="Failed")
+    current = status([olds, MASTER, *WORKERS], jobs=[old, job()])
+    assert (current.state, current.reason, current.job) == ("running", "", JOB)
 
 
-def test_suspended_and_missing() -> None:
-    assert judged([], jobs=[job(suspend=True)]).state == "suspended"
-    assert judged([], jobs=[], sets=[]).state == "not found"
-    assert judged(WORKERS, jobs=[]).reason == "its Job is gone"
+def test_suspended_and_missing_runs_have_states_of_their_own() -> None:
+    assert status([], jobs=[job(suspend=True)]).state == "suspended"
+    assert status([], jobs=[], sets=[]).state == "not found"
+    assert status(WORKERS, jobs=[]).reason == "the run's Job was deleted"
 
 
-def test_a_run_whose_job_had_a_time_to_live() -> None:
-    finished = judged([], jobs=[], record={"state": "Finished", "reason": ""})
+def test_deleted_job_has_the_outcome_in_the_record() -> None:
+    finished = status([], jobs=[], record={"state": "Finished", "reason": ""})
     assert (finished.state, finished.reason) == ("finished", "")
-    failed = judged([], jobs=[], record={"state": "Failed", "reason": "exit code 3"})
+    failed = status([], jobs=[], record={"state": "Failed", "reason": "exit code 3"})
     assert (failed.state, failed.reason, failed.over) == ("failed", "exit code 3", True)
-    # Its master was lost before it could say: the Job alone knew.
-    assert judged([], jobs=[], record={"state": "Running"}).state == "not found"
+    # The master was lost before it could record the outcome.
+    assert status([], jobs=[], record={"state": "Running"}).state == "not found"
 
 
-def test_the_report() -> None:
+def test_report_lists_pods_in_order_with_restarts() -> None:
     workers = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (10, 2)]
     workers[0]["status"]["containerStatuses"][0]["restartCount"] = 3
-    text = report(judged([MASTER, *workers]), "team")
+    text = status_report(status([MASTER, *workers]), "team")
     assert text.startswith("hvd: running, 2 of 2 workers up\n")
     assert text.index("hvd-worker-2 ") < text.index("hvd-worker-10 ")
     assert "restarted 3 times" in text
     assert text.endswith("next: hvdchart logs hvd -n team\n")
 
 
-def test_events() -> None:
+def test_event_is_one_line() -> None:
     mine = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
     mine["count"] = 2
     other = event("hvdx", "Pod", "Pulled", "")
@@ -266,7 +216,7 @@ def test_events() -> None:
     assert line == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)"
 
 
-def test_events_of_one_second_keep_their_order() -> None:
+def test_events_of_one_second_are_sorted_by_name() -> None:
     first, second = (event("hvd", "Job", reason, "") for reason in ("Waiting", "Training"))
     first["metadata"]["name"] = "hvd.20260101100000"
     second["metadata"]["name"] = "hvd.20260101100001"

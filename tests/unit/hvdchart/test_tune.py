@@ -1,4 +1,4 @@
-"""What tune tries, the run that tries it, and what it makes of the results."""
+"""The settings that tune tries, the run that tries them, and the block that it writes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
-from hvdchart.spec.overlays import overlaid
+from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.tune.grid import (
     Grid,
-    Measured,
+    Measurement,
     Search,
     benchmark_command,
-    best_of,
-    collected,
-    result_in,
-    rivals_of,
-    runs_of,
-    settings_of,
+    choose_best,
+    collect,
+    faster_settings,
+    list_settings,
+    parse_result,
+    repeat_settings,
     tuning_plan,
     tuning_text,
 )
@@ -46,15 +46,15 @@ def planned(
     return make_plan(parse_spec(spec_text(nodes).encode()))
 
 
-def test_the_plans_own_setting_comes_first() -> None:
-    found = settings_of(planned(), Grid())
+def test_settings_begin_with_the_plans_own() -> None:
+    found = list_settings(planned(), Grid())
     assert found[0] == OWN
     assert len({json.dumps(setting, sort_keys=True) for setting in found}) == len(found) == 8
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in found} == {"14", "26", "28", "56"}
 
 
-def test_a_grid_by_hand() -> None:
-    found = settings_of(planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1)))
+def test_grid_on_the_command_line_replaces_the_derived_one() -> None:
+    found = list_settings(planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1)))
     assert found[1:] == [
         {"OMP_NUM_THREADS": "8", "TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1",
          "KMP_BLOCKTIME": blocktime}
@@ -62,8 +62,8 @@ def test_a_grid_by_hand() -> None:
     ]  # fmt: skip
 
 
-def test_small_nodes_try_no_zero_threads() -> None:
-    found = settings_of(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
+def test_small_nodes_never_try_zero_threads() -> None:
+    found = list_settings(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
     assert all(int(value) > 0 for setting in found for value in setting.values())
 
 
@@ -71,17 +71,17 @@ def test_small_nodes_try_no_zero_threads() -> None:
     ("nodes", "message"),
     [
         ("{name: x, count: 1, coresPerSocket: 1}, {name: y, count: 1, gpus: 1}", "2 groups"),
-        ("{name: x, count: 1, gpus: 1}", "cores are not said"),
+        ("{name: x, count: 1, gpus: 1}", "the number of cores is not known"),
     ],
 )
-def test_what_cannot_be_tuned(nodes: str, message: str) -> None:
+def test_spec_of_several_groups_or_without_cores_is_refused(nodes: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        settings_of(planned(nodes), Grid())
+        list_settings(planned(nodes), Grid())
 
 
-def test_the_run_that_tries_them() -> None:
+def test_tuning_run_has_the_plans_binding_and_no_retries() -> None:
     plan = planned()
-    runs = runs_of(settings_of(plan, Grid()), 3)
+    runs = repeat_settings(list_settings(plan, Grid()), 3)
     values = checked_values(tuning_plan(plan, runs, benchmark_command("ResNet50", 16, 10), 1))
     assert values["launch"]["mode"] == "custom"
     assert (values["worker"]["number"], values["worker"]["slots"]) == (1, 2)
@@ -95,49 +95,49 @@ def test_the_run_that_tries_them() -> None:
     assert values["master"]["backoffLimit"] == 0
 
 
-def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measured]:
+def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measurement]:
     changed = {**OWN, "TF_NUM_INTRAOP_THREADS": "28"}
-    return [Measured(OWN, own, ()), Measured(changed, other, ("crashed",))]
+    return [Measurement(OWN, own, ()), Measurement(changed, other, ("crashed",))]
 
 
-def test_the_best_setting() -> None:
+def test_best_setting_beats_the_plan_by_more_than_noise_in_turns() -> None:
     better = measured((10, 10.5, 9), (12, 12.5, 2))
-    assert best_of(better) is better[1]
+    assert choose_best(better) is better[1]
     noise = measured((10, 14, 10), (10.1, 14.2, 10.1))
-    assert best_of(noise) is noise[0]
+    assert choose_best(noise) is noise[0]
     drifting = measured((10, 20, 30, 40, 50), (11, 22, 33, 44, 55))
-    assert best_of(drifting) is drifting[1], "each turn is compared with itself"
+    assert choose_best(drifting) is drifting[1], "each turn is compared with itself"
     silent = measured((), (5,))
-    assert best_of(silent) is silent[1]
+    assert choose_best(silent) is silent[1]
 
 
-def test_only_settings_ahead_of_the_plan_are_measured_again() -> None:
+def test_two_fastest_settings_are_measured_again() -> None:
     own, other = measured((10, 11, 12), (12, 13, 14))
-    more = [Measured({"N": str(n)}, (float(n),), ()) for n in (9, 20, 30)]
-    assert rivals_of([own, other, *more]) == [{"N": "30"}, {"N": "20"}]
-    assert rivals_of([other, own]) == []
+    more = [Measurement({"N": str(n)}, (float(n),), ()) for n in (9, 20, 30)]
+    assert faster_settings([own, other, *more]) == [{"N": "30"}, {"N": "20"}]
+    assert faster_settings([other, own]) == []
     with pytest.raises(RunFailedError, match="crashed"):
-        rivals_of(measured((), ()))
+        faster_settings(measured((), ()))
 
 
-def test_the_tuning_block_is_an_overlay() -> None:
+def test_tuning_block_merges_into_the_spec() -> None:
     found = measured((10.0,), (12.0,))
     text = tuning_text(Search(found, found), "run.spec.yaml")
-    assert "The best is +20.0% on the plan." in text
+    assert "The best setting is +20.0% faster than the plan's." in text
     base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
     trees = [parse(spec_text(base).encode(), "base"), parse(text.encode(), "tuning")]
-    env = make_plan(read_spec(overlaid(trees))).groups[0].env
+    env = make_plan(read_spec(merge_specs(trees))).groups[0].env
     assert env["TF_NUM_INTRAOP_THREADS"] == "28"
     again = measured((10.0,), (10.0,))
-    assert "its own numbers stand" in tuning_text(Search(found, again), "x")
+    assert "keep the plan's" in tuning_text(Search(found, again), "x")
     failed = measured((10.0,), ())
     assert "failed" in tuning_text(Search(failed, failed[:1]), "x")
 
 
-def test_results_are_read_by_run() -> None:
+def test_results_are_collected_by_setting() -> None:
     lines = ['TUNE {"run": 3, "speed": 2.5, "error": ""}', "TUNE", "[hvd] TUNE {}"]
-    assert [result_in(line) for line in lines] == [(3, 2.5, ""), None, None]
-    found = collected([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
+    assert [parse_result(line) for line in lines] == [(3, 2.5, ""), None, None]
+    found = collect([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
     assert [(m.speeds, m.errors) for m in found] == [((1.0, 3.0), ()), ((2.5,), ("e",))]
 
 
@@ -150,11 +150,11 @@ def test_results_are_read_by_run() -> None:
         ("nothing", None),
     ],
 )
-def test_the_speed_in_an_output(output: str, speed: float | None) -> None:
-    assert tune_driver.speed_in(output) == speed
+def test_speed_is_read_from_the_last_result_line(output: str, speed: float | None) -> None:
+    assert tune_driver.parse_speed(output) == speed
 
 
-def test_the_driver_sets_the_ranks_environment(tmp_path: Path) -> None:
+def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     """With a launcher that starts one rank here, after four words of its own."""
     launcher = tmp_path / "mpirun"
     launcher.write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
@@ -172,7 +172,7 @@ def test_the_driver_sets_the_ranks_environment(tmp_path: Path) -> None:
         env={**os.environ, "N": "9"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    first, second = (result_in(line) for line in done.stdout.splitlines())
+    first, second = (parse_result(line) for line in done.stdout.splitlines())
     assert first == (0, 8.0, "")
     assert second is not None
     assert second[1] is None

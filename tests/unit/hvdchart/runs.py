@@ -1,0 +1,82 @@
+"""Objects of a run as the API server has them, cut down to what is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JOB = "hvd-master-1a2b3c4d"
+LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
+RUNNING = {"running": {"startedAt": "2026-01-01T10:00:05Z"}}
+CREATING = {"waiting": {"reason": "ContainerCreating"}}
+STATEFUL_SET = {"metadata": {"name": "hvd-worker", "labels": LABELS}, "spec": {"replicas": 2}}
+
+
+def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict[str, Any]:
+    """A master's Job; conditions are (type, reason, message)."""
+    created = more.get("created", "2026-01-01T10:00:00Z")
+    return {
+        "metadata": {"name": name, "creationTimestamp": created, "labels": LABELS},
+        "spec": {"backoffLimit": 3, "suspend": more.get("suspend", False)},
+        "status": {
+            "failed": more.get("failed", 0),
+            "conditions": [
+                {"type": kind, "status": "True", "reason": reason, "message": message}
+                for kind, reason, message in conditions
+            ],
+        },
+    }
+
+
+def pod(name: str, component: str, state: dict[str, Any] | None = None, **more: Any) -> Any:
+    """A pod; `state` is its container's."""
+    labels = {**LABELS, "app.kubernetes.io/component": component}
+    if component == "master":
+        labels["batch.kubernetes.io/job-name"] = more.get("job", JOB)
+    conditions = more.get("conditions", [])
+    if more.get("ready"):
+        conditions = [{"type": "Ready", "status": "True"}]
+    owner = more.get("job", JOB) if component == "master" else "hvd-worker"
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels,
+                     "ownerReferences": [{"kind": "X", "name": owner}]},
+        "spec": {"nodeName": more.get("node", "n1")},
+        "status": {
+            "phase": more.get("phase", "Running" if state and "running" in state else "Pending"),
+            "conditions": conditions,
+            **({"reason": more["reason"], "message": "node was low on memory"}
+               if "reason" in more else {}),
+            "containerStatuses": [
+                {"name": component, "image": "team/train:1", "state": state,
+                 "lastState": more.get("last", {}), "restartCount": more.get("restarts", 0)}
+            ] if state else [],
+        },
+    }  # fmt: skip
+
+
+def event(about: str, kind: str, reason: str, message: str, **more: Any) -> dict[str, Any]:
+    """An event about an object of this name and kind."""
+    return {
+        "metadata": {
+            "name": more.get("name", f"{about}.{reason}"),
+            "creationTimestamp": "2026-01-01T10:00:00Z",
+        },
+        "involvedObject": {"kind": kind, "name": about, "uid": more.get("uid", "")},
+        "type": more.get("type", "Warning"), "reason": reason, "message": message,
+        "lastTimestamp": more.get("at", "2026-01-01T10:00:01Z"),
+    }  # fmt: skip
+
+
+def terminated(
+    code: int, message: str = "", reason: str = "Error", at: str = "10:01:00"
+) -> dict[str, Any]:
+    """The state of a container that has ended."""
+    return {
+        "terminated": {
+            "exitCode": code, "reason": reason, "message": message,
+            "finishedAt": f"2026-01-01T{at}Z",
+        }
+    }  # fmt: skip
+
+
+MASTER = pod(f"{JOB}-x", "master", RUNNING, ready=True)
+WORKERS = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (0, 1)]

@@ -1,0 +1,110 @@
+"""What Helm is called with, by a `helm` that records it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from hvdchart.chart_files import chart_dir
+from hvdchart.errors import HelmError, SpecError
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.run.helm import deploy, manifests, undeploy
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+from tests.fakes.program import StubProgram
+
+NODES = "[{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}]"
+SPEC = f"apiVersion: hvdchart/v1\nname: run\nnodes: {NODES}\ntrain: {{command: [a]}}\n"
+
+
+def plan(more: str = "") -> Plan:
+    return make_plan(parse_spec((SPEC + more).encode()))
+
+
+def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgram) -> None:
+    installed = deploy(plan(), "team")
+    assert (installed.name, installed.namespace, installed.revision) == ("run", "team", 2)
+    assert helm.commands() == ["version", "show", "upgrade"]
+    call = helm.calls[-1]
+    version = YAML(typ="safe").load((chart_dir() / "Chart.yaml").read_text())["version"]
+    assert call.arguments[:3] == ["upgrade", "run", str(chart_dir())]
+    options = set(call.arguments[3:])
+    assert {"--install", "--reset-values", "--namespace", "team", "--version", version} <= options
+    assert not options & {"--wait", "--atomic", "--reuse-values", "--create-namespace"}
+    assert "--kube-context" not in options
+    assert json.loads(call.input) == checked_values(plan())
+
+
+def test_deploy_passes_on_the_context_and_the_creation_of_the_namespace(helm: StubProgram) -> None:
+    deploy(plan(), "team", context="other", create_namespace=True)
+    assert all(call.arguments[-2:] == ["--kube-context", "other"] for call in helm.calls)
+    assert "--create-namespace" in helm.calls[-1].arguments
+
+
+def test_arguments_reach_helm_without_a_shell(helm: StubProgram, tmp_path: Path) -> None:
+    deploy(plan(), "team", context="$(touch harmed) 'a' \"b\"; touch harmed")
+    assert helm.calls[-1].arguments[-1] == "$(touch harmed) 'a' \"b\"; touch harmed"
+    assert not Path("harmed").exists()
+
+
+def test_a_failure_of_helm_is_raised_with_its_message(helm: StubProgram) -> None:
+    helm.answer("upgrade", errors="Error: UPGRADE FAILED: no such role\n", code=1)
+    with pytest.raises(HelmError) as raised:
+        deploy(plan(), "team")
+    assert str(raised.value) == "helm upgrade --install: Error: UPGRADE FAILED: no such role"
+
+
+def test_values_that_the_chart_refuses_do_not_reach_helm(helm: StubProgram) -> None:
+    with pytest.raises(SpecError, match="values"):
+        deploy(plan("values: {wroker: {number: 3}}\n"), "team")
+    assert helm.calls == []
+
+
+def test_undeploy_waits_for_the_deletion(helm: StubProgram) -> None:
+    undeploy("run", "team", context="other")
+    assert helm.commands() == ["version", "uninstall"]
+    arguments = helm.calls[-1].arguments
+    assert arguments[:2] == ["uninstall", "run"]
+    assert {"--wait", "--namespace", "team"} <= set(arguments)
+    assert arguments[-2:] == ["--kube-context", "other"]
+
+
+def test_undeploy_of_an_unknown_release_is_an_error(helm: StubProgram) -> None:
+    message = "Error: uninstall: Release not loaded: run: release: not found\n"
+    helm.answer("uninstall", errors=message, code=1)
+    with pytest.raises(HelmError, match=r"helm uninstall run in namespace team: .*not found"):
+        undeploy("run", "team")
+
+
+def test_manifests_are_helms_own_text(helm: StubProgram) -> None:
+    helm.answer("template", "---\n# Source: x\nkind: Job\n")
+    assert manifests(plan(), "team") == "---\n# Source: x\nkind: Job\n"
+    (call,) = helm.calls
+    assert call.arguments == [
+        *("template", "run", str(chart_dir()), "--namespace", "team"),
+        *("--skip-crds", "--skip-tests", "--values", "-"),
+    ]
+    assert json.loads(call.input) == checked_values(plan())
+
+
+def test_helm_is_named_by_a_path(helm: StubProgram, tmp_path: Path) -> None:
+    other = tmp_path / "helm-4"
+    helm.path.rename(other)
+    helm.path.with_name("helm.d").rename(tmp_path / "helm-4.d")
+    with pytest.raises(HelmError, match="no program 'helm' is on PATH: install Helm 3 or 4"):
+        manifests(plan(), "team")
+    assert manifests(plan(), "team", str(other)) == ""
+
+
+@pytest.mark.parametrize(
+    ("output", "code"), [("I am not Helm", 0), ("v3.19.0", 1)], ids=["no version", "failure"]
+)
+def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, code: int) -> None:
+    helm.answer("version", output, "no such command", code)
+    with pytest.raises(HelmError, match="`helm version` does not print a version"):
+        undeploy("run", "team")
+    assert helm.commands() == ["version"]
