@@ -22,6 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     program.chmod(0o755)
     monkeypatch.setattr(apt, "POLICY", policy)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
     monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     return tmp_path
