@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -106,6 +107,20 @@ def test_bandwidth_is_printed_once(
     expected = "allreduce of 32 MiB over 4 ranks: 500.0 ms, bus bandwidth 96 MiB/s\n"
     assert capsys.readouterr().out == ("" if rank else expected)
     assert sys.modules["horovod.torch"].calls == ["init", "warm-up", *["timed"] * 10]
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [("check.py", "check: 2 ranks reached"), ("bandwidth.py", "allreduce of 32 MiB over 2 ranks")],
+)
+def test_program_runs_as_a_script(image: Path, program: str, printed: str) -> None:
+    """As every rank starts it, with whichever folder it is in."""
+    install(image, "torch", 2)
+    command = [sys.executable, str(Path(check.__file__).with_name(program))]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": str(image)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(printed)
 
 
 def test_tensor_has_the_size_that_is_printed(image: Path) -> None:

@@ -10,6 +10,8 @@ import passwd
 import pytest
 import settings
 
+from tests.unit.podfiles.ssh.pods import PYTHON, Pod, make_user
+
 IMAGE = "root:x:0:0:root:/root:/bin/bash\n\ntrainer:x:1000:4321::/home:/bin/sh\n"
 
 
@@ -28,6 +30,13 @@ def test_file_is_the_images_with_the_pods_user(
     written = (tmp_path / "passwd").read_text()
     assert written.endswith(f"\nhorovod-4321:x:4321:{os.getgid()}::/tmp:/bin/sh\n")
     assert written.startswith(Path("/etc/passwd").read_text().splitlines()[0] + "\n")
+
+
+def test_init_container_keeps_an_entry_that_the_image_has(tmp_path: Path) -> None:
+    pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
+    assert pod.run(PYTHON, "-I", str(pod.files / "passwd.py")).returncode == 0
+    image = Path(tmp_path / "passwd" if os.geteuid() == 0 else "/etc/passwd")
+    assert (pod.generated / "passwd").read_text() == image.read_text()
 
 
 def test_user_without_an_entry_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @given(st.dictionaries(NAMES, VALUES))
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=20, deadline=None)
 def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssh, "ENVIRONMENT", Path(directory) / "environment")

@@ -1,0 +1,145 @@
+"""What docs/security.md promises about pods, rights and keys, as the chart renders them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.chart.cases import ready_cases, ready_manifests
+from tests.chart.render import CHART, Manifest, Values, of_kind, one, pod_spec, refusal, render
+
+# Values that add every pod and every container that there can be.
+EVERY_POD: Values = {
+    "podSecurityContext": {"runAsUser": None},
+    "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+    "staging": {"command": ["true"], "path": "/data/set"},
+    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+}
+NAMESPACED = {
+    *("ConfigMap", "Deployment", "Job", "NetworkPolicy", "Pod", "PodDisruptionBudget", "PodGroup"),
+    *("PodMonitor", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"),
+}
+PAGE = CHART.parents[1] / "docs" / "security.md"
+
+
+@cache
+def pods() -> dict[str, Manifest]:
+    """The kind of workload -> the spec of its pods."""
+    manifests = render(EVERY_POD)
+    workloads = {kind: pod_spec(one(manifests, kind)) for kind in ("StatefulSet", "Job")}
+    workloads["Deployment"] = pod_spec(one(manifests, "Deployment"))
+    return {**workloads, "Pod": one(manifests, "Pod")["spec"]}
+
+
+def containers() -> Iterator[Manifest]:
+    """Every container and init container."""
+    for spec in pods().values():
+        yield from spec.get("initContainers", [])
+        yield from spec["containers"]
+
+
+def test_every_kind_of_container_is_looked_at() -> None:
+    names = {container["name"] for container in containers()}
+    assert names == {"master", "passwd", "staging", "tensorboard", "worker"}
+
+
+@pytest.mark.parametrize("case", ready_cases())
+def test_objects_are_namespaced_and_extend_nothing(case: str) -> None:
+    """A CustomResourceDefinition, a webhook or a ClusterRole would need rights of the cluster."""
+    assert {manifest["kind"] for manifest in ready_manifests(case)} <= NAMESPACED
+
+
+def test_pods_refuse_root_and_filter_system_calls() -> None:
+    for kind, spec in pods().items():
+        assert spec["securityContext"]["runAsNonRoot"] is True, kind
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, kind
+    assert pod_spec(one(render(), "Job"))["securityContext"]["runAsUser"] == 1000
+
+
+def test_containers_have_no_capability_and_cannot_gain_privileges() -> None:
+    for container in containers():
+        context = container["securityContext"]
+        assert context["capabilities"] == {"drop": ["ALL"]}, container["name"]
+        assert context["allowPrivilegeEscalation"] is False, container["name"]
+        assert not context.get("privileged"), container["name"]
+
+
+def test_containers_write_to_volumes_only() -> None:
+    writable = {}
+    for container in containers():
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True, container["name"]
+        mounts = container["volumeMounts"]
+        writable[container["name"]] = {m["mountPath"] for m in mounts if not m.get("readOnly")}
+    assert writable == {
+        "master": {"/tmp", "/horovod/generated", "/data"},
+        "passwd": {"/horovod/generated"},
+        "staging": {"/tmp", "/data"},
+        "tensorboard": {"/tmp"},
+        "worker": {"/tmp", "/dev/shm", "/horovod/generated", "/run/sshd", "/data"},
+    }
+    volumes = {volume["name"]: volume for volume in pods()["StatefulSet"]["volumes"]}
+    assert volumes["generated"]["emptyDir"]["medium"] == "Memory"
+
+
+def test_pods_share_nothing_with_their_node() -> None:
+    for spec in pods().values():
+        assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+        assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+
+
+def test_only_the_master_and_helm_test_have_a_token() -> None:
+    tokens = {kind: spec["automountServiceAccountToken"] for kind, spec in pods().items()}
+    assert tokens == {"StatefulSet": False, "Job": True, "Deployment": False, "Pod": True}
+    assert one(render(), "ServiceAccount")["automountServiceAccountToken"] is False
+    assert {spec["enableServiceLinks"] for spec in pods().values()} == {False}
+
+
+def test_role_table_of_the_page_is_the_role() -> None:
+    rows = re.findall(r"^\| `([a-z/]+)`[^|]*\| ([a-z, ]+) \|", PAGE.read_text(), re.MULTILINE)
+    documented = {resource: set(verbs.split(", ")) for resource, verbs in rows}
+    rules = one(render(), "Role")["rules"]
+    assert documented == {rule["resources"][0]: set(rule["verbs"]) for rule in rules}
+    assert [len(rule["resources"]) for rule in rules] == [1] * len(rules)
+    named = {rule["resources"][0] for rule in rules if "resourceNames" in rule}
+    assert documented.keys() - named == {"endpointslices", "events"}
+
+
+def test_private_keys_are_files_that_group_and_owner_may_read() -> None:
+    for kind, secret in (("StatefulSet", "hvd-ssh"), ("Job", "hvd-ssh")):
+        volumes = {volume["name"]: volume for volume in pods()[kind]["volumes"]}
+        assert volumes["ssh"]["secret"] == {"secretName": secret, "defaultMode": 0o440}
+    holders = {c["name"] for c in containers() for m in c["volumeMounts"] if m["name"] == "ssh"}
+    assert holders == {"worker", "master"}
+
+
+def test_existing_secret_replaces_the_charts_own() -> None:
+    manifests = render({"ssh": {"existingSecret": "mine"}})
+    assert of_kind(manifests, "Secret") == []
+    for kind in ("StatefulSet", "Job"):
+        volumes = {v["name"]: v for v in pod_spec(one(manifests, kind))["volumes"]}
+        assert volumes["ssh"]["secret"]["secretName"] == "mine"
+
+
+def test_new_keys_renew_the_workers() -> None:
+    def revision(values: Values) -> str:
+        template = one(render(values), "StatefulSet")["spec"]["template"]
+        return str(template["metadata"]["labels"]["horovod/revision"])
+
+    assert revision({"ssh": {"generation": 2}}) != revision({}) == revision({})
+
+
+def test_ssh_listens_on_an_unprivileged_port() -> None:
+    assert "ssh.port" in refusal({"ssh": {"port": 1023}}).replace("/ssh/port", "ssh.port")
+    (port,) = pod_spec(one(render(), "StatefulSet"))["containers"][0]["ports"]
+    assert port["containerPort"] == 2222
+
+
+def test_variables_of_workers_are_not_in_the_masters_pod() -> None:
+    """What a worker's variable holds reaches its ranks by its own pod, never by a command line."""
+    manifests = render({"worker": {"env": [{"name": "TOKEN", "value": "hunter2"}]}})
+    assert "hunter2" in str(one(manifests, "StatefulSet"))
+    assert "hunter2" not in str([item for item in manifests if item["kind"] != "StatefulSet"])
