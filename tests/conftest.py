@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,14 +101,18 @@ def older_image(kubeconfig: Path) -> str:
 def namespace(
     kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
 ) -> Iterator[Namespace]:
-    """A namespace for one test, which enforces Pod Security `restricted`."""
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
+    """A namespace for one run of one test, which enforces Pod Security `restricted`."""
+    test = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
+    # A namespace of an earlier run may still be terminating.
+    name = f"{test}-{secrets.token_hex(4)}"
     made = Namespace(name, kubeconfig, examples_image)
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     }
-    made.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
-    yield made
-    made.kubectl("delete", "namespace", name, "--wait=false")
+    made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+    try:
+        yield made
+    finally:
+        made.kubectl("delete", "namespace", name, "--wait=false")

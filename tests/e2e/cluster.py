@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ Values = dict[str, Any]
 
 
 def on_shared_cores(values: Values) -> Values:
-    """A rank that waits for another leaves its core to the other tests."""
+    """The values with YIELD set, so that waiting ranks leave their cores to other tests."""
     worker = values.get("worker", {})
     env = worker.get("env", [])
     if any(entry["name"] == YIELD for entry in env):
@@ -61,8 +60,8 @@ class Namespace:
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """An object or list of the namespace."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output", "json"))
-        return found
+        answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output", "json"))
+        return answer
 
     def helm(
         self, *arguments: str, values: Values | None = None, version: str = "helm3"
@@ -97,7 +96,7 @@ class Namespace:
         return names[0]
 
     def wait_for_end(self, release: str, seconds: int = 240) -> str:
-        """Await the Job's end: "Complete" or "Failed"."""
+        """Wait for the Job's end: "Complete" or "Failed"."""
         return self.client.wait_for_job_end(self.job(release), seconds)
 
     def log(self, release: str) -> str:
@@ -111,16 +110,16 @@ class Namespace:
         return pods
 
     def wait_for_no_workers(self, release: str) -> None:
-        """Await that every worker pod of a release is gone."""
+        """Wait until every worker pod of a release is deleted."""
         selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=worker"
         self.kubectl("wait", "pods", "--for=delete", "--selector", selector, "--timeout=60s")
 
     def replicas(self, stateful_set: str) -> int:
-        """How many workers a StatefulSet wants."""
+        """The number of replicas in a StatefulSet's spec."""
         return int(self.get("statefulset", stateful_set)["spec"]["replicas"])
 
     def describe(self, release: str) -> str:
-        """What a person would look at when a run went wrong."""
+        """The pods, events and last log lines, for the message of a failed test."""
         selector = f"app.kubernetes.io/instance={release}"
         return "\n".join(
             self.call(str(tool("kubectl")), "-n", self.name, *words).stdout
@@ -130,11 +129,3 @@ class Namespace:
                 ["logs", "-l", f"{selector},app.kubernetes.io/component=master", "--tail=40"],
             )
         )
-
-
-def wait_until(condition: Any, seconds: float, what: str) -> None:
-    """For states that kubectl cannot await: ask until it holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)

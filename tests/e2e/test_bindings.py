@@ -35,7 +35,7 @@ def run(namespace: Namespace, nodes: str) -> dict[int, set[int]]:
     return {int(rank): cpu_set(cpus) for rank, cpus in lines}
 
 
-def test_each_rank_has_cores_of_its_own(namespace: Namespace) -> None:
+def test_ranks_of_a_dedicated_node_are_bound_to_different_cores(namespace: Namespace) -> None:
     node = f"coresPerSocket: {cores()}, tuning: {{slots: 2, cpu: 100m, memory: 256Mi}}"
     found = run(namespace, f"{{name: x, count: 1, {node}}}")
     assert set(found) == {0, 1}
@@ -43,7 +43,7 @@ def test_each_rank_has_cores_of_its_own(namespace: Namespace) -> None:
     assert min(len(cpus) for cpus in found.values()) >= cores() // 2
 
 
-def test_ranks_of_a_shared_machine_are_not_bound(namespace: Namespace) -> None:
+def test_ranks_of_a_shared_node_are_not_bound(namespace: Namespace) -> None:
     share = "shared: true, coresPerSocket: 1, memory: 256Mi, tuning: {cpu: 100m}"
     found = run(namespace, f"{{name: x, count: 2, {share}}}")
     assert set(found) == {0, 1}

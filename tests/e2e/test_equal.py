@@ -59,7 +59,7 @@ def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
         return result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
 
 
-def test_the_model_does_not_depend_on_where_its_ranks_are(
+def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
     namespace: Namespace, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     layouts = {"one": (1, 1), "pod": (1, 2), "pods": (2, 1)}

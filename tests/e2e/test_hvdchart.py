@@ -1,4 +1,4 @@
-"""The command against a real cluster: discover, deploy, status, logs, events, undeploy."""
+"""The command `hvdchart` against a real cluster."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import pytest
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.e2e.cluster import Namespace, wait_until
+from tests.e2e.cluster import Namespace
+from tests.waiting import wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
 
 
 def hvdchart(namespace: Namespace, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command on the cluster, as a person does."""
+    """Run the command on the cluster."""
     return namespace.call(sys.executable, "-m", "hvdchart", *arguments)
 
 
@@ -48,7 +49,9 @@ def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: A
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_a_run_from_deploy_to_undeploy(namespace: Namespace, tmp_path: Path, helm: str) -> None:
+def test_deploy_logs_status_events_and_undeploy_of_a_run(
+    namespace: Namespace, tmp_path: Path, helm: str
+) -> None:
     spec = write_spec(tmp_path, namespace, ["python3", "-c", RANK])
     done = hvdchart(namespace, "deploy", spec, *here(namespace, helm))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +76,9 @@ def test_a_run_from_deploy_to_undeploy(namespace: Namespace, tmp_path: Path, hel
     assert hvdchart(namespace, "status", "hvd", *where).returncode == 7
 
 
-def test_a_run_that_fails(namespace: Namespace, tmp_path: Path) -> None:
+def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
+    namespace: Namespace, tmp_path: Path
+) -> None:
     spec = write_spec(tmp_path, namespace, ["pyhton", "train.py"])
     done = hvdchart(namespace, "deploy", spec, *here(namespace))
     assert done.returncode == 8, done.stdout + done.stderr
@@ -85,7 +90,7 @@ def test_a_run_that_fails(namespace: Namespace, tmp_path: Path) -> None:
     assert "command 'pyhton' is not on PATH" in status.stdout, "the log's last lines"
 
 
-def test_why_a_run_does_not_start(namespace: Namespace, tmp_path: Path) -> None:
+def test_status_explains_refused_and_unpullable_pods(namespace: Namespace, tmp_path: Path) -> None:
     spec = write_spec(
         tmp_path, namespace, ["python3", "-V"],
         image={"repository": "no-such-image"},
@@ -96,7 +101,7 @@ def test_why_a_run_does_not_start(namespace: Namespace, tmp_path: Path) -> None:
     assert hvdchart(namespace, "deploy", spec, *refused).returncode == 0
     reason = _reason(namespace, "violates PodSecurity")
     assert reason["state"] == "waiting"
-    assert "no pod could be made" in reason["reason"]
+    assert "cannot create a pod" in reason["reason"]
     # The same run without the volume that the namespace refuses.
     changed = ["--set", "volumes.data.hostPath=null", "--set", "volumes.data.emptyDir={}"]
     done = hvdchart(namespace, "deploy", spec, *changed, *refused)
@@ -105,7 +110,7 @@ def test_why_a_run_does_not_start(namespace: Namespace, tmp_path: Path) -> None:
     assert "ImagePull" in reason["reason"]
     assert "image.repository" in reason["advice"]
     assert hvdchart(namespace, "logs", "nope", *where).returncode == 7
-    # Without it the master is not made either: nobody in the namespace can tell.
+    # Without the class, the master's pod is refused too.
     changed += ["--set", "values.priorityClassName=no-such-class"]
     assert hvdchart(namespace, "deploy", spec, *changed, *refused).returncode == 0
     reason = _reason(namespace, "no PriorityClass with name no-such-class was found")
@@ -114,18 +119,18 @@ def test_why_a_run_does_not_start(namespace: Namespace, tmp_path: Path) -> None:
 
 
 def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
-    """The status, once its reason says what is expected."""
-    found: dict[str, Any] = {}
+    """The status, once its reason contains the expected text."""
+    current: dict[str, Any] = {}
 
-    def told() -> bool:
+    def has_reason() -> bool:
         output = hvdchart(
             namespace, "status", "hvd", "-o", "json", "--namespace", namespace.name
         ).stdout
-        found.update(json.loads(output))
-        return expected in found["reason"]
+        current.update(json.loads(output))
+        return expected in current["reason"]
 
-    wait_until(told, 60, f"a status with {expected!r}")
-    return found
+    wait_until(has_reason, 60, f"a status with {expected!r}")
+    return current
 
 
 # Faster with more threads, so that the best setting is known.
@@ -135,7 +140,9 @@ SPEED = (
 )
 
 
-def test_tune(namespace: Namespace, tmp_path: Path) -> None:
+def test_tune_finds_the_fastest_setting_and_uninstalls_its_run(
+    namespace: Namespace, tmp_path: Path
+) -> None:
     spec = write_spec(tmp_path, namespace, ["python3", "-V"])
     command = f"python3 -c {shlex.quote(SPEED)}"
     tries = ["--intra", "1,3", "--inter", "1", "--repeat", "2", "--confirm", "1"]
@@ -143,13 +150,13 @@ def test_tune(namespace: Namespace, tmp_path: Path) -> None:
     done = hvdchart(namespace, "tune", spec, *tries, *here(namespace))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4/4     30.00" in done.stderr
-    assert "2/2     30.00" in done.stderr, "what beats the plan is measured once more"
-    assert "The best is +200.0% on the plan." in done.stdout
+    assert "2/2     30.00" in done.stderr, "a faster setting is measured again"
+    assert "The best setting is +200.0% faster than the plan's." in done.stdout
     assert "intraOpThreads: 3" in done.stdout
-    assert namespace.get("statefulsets,jobs")["items"] == [], "the run was left"
+    assert namespace.get("statefulsets,jobs")["items"] == [], "the run was not uninstalled"
 
 
-def test_discover(namespace: Namespace) -> None:
+def test_discover_writes_a_spec_of_the_clusters_nodes(namespace: Namespace) -> None:
     done = hvdchart(namespace, "discover")
     assert done.returncode == 0, done.stderr
     spec = parse_spec(done.stdout.encode())
@@ -163,8 +170,8 @@ def test_discover(namespace: Namespace) -> None:
     assert (none.returncode, "no nodes with labels no=such" in none.stderr) == (7, True)
 
 
-def test_discover_sees_what_others_request(namespace: Namespace) -> None:
-    """A planned worker takes all of a node, so one pod of another's is in its way."""
+def test_discover_fit_counts_the_requests_of_other_pods(namespace: Namespace) -> None:
+    """A planned worker takes a node's whole capacity, so any other pod leaves too little."""
     free = {"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}
     context = {"runAsNonRoot": True, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}}
     container: dict[str, Any] = {"name": "a", "image": namespace.image, "command": ["sleep", "60"]}
@@ -175,11 +182,13 @@ def test_discover_sees_what_others_request(namespace: Namespace) -> None:
     namespace.kubectl("wait", "pod/other", "--for=condition=PodScheduled", "--timeout=30s")
     done = hvdchart(namespace, "discover", "--fit", "1")
     assert done.returncode == 7, done.stdout
-    assert "1 ranks do not fit now: 0 do" in done.stderr
-    assert "Mi memory free of" in done.stderr
+    assert "1 ranks do not fit now: there is room for 0" in done.stderr
+    assert "Mi memory free" in done.stderr
 
 
-def test_what_is_not_allowed_is_said(namespace: Namespace, tmp_path: Path) -> None:
+def test_commands_without_permission_exit_with_7_and_say_so(
+    namespace: Namespace, tmp_path: Path
+) -> None:
     config = json.loads(namespace.kubectl("config", "view", "--raw", "--output", "json"))
     token = namespace.kubectl("create", "token", "default").strip()
     config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
@@ -193,7 +202,7 @@ def test_what_is_not_allowed_is_said(namespace: Namespace, tmp_path: Path) -> No
         assert "Traceback" not in done.stderr
 
 
-def test_an_image_is_checked_in_a_pod(namespace: Namespace) -> None:
+def test_image_check_in_cluster_runs_and_deletes_a_pod(namespace: Namespace) -> None:
     where = ("--in-cluster", "--namespace", namespace.name)
     good = hvdchart(namespace, "image", "check", namespace.image, *where)
     assert good.returncode == 0, good.stdout + good.stderr
@@ -201,4 +210,4 @@ def test_an_image_is_checked_in_a_pod(namespace: Namespace) -> None:
     gone = hvdchart(namespace, "image", "check", "registry.invalid/no-such:1", *where)
     assert gone.returncode == 7
     assert "ImagePull" in gone.stderr
-    assert namespace.get("pods")["items"] == [], "a pod that asked is left"
+    assert namespace.get("pods")["items"] == [], "the pod was not deleted"

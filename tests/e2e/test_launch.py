@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.mpis import installed
-from tests.e2e.volumes import claimed
+from tests.e2e.volumes import claimed_folder
 
 MPI = "/opt/mpi"
 # Each rank adds its number, so that the sum tells whether it reached the others.
@@ -63,10 +63,10 @@ OVER_TCP = {"interface": "eth0", "transport": "TCP"}
     ],
     ids=["openmpi5", "intel", "mpich"],
 )
-def test_ranks_of_other_mpis_are_in_their_places(
+def test_ranks_of_other_mpis_run_on_the_planned_hosts_and_cores(
     namespace: Namespace, mpi: str, name: str, release: str, library: str
 ) -> None:
-    with claimed(namespace, "mpi", installed(mpi)):
+    with claimed_folder(namespace, "mpi", installed(mpi)):
         namespace.install("hvd", values(library, ADD, launch=BOUND, network=OVER_TCP))
         assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
@@ -83,9 +83,9 @@ def test_ranks_of_other_mpis_are_in_their_places(
     assert one != two, "the ranks of a host were not bound to cores of their own"
 
 
-def test_a_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> None:
+def test_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> None:
     """Hydra itself would wait for the others, and they for the rank."""
-    with claimed(namespace, "mpi", installed("mpich")):
+    with claimed_folder(namespace, "mpi", installed("mpich")):
         namespace.install("hvd", values("libmpi.so.12", FAIL, launch=BOUND))
         assert namespace.wait_for_end("hvd") == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
@@ -113,7 +113,7 @@ def lines(namespace: Namespace) -> list[str]:
     return sorted(line for line in namespace.log("hvd").splitlines() if line.startswith("SUM "))
 
 
-def test_a_plain_image_needs_no_settings(
+def test_plain_image_runs_without_settings(
     namespace: Namespace, foreign_images: dict[str, str]
 ) -> None:
     """Without a user for the chart's UID, without Horovod, under `restricted`."""
@@ -121,7 +121,9 @@ def test_a_plain_image_needs_no_settings(
     assert lines(namespace) == [f"SUM 3 UID 1000 ON hvd-worker-{n} IN /" for n in (0, 1)]
 
 
-def test_the_public_images_layout(namespace: Namespace, foreign_images: dict[str, str]) -> None:
+def test_public_images_layout_runs_as_root_under_baseline(
+    namespace: Namespace, foreign_images: dict[str, str]
+) -> None:
     """Root, its own mpirun, /horovod and ~/.ssh, under `baseline` and on a read-only root."""
     level = "pod-security.kubernetes.io/enforce=baseline"
     namespace.kubectl("label", "namespace", namespace.name, "--overwrite", level)

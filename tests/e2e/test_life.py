@@ -7,22 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import CHART, Namespace, wait_until
+from tests.e2e.cluster import CHART, Namespace
 from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values
+from tests.waiting import wait_until
 
 SLEEP = "import time; time.sleep(600)"
 
 
 def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
-    """What the master told, oldest first: all of it, or one stage."""
+    """The events of the master, oldest first: all, or those with one reason."""
     listed: list[dict[str, Any]] = namespace.get("events", "--sort-by=.eventTime")["items"]
     own = [event for event in listed if event["source"].get("component") == "horovod-master"]
     return [event for event in own if reason in ("", event["reason"])]
 
 
-def await_training(namespace: Namespace, attempt: int) -> None:
-    """Await that the launcher of the given attempt, counted from 1, starts."""
+def wait_for_training(namespace: Namespace, attempt: int) -> None:
+    """Wait until the launcher of the given attempt, counted from 1, starts."""
     wait_until(lambda: len(events(namespace, "Training")) >= attempt, 180, f"attempt {attempt}")
 
 
@@ -34,7 +35,9 @@ def generations(namespace: Namespace) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", ["helm3", "helm4"])
-def test_upgrades_and_a_rollback(namespace: Namespace, version: str) -> None:
+def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
+    namespace: Namespace, version: str
+) -> None:
     run = values(cleanup="Always")
     namespace.install("hvd", run, version=version)
     assert_trained(namespace, "hvd")
@@ -67,12 +70,12 @@ def test_upgrades_and_a_rollback(namespace: Namespace, version: str) -> None:
     namespace.wait_for_no_workers("hvd")
 
 
-def test_who_renders_without_the_cluster_does_not_train_again(namespace: Namespace) -> None:
+def test_reapplied_manifests_do_not_train_again(namespace: Namespace) -> None:
     """A GitOps tool sends the same manifests again and again, and a Job may have had its time."""
     namespace.install("hvd", values())
     assert_trained(namespace, "hvd")
-    told = [event["reason"] for event in events(namespace)]
-    assert told == ["Started", "HostsReady", "Training", "Finished"]
+    reasons = [event["reason"] for event in events(namespace)]
+    assert reasons == ["Started", "HostsReady", "Training", "Finished"]
     job = namespace.job("hvd")
     namespace.kubectl("delete", "job", job)
     where = ["--namespace", namespace.name, "--output", "json"]
@@ -87,17 +90,17 @@ def test_who_renders_without_the_cluster_does_not_train_again(namespace: Namespa
     assert namespace.replicas("hvd-worker") == 0
 
 
-def test_an_eviction_does_not_count_and_a_deadline_ends_it_all(namespace: Namespace) -> None:
+def test_eviction_is_not_a_failure_and_a_deadline_ends_the_run(namespace: Namespace) -> None:
     sleeping: dict[str, Any] = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}
     namespace.install("hvd", values(cleanup="Always", master=sleeping))
-    await_training(namespace, 1)
+    wait_for_training(namespace, 1)
     (first,) = namespace.attempts("hvd")
     name = first["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
     namespace.kubectl("create", "--raw", path, "--filename", "-", input=json.dumps(eviction))
     # No failure is allowed, yet there is a second attempt, and it has workers.
-    await_training(namespace, 2)
+    wait_for_training(namespace, 2)
     job = namespace.job("hvd")
     assert not namespace.get("job", job)["status"].get("failed")
 
@@ -112,7 +115,7 @@ def test_an_eviction_does_not_count_and_a_deadline_ends_it_all(namespace: Namesp
     )
 
 
-def test_a_failed_run_is_tried_again_and_always_lets_the_workers_go(namespace: Namespace) -> None:
+def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namespace) -> None:
     failing = {"args": ["python3", "-c", "raise SystemExit(3)"], "backoffLimit": 1}
     namespace.install("hvd", values(cleanup="Always", master=failing))
     assert namespace.wait_for_end("hvd") == "Failed"
@@ -126,10 +129,10 @@ def test_a_failed_run_is_tried_again_and_always_lets_the_workers_go(namespace: N
     assert namespace.replicas("hvd-worker") == 0
 
 
-def test_a_refused_upgrade_changes_nothing(namespace: Namespace) -> None:
+def test_refused_upgrade_leaves_the_run_unchanged(namespace: Namespace) -> None:
     running = values(master={"args": ["python3", "-c", SLEEP]})
     namespace.install("hvd", running)
-    await_training(namespace, 1)
+    wait_for_training(namespace, 1)
     before = generations(namespace)
     refusals = {"wroker": {"number": 3}, "cleanup": "Always", "useHostNetwork": True}
     for key, value in refusals.items():
@@ -150,7 +153,7 @@ def test_a_refused_upgrade_changes_nothing(namespace: Namespace) -> None:
         assert following in status
 
 
-def test_a_suspended_run_starts_when_it_is_let_go(namespace: Namespace) -> None:
+def test_suspended_run_starts_when_it_is_resumed(namespace: Namespace) -> None:
     namespace.install("hvd", values(master={"suspend": True}))
     assert namespace.get("pods")["items"] == []
     namespace.upgrade("hvd", values())

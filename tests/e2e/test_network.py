@@ -39,7 +39,7 @@ def probe(namespace: Namespace, source: str, target: str) -> str:
     return namespace.kubectl("exec", source, "--container", "worker", "--", *program).strip()
 
 
-def test_only_the_releases_own_pods_reach_it(namespace: Namespace) -> None:
+def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) -> None:
     with enforcing():
         namespace.install("guarded", staying(worker={"number": 2}))
         namespace.install("open", staying(networkPolicy={"enabled": False}))
@@ -53,7 +53,7 @@ def test_only_the_releases_own_pods_reach_it(namespace: Namespace) -> None:
     assert probe(namespace, "open-worker-0", "guarded-worker-0") == "open"
 
 
-def test_on_the_nodes_own_network(privileged: Namespace) -> None:
+def test_run_trains_on_the_host_network(privileged: Namespace) -> None:
     privileged.install("hvd", staying(hostNetwork=True, hostPID=True, ssh={"port": 23022}))
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
     status = privileged.get("pod", "hvd-worker-0")["status"]
@@ -62,7 +62,7 @@ def test_on_the_nodes_own_network(privileged: Namespace) -> None:
     assert first != "sshd", "with hostPID, process 1 is the node's"
 
 
-def test_an_added_capability_reaches_the_ranks_of_root(privileged: Namespace) -> None:
+def test_added_capability_reaches_the_ranks_of_root(privileged: Namespace) -> None:
     worker = {"number": 1, "capabilities": ["IPC_LOCK"]}
     master = {"args": ["python3", "-c", CAPABILITIES], "backoffLimit": 0}
     values = staying(worker=worker, master=master, **ROOT)

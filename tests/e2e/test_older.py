@@ -11,7 +11,7 @@ from dataclasses import replace
 from tests.e2e.cluster import Namespace
 
 
-def test_the_digits_example_trains_on_keras_2(namespace: Namespace, older_image: str) -> None:
+def test_digits_example_trains_on_keras_2(namespace: Namespace, older_image: str) -> None:
     older = replace(namespace, image=older_image)
     train = {"args": ["python", "/examples/digits.py"]}
     older.install("hvd", {"worker": {"number": 2}, "master": train})

@@ -7,7 +7,7 @@ from tests.e2e.cluster import CHART, Namespace, Values
 ARGS = ["python3", "-c", "print('trained')"]
 
 
-def test_workers_that_must_not_share_a_node(namespace: Namespace) -> None:
+def test_required_spread_fails_on_one_node_with_the_schedulers_reason(namespace: Namespace) -> None:
     values: Values = {
         "worker": {"number": 2, "spread": "Required"},
         "master": {"args": ARGS, "backoffLimit": 0},
@@ -20,7 +20,7 @@ def test_workers_that_must_not_share_a_node(namespace: Namespace) -> None:
     assert "didn't match pod anti-affinity rules" in log
 
 
-def test_two_releases_may_share_a_node(namespace: Namespace) -> None:
+def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) -> None:
     values: Values = {"worker": {"number": 1, "spread": "Required"}, "master": {"args": ARGS}}
     for release in ("one", "two"):
         namespace.install(release, values)
@@ -28,7 +28,7 @@ def test_two_releases_may_share_a_node(namespace: Namespace) -> None:
         assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
 
 
-def test_pods_with_exact_resources_are_guaranteed(namespace: Namespace) -> None:
+def test_pods_with_equal_requests_and_limits_are_guaranteed(namespace: Namespace) -> None:
     exact = {"cpu": "100m", "memory": "512Mi"}
     resources = {"requests": exact, "limits": exact}
     values: Values = {
@@ -49,7 +49,7 @@ def test_pods_with_exact_resources_are_guaranteed(namespace: Namespace) -> None:
     assert classes.keys() == {"master", "worker"}
 
 
-def test_a_gang_needs_its_scheduler(namespace: Namespace) -> None:
+def test_gang_without_its_scheduler_is_refused(namespace: Namespace) -> None:
     refused = namespace.helm("install", "hvd", str(CHART), values={"gang": "Volcano"})
     assert refused.returncode != 0
     assert 'no matches for kind "PodGroup"' in refused.stderr

@@ -42,7 +42,9 @@ def result(namespace: Namespace, release: str) -> dict[str, Any]:
     return parsed
 
 
-def test_two_workers_train_under_each_launcher(namespace: Namespace, pytorch_image: str) -> None:
+def test_pytorch_trains_on_two_workers_under_each_launcher(
+    namespace: Namespace, pytorch_image: str
+) -> None:
     namespace.install("mpi", values(pytorch_image))
     namespace.install("gloo", values(pytorch_image, mode="horovodrun", options=["--gloo"]))
     found = {release: result(namespace, release) for release in ("mpi", "gloo")}

@@ -11,45 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Namespace, Values, wait_until
+from tests.e2e.cluster import Namespace, Values
+from tests.e2e.volumes import claimed_folder
+from tests.waiting import wait_until
 
-# More than can be done until the run is changed.
+# More than the run can train before it is upgraded.
 EPOCHS = 10_000
 
 
 @pytest.fixture
 def output(namespace: Namespace) -> Iterator[Path]:
-    """A folder of this machine that all the namespace's pods can claim as `output`."""
+    """A directory of this machine, with a claim `output` that all pods can mount."""
     folder = Path(tempfile.mkdtemp(prefix="hvd-output-"))
     folder.chmod(0o777)
-    size = {"storage": "1Gi"}
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": namespace.name},
-        "spec": {
-            "capacity": size,
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
-            "hostPath": {"path": str(folder)},
-            "claimRef": {"namespace": namespace.name, "name": "output"},
-        },
-    }
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "output"},
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "",
-            "resources": {"requests": size},
-            "volumeName": namespace.name,
-        },
-    }
-    for manifest in (volume, claim):
-        namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
-    yield folder
-    namespace.kubectl("delete", "pv", namespace.name, "--wait=false")
+    with claimed_folder(namespace, "output", folder):
+        yield folder
     shutil.rmtree(folder)
 
 
@@ -67,7 +43,7 @@ def last_attempt(namespace: Namespace) -> str:
     return str(newest["metadata"]["name"])
 
 
-def test_a_lost_worker_a_lost_master_and_another_size_cost_no_more_than_an_epoch(
+def test_lost_pods_and_another_number_of_workers_cost_at_most_an_epoch(
     namespace: Namespace, output: Path
 ) -> None:
     def values(workers: int, epochs: int) -> Values:
@@ -135,24 +111,24 @@ if hvd.rank() == 0:
 """
 
 
-def test_an_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> None:
+def test_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> None:
     values: Values = {
         "worker": {"number": 2},
         "master": {"args": ["python", "-c", ELASTIC], "backoffLimit": 0},
         "launch": {"mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}},
     }
     namespace.install("hvd", values)
-    await_line(namespace, "SIZES [2]")
+    wait_for_line(namespace, "SIZES [2]")
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
-    await_line(namespace, "SIZES [2, 3]")
+    wait_for_line(namespace, "SIZES [2, 3]")
     namespace.kubectl("delete", "pod", "hvd-worker-2", "--grace-period=0", "--force")
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
     assert "DONE [2, 3, " in namespace.log("hvd")
 
 
-def await_line(namespace: Namespace, text: str) -> None:
-    """Follow the master's log until a line holds `text`."""
+def wait_for_line(namespace: Namespace, text: str) -> None:
+    """Follow the master's log until a line contains `text`."""
     pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 60)
     with subprocess.Popen(
         ["timeout", "240", *namespace.client.command("logs", "--follow", pod)],
@@ -160,6 +136,6 @@ def await_line(namespace: Namespace, text: str) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as log:
-        found = any(text in line for line in log.stdout or ())
+        logged = any(text in line for line in log.stdout or ())
         log.terminate()
-    assert found, f"{text!r} was not said:\n{namespace.log('hvd')}"
+    assert logged, f"{text!r} is not in the log:\n{namespace.log('hvd')}"

@@ -1,18 +1,20 @@
-"""Staging on a real node: two workers that share it, one set of data."""
+"""Staging on a real node that two workers share."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.e2e.cluster import Namespace, Values
+from tests.waiting import wait_until
 
-# Slow enough that the other worker comes while it runs; leaves a line for each time that it ran.
-FETCH = "date >>../../fetches; sleep 1; echo content >part-0; sha256sum part-0 >SHA256SUMS"
+# Leaves a line for each time that it runs, and waits until the test opens the FIFO.
+FETCH = "date >>../../fetches; cat ../../gate; echo content >part-0; sha256sum part-0 >SHA256SUMS"
 SHOW = "import sys; sys.stdout.write('SEEN ' + open('/data/set/part-0').read())"
 
 
 def values(folder: Path, **worker: object) -> Values:
-    """Two workers that read what staging has put on their node."""
+    """Two workers that read the staged data of their node."""
     return {
         "worker": {"number": 2, **worker},
         "master": {"args": ["python3", "-c", SHOW], "backoffLimit": 0},
@@ -24,27 +26,38 @@ def values(folder: Path, **worker: object) -> Values:
 
 
 def staging_logs(namespace: Namespace) -> str:
-    """What the workers' staging containers said."""
+    """The logs of the workers' staging containers; empty while a container has none."""
     pods = ("hvd-worker-0", "hvd-worker-1")
-    return "".join(namespace.kubectl("logs", pod, "--container", "staging") for pod in pods)
+    commands = (namespace.client.command("logs", pod, "--container", "staging") for pod in pods)
+    return "".join(namespace.call(*command).stdout for command in commands)
 
 
-def test_a_nodes_data_are_fetched_once(privileged: Namespace, node_folder: Path) -> None:
+def test_two_workers_of_a_node_stage_its_data_once(
+    privileged: Namespace, node_folder: Path
+) -> None:
+    gate = node_folder / "gate"
+    os.mkfifo(gate)
+    os.chown(gate, 1000, 1000)
     privileged.install("hvd", values(node_folder))
+    waiting = "another pod is filling /data/set: waiting for it"
+    wait_until(lambda: waiting in staging_logs(privileged), 60, "a worker waits for the other")
+    gate.write_text("")
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
     assert privileged.log("hvd").count("SEEN content") == 2
     logs = staging_logs(privileged)
-    assert "another pod is filling /data/set: waiting for it" in logs
+    assert waiting in logs
     assert "checking the publisher's SHA256SUMS" in logs
 
-    # New workers find it there.
+    # New workers use the same data.
     privileged.upgrade("hvd", values(node_folder, podLabels={"changed": "yes"}))
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
     assert staging_logs(privileged).count("/data/set is filled: 2 files") == 2
     assert len((node_folder / "fetches").read_text().splitlines()) == 1
 
 
-def test_why_staging_failed_is_in_the_masters_log(privileged: Namespace, node_folder: Path) -> None:
+def test_failed_staging_is_reported_in_the_masters_log(
+    privileged: Namespace, node_folder: Path
+) -> None:
     failing = values(node_folder)
     failing["staging"] = {"path": "/data/set", "command": ["sh", "-c", "exit 9"]}
     failing["launch"] = {"hostsTimeoutSeconds": 5}

@@ -50,7 +50,7 @@ def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
     assert {entry["uid"] for entry in ranks} == {uid}
 
 
-def test_two_releases_side_by_side(namespace: Namespace) -> None:
+def test_two_releases_train_side_by_side(namespace: Namespace) -> None:
     namespace.install("one", values())
     namespace.install("two", values(), version="helm4")
     for release in ("one", "two"):
@@ -68,7 +68,7 @@ def test_two_releases_side_by_side(namespace: Namespace) -> None:
     assert "two-ssh" in left
 
 
-def test_the_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
+def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
     namespace.install("hvd", values(launch={"options": ["--tag-output"]}))
     assert_trained(namespace, "hvd")
     log = namespace.log("hvd")
@@ -79,25 +79,25 @@ def test_the_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
     assert "[1,0]<stdout>" in log
 
 
-def test_any_uid(namespace: Namespace) -> None:
+def test_run_trains_as_any_user_id(namespace: Namespace) -> None:
     context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
     namespace.install("hvd", values(podSecurityContext=context))
     assert_trained(namespace, "hvd", uid=123456)
 
 
-def test_horovodrun(namespace: Namespace) -> None:
+def test_run_trains_under_horovodrun(namespace: Namespace) -> None:
     namespace.install("hvd", values(launch={"mode": "horovodrun", "options": ["--gloo"]}))
     assert_trained(namespace, "hvd")
 
 
-def test_without_a_service_account(namespace: Namespace) -> None:
+def test_run_trains_without_a_service_account(namespace: Namespace) -> None:
     namespace.install("hvd", values(serviceAccount={"create": False}))
     assert_trained(namespace, "hvd")
     assert "the workers stay" in namespace.log("hvd")
     assert namespace.replicas("hvd-worker") == 2
 
 
-def test_an_image_and_a_runtime_class_that_do_not_exist(namespace: Namespace) -> None:
+def test_missing_image_and_runtime_class_are_reported_by_the_master(namespace: Namespace) -> None:
     groups = [
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
@@ -108,15 +108,15 @@ def test_an_image_and_a_runtime_class_that_do_not_exist(namespace: Namespace) ->
     (attempt,) = namespace.attempts("hvd")
     ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 78
-    for told in (namespace.log("hvd"), ended["message"]):
-        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=12" in told
-        lines = {line.partition(":")[0].strip(): line for line in told.splitlines()}
+    for text in (namespace.log("hvd"), ended["message"]):
+        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=12" in text
+        lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]
         assert 'RuntimeClass "no-such-class" not found' in lines["hvd-class-0"]
 
 
-def test_a_command_that_does_not_exist(namespace: Namespace) -> None:
+def test_missing_command_fails_without_retries(namespace: Namespace) -> None:
     namespace.install("hvd", values(master={"args": ["pyhton", "train.py"]}))
     assert namespace.wait_for_end("hvd") == "Failed"
     assert "command 'pyhton' is not on PATH" in namespace.log("hvd")
@@ -132,7 +132,7 @@ def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
     assert namespace.replicas("hvd-worker") == 0
 
 
-def test_keys_are_rotated_by_one_command(namespace: Namespace) -> None:
+def test_keys_are_rotated_by_one_upgrade(namespace: Namespace) -> None:
     namespace.install("hvd", values())
     assert_trained(namespace, "hvd")
     before = namespace.get("secret", "hvd-ssh")["data"]
@@ -144,7 +144,7 @@ def test_keys_are_rotated_by_one_command(namespace: Namespace) -> None:
     assert_trained(namespace, "hvd")
 
 
-def test_an_upgrade_mends_workers_that_never_came_up(namespace: Namespace) -> None:
+def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> None:
     """Nothing rolls out to pods that wait for an image that does not exist, but the master does."""
     wrong = values(worker={"image": {"repository": "no-such-image"}})
     namespace.install("hvd", wrong)
@@ -166,7 +166,7 @@ def test_an_upgrade_mends_workers_that_never_came_up(namespace: Namespace) -> No
         ),
     ],
 )
-def test_what_is_missing_is_named_at_install(
+def test_missing_object_is_named_at_install(
     namespace: Namespace, wrong: Values, words: list[str]
 ) -> None:
     refused = namespace.helm("install", "hvd", str(CHART), values=values(**wrong))
@@ -176,7 +176,7 @@ def test_what_is_missing_is_named_at_install(
     assert namespace.get("statefulsets,jobs")["items"] == []
 
 
-def test_an_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
+def test_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
     stay = values(cleanup="Never")
     namespace.install("hvd", stay)
     assert_trained(namespace, "hvd")

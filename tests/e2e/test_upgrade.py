@@ -12,7 +12,8 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
-from tests.e2e.cluster import CHART, Namespace, wait_until
+from tests.e2e.cluster import CHART, Namespace
+from tests.waiting import wait_until
 
 # `helm package` made it from the version that Chart.yaml had before.
 PREVIOUS = Path(__file__).parent / "charts" / "horovod-0.1.0.tgz"
@@ -63,7 +64,7 @@ def left_over(namespace: Namespace) -> list[str]:
     return [name for name in names if "hvd" in name]
 
 
-def told(namespace: Namespace) -> list[str]:
+def event_reasons(namespace: Namespace) -> list[str]:
     """The reasons of the events so far."""
     return [event["reason"] for event in namespace.get("events")["items"]]
 
@@ -86,7 +87,7 @@ def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("version", ["helm3", "helm4"])
-def test_an_upgrade_from_the_previous_chart(
+def test_upgrade_from_the_previous_chart_replaces_the_run_and_keeps_its_keys(
     namespace: Namespace, repository: str, tmp_path: Path, version: str
 ) -> None:
     for part in ("admin", "edit", "view"):
@@ -102,7 +103,7 @@ def test_an_upgrade_from_the_previous_chart(
     running = {"args": ["python3", "-c", STAY]}
     before = [*chart, "0.1.0"]
     helm(namespace, version, "install", "hvd", *before, cleanup="Never", master=running)
-    wait_until(lambda: "Training" in told(namespace), 120, "the master starts the ranks")
+    wait_until(lambda: "Training" in event_reasons(namespace), 120, "the master starts the ranks")
     first, keys = namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"]
 
     ending = json.dumps(["python3", "-c", SHOW])

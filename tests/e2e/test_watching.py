@@ -7,7 +7,8 @@ import os
 import urllib.request
 from pathlib import Path
 
-from tests.e2e.cluster import Namespace, Values, wait_until
+from tests.e2e.cluster import Namespace, Values
+from tests.waiting import wait_until
 
 # Writes a metric and waits to be let go: a FIFO opens when both of its ends are there.
 REPORT = """
@@ -47,7 +48,9 @@ def fetch(address: str, port: int, path: str) -> str:
         return text
 
 
-def test_metrics_of_a_run(privileged: Namespace, node_folder: Path) -> None:
+def test_metrics_have_the_stage_ranks_hosts_and_the_scripts_own(
+    privileged: Namespace, node_folder: Path
+) -> None:
     os.mkfifo(node_folder / "gate")
     os.chown(node_folder / "gate", 1000, 1000)
     metrics = {"enabled": True, "file": "/output/metrics"}
@@ -63,7 +66,9 @@ def test_metrics_of_a_run(privileged: Namespace, node_folder: Path) -> None:
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
 
 
-def test_timeline_and_tensorboard(privileged: Namespace, node_folder: Path) -> None:
+def test_timeline_is_written_and_tensorboard_only_reads(
+    privileged: Namespace, node_folder: Path
+) -> None:
     watched = {"tensorboard": {"enabled": True}, "horovod": {"timeline": True}}
     privileged.install("hvd", values(node_folder, TRAIN, **watched))
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")

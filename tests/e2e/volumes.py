@@ -1,4 +1,4 @@
-"""Folders of this machine as claims, which Pod Security `restricted` admits."""
+"""Directories of this machine as claims, which Pod Security `restricted` admits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.e2e.cluster import Namespace
 
 
 @contextmanager
-def claimed(namespace: Namespace, name: str, folder: Path) -> Iterator[None]:
-    """A PersistentVolumeClaim of this name for a folder of the cluster's node, this machine."""
+def claimed_folder(namespace: Namespace, name: str, folder: Path) -> Iterator[None]:
+    """Create a PersistentVolumeClaim for a directory of this machine, the cluster's node."""
     size = {"storage": "1Gi"}
     volume = f"{namespace.name}-{name}"
     manifests = [
@@ -40,8 +40,6 @@ def claimed(namespace: Namespace, name: str, folder: Path) -> Iterator[None]:
             },
         },
     ]
-    # One that a run which was killed left would wait for its own claim for ever.
-    namespace.kubectl("delete", "pv", volume, "--ignore-not-found")
     for manifest in manifests:
         namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
     try:

@@ -13,7 +13,6 @@ from typing import Any
 
 import psutil
 import pytest
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from devtools.localkube import cgroups, health
 from devtools.localkube.instance import Instance
@@ -21,6 +20,7 @@ from devtools.localkube.oci import pack_program
 from devtools.localkube.processes import kubectl_arguments
 from devtools.localkube.record import Record
 from devtools.toolchain import tools
+from tests import waiting
 
 # Not the default name, so that the tests do not touch a cluster that is in use.
 NAME = "lifecycle"
@@ -99,13 +99,7 @@ def _status_field(pid: int, field: str) -> list[str]:
 
 def wait_until(expected: str, condition: Callable[[], bool]) -> None:
     """Calls `condition` until it is true: the components send no event when they have recovered."""
-    attempts = Retrying(
-        retry=retry_if_result(lambda met: not met),
-        stop=stop_after_delay(TIMEOUT_SECONDS),
-        wait=wait_fixed(0.1),
-        retry_error_callback=lambda _: False,
-    )
-    assert attempts(condition), f"not within {TIMEOUT_SECONDS:.0f} s: {expected}"
+    waiting.wait_until(condition, TIMEOUT_SECONDS, expected)
 
 
 def machine_state() -> dict[str, Any]:

@@ -1,0 +1,18 @@
+"""Waiting for a state that no watch and no event shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Call `condition` until it holds; raises AssertionError with `what` after so many seconds."""
+    attempts = Retrying(
+        retry=retry_if_result(lambda holds: not holds),
+        stop=stop_after_delay(seconds),
+        wait=wait_fixed(0.2),
+        retry_error_callback=lambda _: False,
+    )
+    assert attempts(condition), f"not within {seconds} s: {what}"
