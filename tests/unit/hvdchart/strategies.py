@@ -1,4 +1,4 @@
-"""Generated specs: mostly right ones, and ones in which anything may be wrong."""
+"""Generated specs: right ones, and ones in which anything may be wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
-TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12)
+# The chart names its launcher `master`.
+NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(
+    lambda name: name != "master"
+)
+TEXT = st.text(
+    st.characters(
+        codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"
+    ),
+    max_size=12,
+)
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -32,27 +40,25 @@ QUANTITIES = st.sampled_from(["64Mi", "1Gi", "1.5Gi", "384Gi", "2T", 10**9, "100
 
 def some_of(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """A map with any of these keys."""
-    found: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({}, optional=keys)
-    return found
+    maps: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({}, optional=keys)
+    return maps
 
 
 @st.composite
-def tunings(draw: st.DrawFn, slots: bool = True) -> dict[str, Any]:
-    """A right tuning block."""
+def tunings(draw: st.DrawFn) -> dict[str, Any]:
+    """A right tuning block, without `slots` and `binding`, which depend on the other groups."""
     tuning: dict[str, Any] = draw(some_of(
         ompThreads=st.integers(1, 64),
         intraOpThreads=st.integers(1, 64),
         interOpThreads=st.integers(1, 4),
         kmpBlocktime=st.sampled_from([0, 1, 200]),
+        kmpAffinity=st.just("granularity=fine,compact,1,0"),
         oneDnn=st.booleans(),
         bfloat16=st.booleans(),
-        binding=st.sampled_from(["socket", "core", "none"]),
         cpu=st.sampled_from([1, "2", "16"]),
         memory=QUANTITIES,
         shm=QUANTITIES,
     ))  # fmt: skip
-    if slots and draw(st.booleans()):
-        tuning["slots"] = draw(st.integers(1, 8))
     return tuning
 
 
@@ -62,7 +68,8 @@ def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
     group: dict[str, Any] = {"name": name, "count": draw(st.integers(1, 128))}
     kind = draw(st.sampled_from(["cpu", "gpu", "gpu with cores", "shared", "static"]))
     if kind != "gpu":
-        group["coresPerSocket"] = draw(st.integers(1, 128))
+        # The kubelet of a static CPU manager reserves at least one core.
+        group["coresPerSocket"] = draw(st.integers(2 if kind == "static" else 1, 128))
         group |= draw(some_of(
             sockets=st.integers(1, 8),
             threadsPerCore=st.sampled_from([1, 2, 4]),
@@ -79,14 +86,14 @@ def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
         group["memory"] = draw(QUANTITIES)
     if kind == "static":
         group["cpuManager"] = "static"
-    taint = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    taint = {"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
     more: dict[str, Any] = draw(some_of(
         nodeSelector=st.just({"node-type": "highmem", "example.com/zone": ""}),
-        tolerations=st.just([taint]),
+        tolerations=st.just([taint, {"key": "spot", "value": "a"}]),
         affinity=st.just({"podAffinity": {}}),
         interface=st.sampled_from(["eth0", "ib0"]),
         rdma=st.just({"resource": "rdma/hca", "count": 2}),
-        tuning=tunings(slots=not kind.startswith("gpu")),
+        tuning=tunings(),
     ))  # fmt: skip
     return group | more
 
@@ -100,14 +107,16 @@ SOURCES: st.SearchStrategy[dict[str, Any]] = st.sampled_from([
 @st.composite
 def volumes(draw: st.DrawFn, groups: list[str]) -> dict[str, Any]:
     """Right volumes of these groups."""
-    found = {}
+    chosen = {}
     for name in draw(st.lists(st.sampled_from(["data", "output", "x"]), unique=True)):
         some = st.lists(st.sampled_from(groups), unique=True)
         more = draw(some_of(subPath=st.just("a/b"), groups=some))
         if name != "output" and draw(st.booleans()):
             more["readOnly"] = True
-        found[name] = {**draw(SOURCES), **more, "mountPath": f"/{name}"}
-    return found
+        if name == "x" or draw(st.booleans()):
+            more["mountPath"] = f"/{name}"
+        chosen[name] = {**draw(SOURCES), **more}
+    return chosen
 
 
 RIGHT_VALUES = some_of(
@@ -125,32 +134,89 @@ WRONG_VALUES = some_of(
     ),
     master=st.dictionaries(st.sampled_from(["args", "backoffLimit"]), ANYTHING, max_size=2),
 )
+# Options that each mode's launchers have, and that set nothing which the chart sets.
+OPTIONS = {
+    "mpirun": [["--mca", "pml", "ob1"], ["--tag-output"], ["-x", "A"], ["--oversubscribe"]],
+    "horovodrun": [
+        ["--gloo"],
+        ["--start-timeout", "60"],
+        ["--cycle-time-ms=2"],
+        ["--disable-cache"],
+    ],
+    "elastic": [["--reset-limit", "3"], ["--elastic-timeout", "60"], ["--log-level", "DEBUG"]],
+    "custom": [["--mca", "pml", "ob1"], ["-x", "A"]],
+}
+BINDING_OPTIONS = [["--bind-to", "core"], ["--map-by=ppr:1:socket"], ["--npersocket", "1"]]
+
+
+def slots(group: dict[str, Any], everywhere: dict[str, Any]) -> int:
+    """Ranks on a node of a group."""
+    tuned = group.get("tuning", {}).get("slots") or everywhere.get("slots")
+    return int(tuned or group.get("gpus") or group.get("sockets", 1))
+
+
+def cores(group: dict[str, Any]) -> int:
+    """Cores of a node of a group; 0 when not given."""
+    return int(group.get("sockets", 1) * group.get("coresPerSocket", 0))
+
+
+@st.composite
+def launches(
+    draw: st.DrawFn, nodes: list[dict[str, Any]], everywhere: dict[str, Any]
+) -> dict[str, Any]:
+    """A right launch block; adds a binding that all groups can have to their tuning or to all's."""
+    mode = draw(st.sampled_from(list(OPTIONS)))
+    launch: dict[str, Any] = draw(some_of(hostsTimeoutSeconds=st.integers(1, 600)))
+    if mode != "mpirun" or draw(st.booleans()):
+        launch["mode"] = mode
+    choices = draw(st.lists(st.sampled_from(OPTIONS[mode]), unique_by=tuple))
+    ranks = [slots(group, everywhere) for group in nodes]
+    bindings = ["none"]
+    if all(wanted <= cores(group) for group, wanted in zip(nodes, ranks, strict=True)):
+        bindings.append("core")
+        if not any(
+            wanted % group.get("sockets", 1) for group, wanted in zip(nodes, ranks, strict=True)
+        ):
+            bindings.append("socket")
+    if mode in ("mpirun", "horovodrun") and draw(st.booleans()):
+        binding = draw(st.sampled_from(bindings))
+        tunings = [everywhere, *(group.setdefault("tuning", {}) for group in nodes)]
+        for index in draw(st.sets(st.integers(0, len(tunings) - 1), min_size=1)):
+            tunings[index]["binding"] = binding
+    elif mode == "mpirun" and draw(st.booleans()):
+        choices.append(draw(st.sampled_from(BINDING_OPTIONS)))
+    if choices:
+        launch["options"] = [argument for choice in choices for argument in choice]
+    if mode == "elastic":
+        total = sum(group["count"] * wanted for group, wanted in zip(nodes, ranks, strict=True))
+        limits = some_of(minRanks=st.integers(1, total), maxRanks=st.integers(total, 2 * total))
+        launch |= draw(some_of(elastic=limits))
+    return launch
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
-    """A right spec."""
+    """A right spec: reading it must not raise."""
     names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    nodes = [draw(groups(name)) for name in names]
+    everywhere = draw(tunings())
+    if not any("gpus" in group for group in nodes) and draw(st.booleans()):
+        everywhere["slots"] = draw(st.integers(1, 8))
+    for group in nodes:
+        if draw(st.booleans()):
+            group.setdefault("tuning", {})["slots"] = group.get("gpus") or draw(st.integers(1, 8))
+    launch = draw(launches(nodes, everywhere))
     spec: dict[str, Any] = {
         "apiVersion": "hvdchart/v1",
         "name": draw(NAMES),
-        "nodes": [draw(groups(name)) for name in names],
+        "nodes": nodes,
         "train": {"command": draw(st.lists(TEXT, min_size=1, max_size=4))},
     }
-    spec["train"] |= draw(some_of(
-        env=st.dictionaries(st.sampled_from(["A", "B_1", "_C"]), TEXT, max_size=3),
-        retries=st.integers(0, 5),
-        batchSize=st.integers(1, 512),
-    ))  # fmt: skip
+    spec |= {key: block for key, block in (("launch", launch), ("tuning", everywhere)) if block}
     image = {"repository": "registry.example:5000/a/b", "tag": "1.0", "pullSecrets": ["x"]}
     spec |= draw(some_of(
         image=st.just(image),
         volumes=volumes(names),
-        launch=some_of(
-            mode=st.sampled_from(["mpirun", "horovodrun", "elastic", "custom"]),
-            hostsTimeoutSeconds=st.integers(1, 600),
-        ),
-        tuning=tunings(slots=False),
         horovod=some_of(
             autotune=st.booleans(),
             fusionThreshold=st.sampled_from([0, "64Mi", "1Gi"]),
@@ -158,6 +224,21 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         ),
         values=RIGHT_VALUES,
     ))  # fmt: skip
+    spec["train"] |= draw(some_of(
+        env=st.dictionaries(st.sampled_from(["A", "B_1", "_C"]), TEXT, max_size=3),
+        retries=st.integers(0, 5),
+        deadlineSeconds=st.integers(1, 3600),
+        batchSize=st.integers(1, 512),
+    ))  # fmt: skip
+    if launch.get("mode") == "custom":
+        # The arguments are the complete command line, in which this one stands for mpirun's.
+        spec["train"]["command"].insert(0, "$(LAUNCH)")
+        spec.get("values", {}).pop("master", None)
+    output = spec.get("volumes", {}).get("output")
+    if output is not None:
+        spec["train"] |= draw(some_of(checkpoints=st.just("run/1")))
+        if set(output.get("groups") or names) >= set(names) and draw(st.booleans()):
+            spec.setdefault("horovod", {})["timeline"] = True
     return spec
 
 

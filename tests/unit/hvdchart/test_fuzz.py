@@ -1,4 +1,7 @@
-"""Whatever a spec holds: values that the chart's schema takes, or one message with a place."""
+"""Generated inputs: every spec becomes values that the chart accepts, or one message with a place.
+
+`make fuzz` tries many, any other run few: conftest.py has the numbers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import string
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, event, given, settings
+import pytest
+from hypothesis import event, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -19,19 +23,15 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import render_values
 from hvdchart.values.report import document
-from tests.unit.hvdchart.strategies import damaged_specs, specs
+from tests.unit.hvdchart.strategies import damaged_specs, slots, specs
 
 VALUES = Path(__file__).parents[3] / "values"
 CASES = [path.read_bytes() for path in sorted(VALUES.glob("*.spec.yaml"))]
-# 10,000 specs in all, the same ones each time: a red test is red for everyone.
-FUZZ = settings(
-    deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)  # fmt: skip
+pytestmark = pytest.mark.fuzz
 
 
 def outcome(data: bytes) -> str:
-    """ "rendered" or "refused"; anything else than these two raises."""
+    """ "rendered" or "refused"; anything but these two raises."""
     try:
         plan = make_plan(parse_spec(data, "a.yaml"))
         checked_values(plan)
@@ -50,24 +50,42 @@ def as_json(spec: Any) -> bytes:
     return json.dumps(spec, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-@settings(FUZZ, max_examples=1500)
 @given(specs())
-def test_right_specs(spec: dict[str, Any]) -> None:
-    """A few contradictions are left for the spec's checks to find: a static CPU manager's
-    fractions, names that are too long together.
-    """
-    event(outcome(as_json(spec)))
+def test_right_specs_are_rendered(spec: dict[str, Any]) -> None:
+    """Read back, the rendered YAML has the values, in both versions of YAML."""
+    plan = make_plan(parse_spec(as_json(spec)))
+    values = checked_values(plan)
+    ranks = sum(group["count"] * slots(group, spec.get("tuning", {})) for group in spec["nodes"])
+    assert document(plan)["ranks"] == ranks
+    text = render_values(plan)
+    for version in ("1.1", "1.2"):
+        yaml = YAML(typ="safe", pure=True)
+        yaml.version = version
+        assert yaml.load(io.StringIO(text)) == values
 
 
-@settings(FUZZ, max_examples=1500)
+@given(specs())
+def test_bound_ranks_have_cores(spec: dict[str, Any]) -> None:
+    """Where ranks are bound, each node has the cores that the launcher asks for."""
+    plan = make_plan(parse_spec(as_json(spec)))
+    binding = plan.launching.binding
+    event(f"bound to {binding.to}")
+    for group in plan.groups:
+        sockets, cores = group.group.sockets or 1, group.group.cores_per_socket or 0
+        if binding.cores_per_rank:
+            assert 1 <= binding.cores_per_rank * group.slots <= sockets * cores
+        if binding.ranks_per_socket:
+            assert binding.ranks_per_socket * sockets == group.slots
+            assert binding.ranks_per_socket * (binding.cores_per_rank or 1) <= cores
+
+
 @given(damaged_specs())
-def test_damaged_specs(spec: dict[str, Any]) -> None:
+def test_damaged_specs_are_rendered_or_refused(spec: dict[str, Any]) -> None:
     event(outcome(as_json(spec)))
 
 
-@settings(FUZZ, max_examples=3000)
 @given(st.sampled_from(CASES), st.data())
-def test_damaged_text(text: bytes, data: st.DataObject) -> None:
+def test_damaged_text_is_rendered_or_refused(text: bytes, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 20)))
@@ -79,25 +97,8 @@ def test_damaged_text(text: bytes, data: st.DataObject) -> None:
     event(outcome(text))
 
 
-@settings(FUZZ, max_examples=4000)
 @given(
     st.text(alphabet=string.printable + "\u2028\x85\ufeff", max_size=60) | st.binary(max_size=40)
 )
-def test_any_text(text: str | bytes) -> None:
+def test_any_text_is_refused(text: str | bytes) -> None:
     assert outcome(text.encode() if isinstance(text, str) else text) == "refused"
-
-
-@settings(FUZZ, max_examples=150)
-@given(specs())
-def test_the_text_says_what_the_values_are(spec: dict[str, Any]) -> None:
-    """Read back, the rendered YAML is the values: no quoting or comment changes anything."""
-    try:
-        plan = make_plan(parse_spec(as_json(spec)))
-        values = checked_values(plan)
-    except SpecError:
-        return
-    text = render_values(plan)
-    for version in ("1.1", "1.2"):
-        yaml = YAML(typ="safe", pure=True)
-        yaml.version = version
-        assert yaml.load(io.StringIO(text)) == values

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
 
-from hvdchart.errors import SpecError
 from hvdchart.plan.binding import Binding
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.unit.hvdchart.strategies import specs
 
 
 def planned(nodes: str, rest: str = "") -> Plan:
@@ -206,21 +200,3 @@ def test_every_number_has_a_reason() -> None:
     numbers = {f"env.{name}" for name in group.env} | {"slots", "number", "shm"}
     numbers |= {f"resources.requests.{name}" for name in group.requests}
     assert numbers <= set(group.reasons)
-
-
-@given(specs())
-@settings(max_examples=300, deadline=None, derandomize=True)
-def test_bound_ranks_find_their_cores(spec: dict[str, Any]) -> None:
-    """Where ranks are bound, each node has the cores that the launcher will ask it for."""
-    try:
-        plan = make_plan(parse_spec(json.dumps(spec).encode()))
-    except SpecError:
-        return
-    binding = plan.launching.binding
-    for group in plan.groups:
-        sockets, cores = group.group.sockets or 1, group.group.cores_per_socket or 0
-        if binding.cores_per_rank:
-            assert 1 <= binding.cores_per_rank * group.slots <= sockets * cores
-        if binding.ranks_per_socket:
-            assert binding.ranks_per_socket * sockets == group.slots
-            assert binding.ranks_per_socket * (binding.cores_per_rank or 1) <= cores

@@ -1,0 +1,109 @@
+"""Both published schemas are valid, and mean the same to the reference implementation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from ruamel.yaml import YAML
+
+import tests.chart.test_refusals
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.yaml_tree import parse
+from hvdchart.values.build import make_values
+from tests.chart.cases import ready_cases
+from tests.unit.hvdchart.strategies import damaged_specs, specs
+from tests.unit.hvdchart.test_spec import GOOD, WRONG_VALUES
+
+ROOT = Path(__file__).parents[3]
+SCHEMAS = {
+    name: json.loads((ROOT / name).read_text())
+    for name in ("charts/horovod/values.schema.json", "docs/spec.schema.json")
+}
+VALUES_SCHEMA, SPEC_SCHEMA = SCHEMAS.values()
+
+
+def verdict(schema: dict[str, Any], document: Any) -> bool:
+    """Whether `document` is valid, on which both implementations must agree."""
+    fast = jsonschema_rs.Draft7Validator(schema).is_valid(document)
+    assert jsonschema.Draft7Validator(schema).is_valid(document) == fast, document
+    return fast
+
+
+def parametrized_values(module: object) -> Iterator[Any]:
+    """The values of all tests in a module that are parametrized over them."""
+    for test in vars(module).values():
+        for mark in getattr(test, "pytestmark", []):
+            names = [mark.args[0]] if isinstance(mark.args[0], str) else list(mark.args[0])
+            if "values" in names:
+                yield from (case[names.index("values")] for case in mark.args[1])
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
+def test_schema_is_valid_by_its_metaschema(schema: dict[str, Any]) -> None:
+    assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
+    jsonschema.Draft7Validator.check_schema(schema)
+
+
+def test_values_schema_accepts_every_ready_case() -> None:
+    assert len(ready_cases()) > 10
+    assert all(verdict(VALUES_SCHEMA, values) for values in ready_cases().values())
+
+
+def test_validators_agree_on_values_that_the_chart_refuses() -> None:
+    """Some of them the schema refuses, others only a template."""
+    verdicts = [
+        verdict(VALUES_SCHEMA, case) for case in parametrized_values(tests.chart.test_refusals)
+    ]
+    assert verdicts.count(True) > 10
+    assert verdicts.count(False) >= 6
+
+
+@pytest.mark.parametrize(
+    "spec", sorted((ROOT / "values").glob("*.spec.yaml")), ids=lambda path: path.name
+)
+def test_spec_schema_accepts_every_example(spec: Path) -> None:
+    assert verdict(SPEC_SCHEMA, YAML(typ="safe").load(spec.read_text()))
+
+
+def test_validators_agree_on_wrong_specs() -> None:
+    """The schema has the type and the limits of each key, and no rule about several keys."""
+    verdicts = []
+    for old, new, _, _ in WRONG_VALUES:
+        text = GOOD.replace(old, new, 1)
+        if "9999" not in text and "1e999" not in text and "010" not in text:
+            verdicts.append(verdict(SPEC_SCHEMA, parse(text.encode(), "a.yaml").plain))
+    assert verdicts.count(True) > 20
+    assert verdicts.count(False) > 15
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sockets", 0), ("sockets", "2"), ("socket", 2), ("memory", []), ("name", "X"), ("gpus", 65)],
+)
+def test_spec_schema_refuses_a_wrong_group(key: str, value: Any) -> None:
+    group = {"name": "a", "count": 1, "coresPerSocket": 2, key: value}
+    spec = {"apiVersion": "hvdchart/v1", "name": "x", "nodes": [group], "train": {"command": ["a"]}}
+    assert not verdict(SPEC_SCHEMA, spec)
+
+
+@pytest.mark.fuzz
+@given(specs())
+def test_schemas_accept_right_specs_and_their_values(spec: dict[str, Any]) -> None:
+    assert verdict(SPEC_SCHEMA, spec)
+    plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
+    verdict(VALUES_SCHEMA, make_values(plan))
+
+
+@pytest.mark.fuzz
+@given(damaged_specs())
+def test_validators_agree_on_damaged_specs(spec: dict[str, Any]) -> None:
+    verdict(SPEC_SCHEMA, spec)
+    verdict(VALUES_SCHEMA, spec.get("values"))
