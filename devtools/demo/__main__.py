@@ -153,7 +153,9 @@ def demo(cluster_kind: str) -> None:
 
 def main() -> int:
     """Parses the command line and runs the demo. Returns 1 after an error message."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        "python -m devtools.demo", description="Trains a model in pods."
+    )
     parser.add_argument(
         "--cluster",
         choices=sorted(clusters.KINDS),
