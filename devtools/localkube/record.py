@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,12 +24,12 @@ def boot_id() -> str:
 class ProcessIdentity:
     """Identifies a process even after its number was given to another one.
 
-    started: seconds from the machine's boot to the process's start, which no change of the clock
+    start: clock ticks from the machine's boot to the process's start, which no change of the clock
     affects. boot: see boot_id.
     """
 
     pid: int
-    started: float
+    start: int
     boot: str
 
     @staticmethod
@@ -37,8 +38,8 @@ class ProcessIdentity:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             raise psutil.ZombieProcess(pid)
-        started = round(process.create_time() - psutil.boot_time(), 2)
-        return ProcessIdentity(pid, started, boot_id())
+        start = (process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK")
+        return ProcessIdentity(pid, round(start), boot_id())
 
     def is_alive(self) -> bool:
         try:
