@@ -1,4 +1,4 @@
-{{/* A worker's pod template without its revision; call with (dict "root" $ "group" $group). */}}
+{{/* The pod spec of a worker. Call with (dict "root" $ "group" $group). */}}
 {{- define "horovod.workerPodBody" -}}
 {{- $root := .root -}}
 {{- $group := .group -}}
@@ -10,9 +10,9 @@ runtimeClassName: {{ . }}
 hostPID: true
 {{- end }}
 {{- if $root.Values.hostNetwork }}
-# The master stays off it: on a node that it shared with a worker, mpirun would take the worker for itself.
+# The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local host.
 hostNetwork: true
-# On the node's network, a pod would otherwise ask the node's DNS, which knows no Service.
+# On the node's network a pod would otherwise use the node's DNS, which does not resolve Services.
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{ include "horovod.podSettings" $root }}
@@ -37,14 +37,14 @@ containers:
     ports:
       - {name: ssh, containerPort: {{ $root.Values.ssh.port }}}
     env:
-      # The image's home directory cannot be written: the root file system is read-only.
+      # The image's home directory is not writable, because the root file system is read-only.
       - {name: HOME, value: /tmp}
       - {name: HVD_SLOTS, value: {{ $group.slots | quote }}}
       - {name: HVD_SSH_PORT, value: {{ $root.Values.ssh.port | quote }}}
       - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
-      # Intel MPI would bind ranks by rules of its own.
+      # Turn off Intel MPI's own binding: files/rank.py binds the ranks.
       - {name: I_MPI_PIN, value: "0"}
-      # A pod's processes may not read one another's memory, which MPICH and UCX try.
+      # Processes of a pod may not read each other's memory, which MPICH and UCX would attempt.
       - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
       - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
       {{- with include "horovod.networkEnv" $root }}
@@ -67,7 +67,7 @@ containers:
       {{- include "horovod.commonMounts" $root | nindent 6 }}
       - {name: shm, mountPath: /dev/shm}
       {{- if include "horovod.mayBeRoot" $root }}
-      # Where sshd of root jails its unprivileged half.
+      # The privilege separation directory of an sshd that runs as root.
       - {name: generated, mountPath: /run/sshd, subPath: sshd}
       {{- end }}
       {{- with $group.volumeMounts }}
@@ -82,17 +82,14 @@ volumes:
   {{- end }}
 {{- end }}
 
-{{/* The network's settings in the words of each library that ranks use; worker.env wins over them. */}}
+{{/* The network's settings as variables of each library that ranks use; worker.env overrides them. */}}
 {{- define "horovod.networkEnv" -}}
 {{- $network := .Values.network -}}
-{{- with $network.interface }}
-- {name: NCCL_SOCKET_IFNAME, value: {{ . | quote }}}
-- {name: HOROVOD_GLOO_IFACE, value: {{ . | quote }}}
-- {name: OMPI_MCA_btl_tcp_if_include, value: {{ . | quote }}}
-- {name: FI_TCP_IFACE, value: {{ . | quote }}}
-{{- /* UCX takes its RDMA devices from the same variable. */}}
-{{- if ne $network.transport "RDMA" }}
-- {name: UCX_NET_DEVICES, value: {{ . | quote }}}
+{{- if $network.interface }}
+{{- range (.Files.Get "files/launchers.json" | fromJson).interfaceVariables }}
+{{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
+- {name: {{ .name }}, value: {{ $network.interface | quote }}}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if eq $network.transport "TCP" }}
@@ -102,7 +99,7 @@ volumes:
 {{- end }}
 {{- end }}
 
-{{/* The container's security context with the group's own capabilities, and for root those that sshd needs to log a user in. */}}
+{{/* The container's security context with the group's capabilities, and for root the capabilities that sshd needs. */}}
 {{- define "horovod.workerSecurityContext" -}}
 {{- $context := deepCopy .root.Values.securityContext -}}
 {{- $added := .group.capabilities -}}
@@ -116,7 +113,7 @@ volumes:
 {{ toYaml $context }}
 {{- end }}
 
-{{/* What a worker pod is made of, and which keys it has, as a short hash: the master knows by it which pods are of its run. */}}
+{{/* A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run. */}}
 {{- define "horovod.revision" -}}
 {{ printf "%s %s %s %d" (include "horovod.workerPodBody" .) (toJson .group.podLabels) (toJson .group.podAnnotations) (int .root.Values.ssh.generation) | sha256sum | trunc 10 }}
 {{- end }}
