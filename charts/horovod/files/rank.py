@@ -12,9 +12,8 @@ import os
 import shutil
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import hydra
@@ -23,8 +22,7 @@ from launchers import KNOWLEDGE
 from settings import BAD_CONFIGURATION, Binding
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A rank's number and the number of ranks: in the run, and on its host."""
 
     rank: int

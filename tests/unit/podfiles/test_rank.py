@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -149,21 +150,24 @@ def test_prepare_reports_a_binding_that_does_not_fit(monkeypatch: pytest.MonkeyP
     assert rank.prepare(rank.parse_arguments(["8", "true"]))[1] == "too few cores"
 
 
-def start(worker: dict[str, str], *words: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """Run rank.py as a launcher does."""
+def start(
+    worker: dict[str, str], *words: str, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run rank.py as a launcher does; `before` is a program that becomes it."""
     return subprocess.run(
-        [sys.executable, "-I", str(PROGRAM), *words],
-        env={**worker, **changes}, capture_output=True, text=True, check=False,
+        [*before, sys.executable, "-I", str(PROGRAM), *words],
+        env=worker, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
 def test_rank_says_where_it_is_and_becomes_the_script(worker: dict[str, str]) -> None:
-    done = start(worker, "8", "sh", "-c", "echo $0 $PPID; exit 5", "script")
+    cpu = str(max(os.sched_getaffinity(0)))
+    script = ["sh", "-c", "echo $0 $PPID; exit 5", "script"]
+    done = start(worker, "8", *script, before=["taskset", "-c", cpu])
     assert done.returncode == 5, done.stderr
-    cpus = rank.format_cpus(os.sched_getaffinity(0))
     # Its parent is the launcher: no process of the chart's stays between the two.
     assert done.stdout.splitlines() == [
-        f"[hvd] rank 3 of 8 on {socket.gethostname()}, CPUs {cpus}",
+        f"[hvd] rank 3 of 8 on {socket.gethostname()}, CPUs {cpu}",
         f"script {os.getpid()}",
     ]
 
