@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and only files are replaced."""
+"""Files are replaced in one step, and only regular files are replaced."""
 
 from __future__ import annotations
 
@@ -8,24 +8,52 @@ from pathlib import Path
 import pytest
 
 from hvdchart.errors import FileError
-from hvdchart.files import write_atomically
+from hvdchart.files import difference, write_atomically
 
 
-def test_what_cannot_be_written_whole_leaves_the_old_file(tmp_path: Path) -> None:
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("old\n")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(file, "half of it \ud800")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(FileError, match=r"values\.yaml: cannot write: No space left on device"):
+        write_atomically(file, "new\n")
     assert [path.name for path in tmp_path.iterdir()] == ["values.yaml"]
     assert file.read_text() == "old\n"
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot write: No such file"):
+def test_text_that_is_not_unicode_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(tmp_path / "values.yaml", "half of it \ud800")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"missing/values\.yaml: cannot write: No such file"):
         write_atomically(tmp_path / "missing" / "values.yaml", "")
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_text_is_written_as_utf8_and_bytes_unchanged(tmp_path: Path) -> None:
+    for content in ("é\n", "é\n".encode()):
+        write_atomically(tmp_path / "a", content)
+        assert (tmp_path / "a").read_bytes() == b"\xc3\xa9\n"
+
+
+def test_mode_is_that_of_the_umask_unless_given(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "a", "")
+        write_atomically(tmp_path / "b", "", mode=0o604)
+    finally:
+        os.umask(old)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"]
+    assert modes == [0o640, 0o604]
+
+
+def test_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "of-the-team.yaml", tmp_path / "values.yaml"
     target.write_text("old\n")
     link.symlink_to(target)
@@ -33,8 +61,8 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (link.is_symlink(), target.read_text()) == (True, "new\n")
 
 
-def test_a_pipe_is_written_into(tmp_path: Path) -> None:
-    """As /dev/null and /dev/stdout: replaced by a file it would be gone for everybody."""
+def test_pipe_is_written_to(tmp_path: Path) -> None:
+    """As /dev/null and /dev/stdout are: a file in their place would be a loss for everybody."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -44,3 +72,18 @@ def test_a_pipe_is_written_into(tmp_path: Path) -> None:
         assert pipe.is_fifo()
     finally:
         os.close(reader)
+
+
+def test_difference_is_a_unified_diff_with_two_lines_of_context(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("1\n2\n3\n4\n5\n6\n")
+    changes = difference(file, "1\n2\n3\n4\n5\nsix\n").splitlines()
+    assert changes == [f"--- {file}", "+++ rendered", "@@ -4,3 +4,3 @@", " 4", " 5", "-6", "+six"]
+    assert difference(file, file.read_text()) == ""
+    assert "+new" in difference(tmp_path / "missing", "new\n")
+
+
+def test_difference_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xff")
+    with pytest.raises(FileError, match="a: cannot read: 'utf-8'"):
+        difference(tmp_path / "a", "")

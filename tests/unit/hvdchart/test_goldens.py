@@ -1,4 +1,4 @@
-"""values/<case>.spec.yaml renders exactly values/<case>.yaml, and the chart's schema takes it."""
+"""Each values/NAME.spec.yaml renders values/NAME.yaml, which the chart's schema accepts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ VALUES = Path(__file__).parents[3] / "values"
 SPECS = sorted(VALUES.glob("*.spec.yaml"))
 
 
-def golden_of(spec: Path) -> Path:
+def golden_file(spec: Path) -> Path:
     return spec.with_name(spec.name.replace(".spec.yaml", ".yaml"))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
-def test_renders_what_is_committed(spec: Path) -> None:
+def test_example_renders_its_committed_values(spec: Path) -> None:
     rendered = render_values(make_plan(load_spec(spec)), spec.name)
-    assert rendered == golden_of(spec).read_text(), "`make goldens` writes them anew"
+    assert rendered == golden_file(spec).read_text(), "run `make goldens`"
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.name)
-def test_chart_takes_it(spec: Path) -> None:
+def test_schema_accepts_the_values_of_example(spec: Path) -> None:
     assert checked_values(make_plan(load_spec(spec)))
 
 
 def test_every_values_file_has_a_spec() -> None:
     plain = {path for path in VALUES.glob("*.yaml") if not path.name.endswith(".spec.yaml")}
-    assert plain == {golden_of(spec) for spec in SPECS}
+    assert plain == {golden_file(spec) for spec in SPECS}
     assert SPECS

@@ -1,4 +1,4 @@
-"""Overlays and --set: Helm's merge, with every value keeping its place."""
+"""Several specs and --set: merged as Helm merges, with each value at its own place."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ values: {worker: {nodeSelector: {a: b}}}
 """
 
 
-def laid(*over: bytes) -> Any:
+def merged(*over: bytes) -> Any:
     return merge_specs([parse(BASE, "base"), *(parse(o, f"over{i}") for i, o in enumerate(over))])
 
 
 def test_maps_merge_lists_replace_null_deletes() -> None:
-    tree = laid(b"train: {env: {B: null, C: z}}\nnodes: [{name: b, count: 2, gpus: 1}]\n")
+    tree = merged(b"train: {env: {B: null, C: z}}\nnodes: [{name: b, count: 2, gpus: 1}]\n")
     plain = tree.plain
     assert plain["train"] == {"command": ["a"], "env": {"A": "x", "C": "z"}}
     assert [node["name"] for node in plain["nodes"]] == ["b"]
 
 
-def test_later_wins() -> None:
-    assert laid(b"name: one", b"name: two").plain["name"] == "two"
+def test_later_spec_wins() -> None:
+    assert merged(b"name: one", b"name: two").plain["name"] == "two"
 
 
-def test_a_null_below_values_is_the_charts() -> None:
-    tree = laid(b"values: {worker: {nodeSelector: null}, shm: null}")
+def test_null_below_values_is_left_to_helm() -> None:
+    tree = merged(b"values: {worker: {nodeSelector: null}, shm: null}")
     assert tree.plain["values"] == {"worker": {"nodeSelector": None}, "shm": None}
     tree = apply_settings(tree, ["values.worker.nodeSelector=null"])
     assert tree.plain["values"]["worker"] == {"nodeSelector": None}
 
 
-def test_a_wrong_value_names_its_own_file() -> None:
+def test_wrong_value_names_its_own_file() -> None:
     with pytest.raises(SpecError) as caught:
-        read_spec(laid(b"\nname: Wrong"))
+        read_spec(merged(b"\nname: Wrong"))
     assert caught.value.place == "over0:2:7"
 
 
@@ -59,15 +59,15 @@ def test_a_wrong_value_names_its_own_file() -> None:
         ("tuning.slots=3", ["tuning", "slots"], 3),
     ],
 )  # fmt: skip
-def test_settings(setting: str, path: list[Any], value: Any) -> None:
-    found = apply_settings(laid(), [setting]).plain
+def test_setting_replaces_one_value(setting: str, path: list[Any], value: Any) -> None:
+    found = apply_settings(merged(), [setting]).plain
     for step in path:
         found = found[step]
     assert found == value
 
 
-def test_a_null_setting_deletes() -> None:
-    assert "env" not in apply_settings(laid(), ["train.env=null"]).plain["train"]
+def test_null_setting_deletes_the_key() -> None:
+    assert "env" not in apply_settings(merged(), ["train.env=null"]).plain["train"]
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_null_setting_deletes() -> None:
         ("name=[", "broken YAML"),
     ],
 )
-def test_wrong_settings(setting: str, says: str) -> None:
+def test_wrong_setting_is_refused(setting: str, says: str) -> None:
     with pytest.raises(SpecError, match=r"--set") as caught:
-        apply_settings(laid(), [setting])
+        apply_settings(merged(), [setting])
     assert says in str(caught.value)
 
 
-def test_a_wrong_set_value_names_the_setting() -> None:
+def test_wrong_value_of_a_setting_names_the_setting() -> None:
     with pytest.raises(SpecError) as caught:
-        read_spec(apply_settings(laid(), ["nodes.0.count=x"]))
+        read_spec(apply_settings(merged(), ["nodes.0.count=x"]))
     assert caught.value.place == "--set nodes.0.count=x"

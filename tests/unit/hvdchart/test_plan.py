@@ -15,7 +15,7 @@ def planned(nodes: str, rest: str = "") -> Plan:
     return make_plan(parse_spec(text.encode()))
 
 
-def test_the_published_node() -> None:
+def test_xeon_8180_node_has_the_published_threads() -> None:
     """A Xeon 8180 node, 2 x 28 cores: 28 / 26 / 2, one rank a socket, bound to it."""
     node = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
     plan = planned(node)
@@ -35,14 +35,14 @@ def test_the_published_node() -> None:
     assert "cpu" not in group.limits
 
 
-def test_what_is_reserved_is_the_persons_to_say() -> None:
+def test_given_reserve_replaces_the_table() -> None:
     group = planned(
         "{name: x, count: 1, coresPerSocket: 8, memory: 64Gi, reserved: {cpu: 2500m, memory: 4Gi}}"
     ).groups[0]
     assert (group.requests["cpu"], group.requests["memory"]) == ("5", "60Gi")
 
 
-def test_small_nodes_have_threads() -> None:
+def test_small_nodes_have_at_least_one_thread() -> None:
     for cores in (1, 2, 3, 4):
         group = planned(f"{{name: x, count: 1, coresPerSocket: {cores}}}").groups[0]
         assert int(group.env["OMP_NUM_THREADS"]) == cores
@@ -51,18 +51,18 @@ def test_small_nodes_have_threads() -> None:
         assert group.requests["cpu"] not in ("0", "0m")
 
 
-def test_shared_machines_are_not_bound() -> None:
+def test_shared_machines_are_not_bound_and_request_half() -> None:
     plan = planned("{name: x, count: 2, shared: true, coresPerSocket: 2, memory: 4Gi}")
     assert plan.launching.binding == Binding("none")
     assert plan.groups[0].requests == {"cpu": "1", "memory": "4Gi"}
 
 
-def test_gpu_nodes() -> None:
+def test_gpu_node_has_one_rank_per_gpu() -> None:
     group = planned("{name: dgx, count: 4, gpus: 4}").groups[0]
     assert (group.slots, dict(group.limits), dict(group.env)) == (4, {"nvidia.com/gpu": "4"}, {})
 
 
-def test_tuning_wins_nearest_first() -> None:
+def test_group_tuning_wins_over_spec_tuning_over_the_rule() -> None:
     group = planned(
         "{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {ompThreads: 5}}",
         "tuning: {ompThreads: 6, interOpThreads: 1, kmpBlocktime: 0}",
@@ -73,7 +73,7 @@ def test_tuning_wins_nearest_first() -> None:
     assert "instead of 8" in group.reasons["env.OMP_NUM_THREADS"].because
 
 
-def test_onednn_is_on_for_ranks_on_cpus_unless_it_is_said() -> None:
+def test_onednn_is_on_for_cpu_ranks_unless_tuned_off() -> None:
     groups = planned(
         "{name: xeon, count: 1, coresPerSocket: 8},"
         "{name: exact, count: 1, coresPerSocket: 8, tuning: {oneDnn: false}},"
@@ -83,7 +83,7 @@ def test_onednn_is_on_for_ranks_on_cpus_unless_it_is_said() -> None:
     assert groups[1].reasons["env.TF_ENABLE_ONEDNN_OPTS"].because.startswith("nodes[1].tuning.oneD")
 
 
-def test_bfloat16_is_asked_for_and_can_be_taken_back_for_a_group() -> None:
+def test_bfloat16_is_off_by_default_and_per_group() -> None:
     groups = planned(
         "{name: new, count: 1, coresPerSocket: 8},"
         "{name: old, count: 1, coresPerSocket: 8, tuning: {bfloat16: false}}",
@@ -118,11 +118,11 @@ def test_bfloat16_is_asked_for_and_can_be_taken_back_for_a_group() -> None:
          "{name: y, count: 1, coresPerSocket: 8}", Binding("none")),
     ],
 )  # fmt: skip
-def test_bindings(nodes: str, binding: Binding) -> None:
+def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
     assert planned(nodes).launching.binding == binding
 
 
-def test_static_cpu_manager() -> None:
+def test_static_cpu_manager_leaves_whole_cores() -> None:
     """One whole core is kept: ranks have 27 cores each, the worker 55 with their hyperthreads."""
     node = (
         "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 64Gi, "
@@ -135,7 +135,7 @@ def test_static_cpu_manager() -> None:
     assert group.requests["cpu"] == "110"
 
 
-def test_other_launchers() -> None:
+def test_binding_depends_on_launch_mode_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
     for mode, to in (("horovodrun", "core"), ("custom", "none"), ("elastic", "none")):
         assert planned(node, f"launch: {{mode: {mode}}}").launching.binding.to == to
@@ -145,7 +145,7 @@ def test_other_launchers() -> None:
     assert own.binding == Binding("none"), "the options' own binding is the only one"
 
 
-def test_rdma() -> None:
+def test_rdma_is_the_transport_of_cpu_ranks() -> None:
     rdma = "rdma: {resource: rdma/hca}"
     cpu = planned(f"{{name: x, count: 2, coresPerSocket: 8, {rdma}}}")
     assert cpu.launching.transport == "RDMA"
@@ -155,7 +155,7 @@ def test_rdma() -> None:
     assert any("LimitMEMLOCK" in warning for warning in gpu.warnings)
 
 
-def test_interfaces() -> None:
+def test_groups_with_other_interfaces_have_own_variables() -> None:
     one = planned("{name: x, count: 1, gpus: 1, interface: eth1}").launching
     assert (one.interface, one.group_env) == ("eth1", {})
     two = planned(
@@ -183,17 +183,17 @@ def test_interfaces() -> None:
          "volumes: {data: {pvc: a, groups: [x]}}", "missing on group y"),
     ],
 )  # fmt: skip
-def test_warnings(nodes: str, rest: str, says: str) -> None:
+def test_plan_warns(nodes: str, rest: str, says: str) -> None:
     found = planned(nodes, rest).warnings
     assert any(says in warning for warning in found), found
 
 
-def test_an_ordinary_plan_has_no_warning() -> None:
+def test_ordinary_plan_has_no_warning() -> None:
     node = "{name: x, count: 4, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
     assert planned(node).warnings == ()
 
 
-def test_every_number_has_a_reason() -> None:
+def test_every_planned_number_has_a_reason() -> None:
     group = planned(
         "{name: x, count: 1, sockets: 2, coresPerSocket: 8, memory: 64Gi, gpus: 2}"
     ).groups[0]

@@ -1,4 +1,4 @@
-"""Every wrong spec is one message with its place, what was found and what was expected."""
+"""Every wrong spec is refused with one message: place, problem and what was expected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refused(text: str | bytes) -> SpecError:
     return caught.value
 
 
-def test_a_good_spec_is_read() -> None:
+def test_valid_spec_is_read() -> None:
     spec = parse_spec(GOOD.encode())
     assert (spec.name, spec.nodes[0].sockets, spec.train.command) == (
         "run", 2, ("python", "train.py"),
@@ -104,7 +104,7 @@ WRONG_VALUES = [
 
 
 @pytest.mark.parametrize(("old", "new", "place", "says"), WRONG_VALUES)
-def test_wrong_values(old: str, new: str, place: str, says: str) -> None:
+def test_wrong_value_is_refused_at_its_place(old: str, new: str, place: str, says: str) -> None:
     assert old in GOOD
     error = refused(GOOD.replace(old, new, 1))
     assert error.place == f"a.yaml:{place}", str(error)
@@ -140,14 +140,14 @@ BROKEN_YAML: list[tuple[str | bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "place", "says"), BROKEN_YAML)
-def test_broken_yaml(text: str | bytes, place: str, says: str) -> None:
+def test_broken_yaml_is_refused_at_its_place(text: str | bytes, place: str, says: str) -> None:
     error = refused(text)
     assert error.place == place or (error.place.startswith(place + ":")), str(error)
     assert says in str(error)
     assert "\n" not in str(error)
 
 
-def test_anchors_and_merge_keys_work() -> None:
+def test_anchors_and_merge_keys_are_resolved() -> None:
     text = GOOD.replace("  - name: xeon", "  - &one\n    name: xeon")
     text = text.replace("train:\n", "  - {<<: *one, name: other, count: 3}\ntrain:\n")
     other = parse_spec(text.encode()).nodes[1]

@@ -1,4 +1,4 @@
-"""What the chart's values hold, beside what the goldens show; and `values` merged last."""
+"""The chart's values, where the goldens do not show them, and the spec's `values` merged last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def values(text: str) -> dict[str, Any]:
     return checked_values(make_plan(parse_spec((HEAD + text).encode(), "a.yaml")))
 
 
-def test_values_are_merged_last() -> None:
+def test_spec_values_are_merged_last() -> None:
     found = values(
         NODE + "values: {worker: {number: 7, nodeSelector: {x: y}}, master: {args: [b]}}\n"
     )
@@ -29,7 +29,7 @@ def test_values_are_merged_last() -> None:
     assert found["master"]["args"] == ["b"]
 
 
-def test_null_deletes_what_was_rendered() -> None:
+def test_null_deletes_a_rendered_value() -> None:
     found = values(
         NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}}\n"
     )
@@ -37,7 +37,7 @@ def test_null_deletes_what_was_rendered() -> None:
     assert "limits" not in found["worker"]["resources"]
 
 
-def test_null_stays_where_the_chart_has_a_default_to_delete() -> None:
+def test_null_stays_where_it_deletes_a_default_of_the_chart() -> None:
     found = values(
         NODE + "values: {podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}"
     )
@@ -57,7 +57,9 @@ def test_null_stays_where_the_chart_has_a_default_to_delete() -> None:
         ('{"a\\nb\\u200b": 1}', "5:10", r"values.a\nb\u200b: the chart has no key"),
     ],
 )
-def test_values_the_chart_refuses_are_found_in_the_spec(text: str, place: str, says: str) -> None:
+def test_refused_value_is_reported_at_its_place_in_the_spec(
+    text: str, place: str, says: str
+) -> None:
     with pytest.raises(SpecError) as caught:
         values(NODE + f"values: {text}\n")
     assert caught.value.place == f"a.yaml:{place}", str(caught.value)
@@ -65,7 +67,7 @@ def test_values_the_chart_refuses_are_found_in_the_spec(text: str, place: str, s
     assert str(caught.value).isprintable()
 
 
-def test_volumes_of_some_groups_only() -> None:
+def test_volume_of_some_groups_is_mounted_there_only() -> None:
     found = values(
         "nodes: [{name: a, count: 1, coresPerSocket: 1}, {name: b, count: 1, gpus: 1}]\n"
         "volumes: {data: {pvc: d, groups: [b]}, output: {pvc: o, groups: [b, a]}}\n"
@@ -81,11 +83,11 @@ def test_volumes_of_some_groups_only() -> None:
 @pytest.mark.parametrize(
     "word", ["no", "on", "y", "1", "010", "1e3", "~", "", "a: b", "# x", "-", "é"]
 )
-def test_words_that_helm_would_read_as_something_else_are_quoted(word: str) -> None:
+def test_text_that_helm_would_read_as_another_type_is_quoted(word: str) -> None:
     assert dump({"a": word}, {}).startswith('a: "')
 
 
-def test_no_value_is_shared_with_the_spec() -> None:
+def test_changed_values_leave_the_spec_unchanged() -> None:
     spec = parse_spec((HEAD + NODE + "values: {worker: {affinity: {x: {}}}}\n").encode())
     checked_values(make_plan(spec))["worker"]["affinity"]["x"]["y"] = 1
     assert spec.values == {"worker": {"affinity": {"x": {}}}}
