@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from devtools.common.errors import DevtoolsError, ImageError
-from devtools.common.ui import console
+from devtools.common.ui import console, show_error
 from devtools.images import build as builder
 from devtools.images.catalogue import find, load_catalogue
 from devtools.images.lock import write_locks
@@ -177,5 +177,5 @@ def main() -> None:
     try:
         app()
     except (HvdchartError, DevtoolsError) as error:
-        console.print(f"[red]images:[/] {error}", soft_wrap=True)
+        show_error(error)
         raise SystemExit(1) from error

@@ -1,5 +1,5 @@
-"""What only this machine needs to reach its mirrors, handed to a build as secrets: it is there
-while a step runs and stays out of every layer.
+"""This machine's settings for reaching its mirrors, which a build gets as secrets: they are present
+while a step runs, and in no layer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Where a secret is while a build step runs: the engines' common default.
+# Where a build step finds secrets: the default of all engines.
 _IN_BUILD = Path("/run/secrets")
 _CA = "ca.crt"
 _SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
-# Proxies, timeouts and leniency about mirrors; not Acquire::Languages and the like, nor host paths.
+# Proxies, retries and checks of dates. Other settings, and paths of the host, do not belong there.
 _APT = re.compile(r"Acquire::(http|https|ftp|Retries|Check-Date|Check-Valid-Until)\b")
 _PIP = (
     "index-url",
@@ -50,9 +50,7 @@ def write_secrets(folder: Path) -> dict[str, Path]:
 
 
 def index_options() -> list[str]:
-    """What uv is told to find packages where pip on this machine does; it reads none of pip's
-    settings.
-    """
+    """Options that make uv, which ignores pip's settings, use the same package indexes."""
     settings = _command(sys.executable, "-m", "pip", "config", "list")
     bundle = ca_bundle(settings)
     return [
@@ -62,27 +60,27 @@ def index_options() -> list[str]:
 
 
 def _indexes(settings: str) -> list[tuple[str, str]]:
-    found = []
-    for name in ("index-url", "extra-index-url"):
-        value = _pip_value(settings, name)
-        found += [(name, url) for url in (value or "").split()]
-    return found
+    return [
+        (name, url)
+        for name in ("index-url", "extra-index-url")
+        for url in (_pip_value(settings, name) or "").split()
+    ]
 
 
 def ca_bundle(pip_settings: str) -> Path | None:
-    """The certificates that pip on this machine trusts, else those of the system, else None."""
+    """The certificates that pip trusts; default: those of the system; None without any."""
     chosen = _pip_value(pip_settings, "cert") or os.environ.get("SSL_CERT_FILE")
     bundle = Path(chosen) if chosen else _SYSTEM_CA
     return bundle if bundle.is_file() else None
 
 
 def pip_conf(settings: str, has_ca: bool) -> str:
-    """A pip.conf from the output of `pip config list`, paths of this machine left out."""
+    """A pip.conf from the output of `pip config list`, without paths of this machine."""
     lines = ["[global]"]
     for key in _PIP:
         value = _pip_value(settings, key)
         if value is not None:
-            # A value of several lines goes on in indented lines.
+            # Further lines of a value are indented.
             lines.append(f"{key} = " + "\n    ".join(value.split("\n")))
     if has_ca:
         lines.append(f"cert = {_IN_BUILD / _CA}")
@@ -90,20 +88,20 @@ def pip_conf(settings: str, has_ca: bool) -> str:
 
 
 def apt_conf(dump: str, has_ca: bool) -> str:
-    """An apt.conf from the output of `apt-config dump`, paths of this machine left out."""
-    kept = [
+    """An apt.conf from the output of `apt-config dump`, without paths of this machine."""
+    lines = [
         line
         for line in dump.splitlines()
         if _APT.match(line) and '""' not in line and '"/' not in line
     ]
     if has_ca:
-        kept.append(f'Acquire::https::CAInfo "{_IN_BUILD / _CA}";')
-    return "\n".join(kept) + "\n"
+        lines.append(f'Acquire::https::CAInfo "{_IN_BUILD / _CA}";')
+    return "\n".join(lines) + "\n"
 
 
 def _pip_value(settings: str, key: str) -> str | None:
-    # Lines such as global.timeout='60': a section, a key, a Python literal. They are sorted, so
-    # that those of the environment (:env:), which override files, come first.
+    # Lines such as global.timeout='60': a section, a key, a Python literal. They are sorted: those
+    # of the environment (:env:), which override files, come first.
     for line in settings.splitlines():
         name, equals, literal = line.partition("=")
         if equals and name.rpartition(".")[2] == key:

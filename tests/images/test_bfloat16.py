@@ -20,7 +20,7 @@ ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "1", "ONEDNN_VERBOSE": "1"}
 
 @pytest.mark.parametrize("name", ["cpu", "cpu-2.15"])
 @pytest.mark.parametrize(("asked", "allowed"), [({rules.FPMATH: "BF16"}, True), ({}, False)])
-def test_convolutions_may_be_computed_in_bfloat16_only_when_asked_for(
+def test_onednn_computes_in_bfloat16_only_with_the_setting(
     sandboxes: Sandboxes, name: str, asked: dict[str, str], allowed: bool
 ) -> None:
     settings = [f"{key}={value}" for key, value in {**ONEDNN, **asked}.items()]

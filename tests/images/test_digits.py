@@ -59,14 +59,14 @@ def test_two_ranks_learn_to_read_digits_and_other_runs_resume(
     assert "Epoch" not in third.stdout
 
 
-def test_an_accuracy_below_the_target_fails(examples: Sandbox) -> None:
+def test_accuracy_below_the_target_fails(examples: Sandbox) -> None:
     done = examples.run(*DIGITS, "--epochs", "1", "--target-accuracy", "1.01")
     assert done.returncode == 1
     assert "below the target of 1.01" in done.stdout
     assert result(done)["ok"] is False
 
 
-def test_ranks_that_disagree_are_named_and_fail_the_run(examples: Sandbox) -> None:
+def test_ranks_with_different_weights_fail_and_are_named(examples: Sandbox) -> None:
     examples.python(
         "import numpy as np, digits;"
         "same = np.zeros((4, 32), np.uint8); other = same.copy(); other[2, 31] = 1;"
@@ -95,7 +95,7 @@ def test_shards_are_disjoint_equally_long_and_cover_the_data(examples: Sandbox) 
     )
 
 
-def test_bad_arguments_are_refused_with_the_reason(examples: Sandbox) -> None:
+def test_invalid_arguments_are_refused_with_the_reason(examples: Sandbox) -> None:
     done = examples.run(*DIGITS, "--epochs", "0")
     assert done.returncode == 2
     assert "'0' is not a whole number above 0" in done.stderr
@@ -121,7 +121,7 @@ ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 TOLERANCE = 1e-3
 
 
-def test_the_losses_are_the_same_on_both_tensorflows(sandboxes: Sandboxes) -> None:
+def test_losses_are_equal_on_both_tensorflows(sandboxes: Sandboxes) -> None:
     options = ("--epochs", "2", "--no-shuffle", "--target-accuracy", "0.1")
     losses = {}
     for name in EXAMPLES:

@@ -55,13 +55,13 @@ sys.stdout.write(f"rank {{hvd.rank()}} of {{hvd.size()}}: {{total}}\\n")
 
 
 # The image's own user runs the checks of `ranks`.
-def test_two_ranks_allreduce_over_mpi_as_any_user(image: Image, inside: Sandbox) -> None:
+def test_allreduce_over_mpi_works_as_any_user(image: Image, inside: Sandbox) -> None:
     said_by = inside.succeed(*TWO_RANKS, "python3", "-c", allreduce(image), uid=UNKNOWN_UID)
     lines = sorted(line for line in said_by.splitlines() if line.startswith("rank"))
     assert lines == ["rank 0 of 2: [2.0, 1.0]", "rank 1 of 2: [2.0, 1.0]"]
 
 
-def test_two_ranks_allreduce_over_gloo(image: Image, inside: Sandbox) -> None:
+def test_allreduce_over_gloo_works(image: Image, inside: Sandbox) -> None:
     program = inside.folder / "allreduce.py"
     program.write_text(allreduce(image))
     # horovodrun keeps a file in its user's home, and so needs a user that the image knows.
@@ -70,7 +70,7 @@ def test_two_ranks_allreduce_over_gloo(image: Image, inside: Sandbox) -> None:
     assert "rank 1 of 2: [2.0, 1.0]" in out
 
 
-def test_versions_are_those_of_the_versions_file(image: Image, inside: Sandbox) -> None:
+def test_installed_versions_are_those_of_the_versions_file(image: Image, inside: Sandbox) -> None:
     module = FRAMEWORKS[image.framework or ""].module
     found = inside.python(
         f"import platform, {module}, horovod;"
@@ -83,16 +83,16 @@ def test_versions_are_those_of_the_versions_file(image: Image, inside: Sandbox) 
     assert f"(Open MPI) {image.versions['openmpi']}\n" in inside.succeed("mpirun", "--version")
 
 
-def test_installed_packages_need_nothing_that_is_not_there(inside: Sandbox) -> None:
+def test_pip_finds_no_broken_requirements(inside: Sandbox) -> None:
     assert "No broken requirements found" in inside.succeed("python3", "-m", "pip", "check")
 
 
 @pytest.mark.parametrize("program", ["gcc", "g++", "cc", "c++", "make", "cmake", "ld", "strip"])
-def test_no_compiler_is_left(inside: Sandbox, program: str) -> None:
+def test_compiler_is_not_in_the_image(inside: Sandbox, program: str) -> None:
     assert inside.run("sh", "-c", f"command -v {program}").returncode != 0
 
 
-def test_nothing_of_the_building_machine_is_left(inside: Sandbox) -> None:
+def test_image_has_no_secrets_keys_or_caches_of_the_build(inside: Sandbox) -> None:
     """No secret of the build, key, cache, package list or pip setting."""
     places = [
         *(
@@ -114,7 +114,7 @@ def test_nothing_of_the_building_machine_is_left(inside: Sandbox) -> None:
     assert inside.succeed("python3", "-m", "pip", "config", "list").strip() == ""
 
 
-def test_any_user_can_read_everything(inside: Sandbox) -> None:
+def test_any_user_can_read_all_files(inside: Sandbox) -> None:
     places = ["/usr", "/home/horovod", "/etc/ssh"]
     unreadable = ["(", "-not", "-readable", "-o", "-type", "d", "-not", "-executable", ")"]
     # A place for the system's own keys, empty here, that Debian keeps from others; links may
@@ -123,7 +123,7 @@ def test_any_user_can_read_everything(inside: Sandbox) -> None:
     assert inside.succeed("find", *places, *unreadable) == ""
 
 
-def test_every_module_is_compiled_and_up_to_date(inside: Sandbox) -> None:
+def test_every_module_has_a_current_pyc(inside: Sandbox) -> None:
     """A pod's root is read-only, so a stale .pyc would be compiled again at each start."""
     stale = inside.python(
         "import importlib.util as u, pathlib, site, struct\n"
@@ -139,7 +139,7 @@ def test_every_module_is_compiled_and_up_to_date(inside: Sandbox) -> None:
     assert stale == ""
 
 
-def test_importing_costs_no_garbage_collection(image: Image, inside: Sandbox) -> None:
+def test_import_causes_no_garbage_collection(image: Image, inside: Sandbox) -> None:
     code = (
         "import gc; count = lambda: sum(s['collections'] for s in gc.get_stats());"
         f"before = count(); import {FRAMEWORKS[image.framework or ''].slowest};"
@@ -151,7 +151,7 @@ def test_importing_costs_no_garbage_collection(image: Image, inside: Sandbox) ->
     assert inside.python(code).split() == ["0", *usual.split()]
 
 
-def test_sshd_serves_a_user_other_than_root(image: Image, inside: Sandbox) -> None:
+def test_sshd_works_without_root(image: Image, inside: Sandbox) -> None:
     """As the chart runs it: own keys and configuration, a high port, no PAM."""
     # What mpirun starts on other hosts.
     daemon = "orted" if image.versions["openmpi"].startswith("4.") else "prted"
@@ -191,6 +191,6 @@ def test_sbom_lists_the_installed_packages(image: Image, inside: Sandbox) -> Non
     }
 
 
-def test_size_unpacked(image: Image, inside: Sandbox) -> None:
+def test_unpacked_size_is_below_its_limit(image: Image, inside: Sandbox) -> None:
     listed = inside.run("du", "--summarize", "--bytes", "--one-file-system", "/", uid=0).stdout
     assert int(listed.split()[0]) <= LARGEST[image.name]

@@ -10,7 +10,7 @@ from devtools.images.catalogue import load_catalogue
 from images.common import build_horovod, finish
 
 
-def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() -> None:
+def test_build_switches_follow_framework_and_features() -> None:
     flags = build_horovod.switches("torch", ["mpi", "nccl"])
     assert flags == {
         "HOROVOD_WITH_PYTORCH": "1",
@@ -27,7 +27,7 @@ def test_what_horovod_is_compiled_with_follows_the_framework_and_the_features() 
         build_horovod.switches("torch", ["ddl"])
 
 
-def test_a_pattern_that_slims_nothing_fails_the_build(tmp_path: Path) -> None:
+def test_pattern_that_matches_nothing_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     assert finish.matches(tmp_path, "pack*") == [tmp_path / "package"]
     with pytest.raises(SystemExit, match="gone/include matches nothing"):
@@ -40,7 +40,7 @@ def test_a_pattern_that_slims_nothing_fails_the_build(tmp_path: Path) -> None:
         finish.slimming(slim)
 
 
-def test_todays_tensorflow_has_the_same_patches_with_and_without_gpus() -> None:
+def test_cuda_next_has_the_patches_of_cpu_and_one_more() -> None:
     images = load_catalogue()
     on_cpus = build_horovod.patches(images["cpu"].folder)
     on_gpus = build_horovod.patches(images["cuda-next"].folder)

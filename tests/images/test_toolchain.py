@@ -31,7 +31,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_base_image_with_nvcc_is_taken_as_it_is(brought: Path) -> None:
+def test_nvcc_of_the_base_image_is_used(brought: Path) -> None:
     found = toolchain.prepare(brought, brought / "cuda")
     assert (brought / "cuda").resolve() == brought / "brought"
     assert found["CUDACXX"] == f"{brought}/cuda/bin/nvcc"
@@ -42,7 +42,7 @@ def test_a_base_image_with_nvcc_is_taken_as_it_is(brought: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["70,80", ""])
-def test_what_the_compiler_does_not_know_is_refused_before_it_runs(
+def test_compute_capability_unknown_to_nvcc_is_refused(
     brought: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
     monkeypatch.setenv("HOROVOD_BUILD_CUDA_CC_LIST", asked)
@@ -51,7 +51,7 @@ def test_what_the_compiler_does_not_know_is_refused_before_it_runs(
 
 
 @pytest.mark.parametrize("names", [["libnccl.so.2", "libnccl.so.2.1"], []])
-def test_there_is_one_nccl_or_no_build(brought: Path, names: list[str]) -> None:
+def test_build_needs_exactly_one_nccl(brought: Path, names: list[str]) -> None:
     folder = brought / "site" / "nvidia" / "nccl" / "lib"
     (folder / "libnccl.so.2").unlink()
     for name in names:
@@ -60,7 +60,7 @@ def test_there_is_one_nccl_or_no_build(brought: Path, names: list[str]) -> None:
         toolchain.prepare(brought, brought / "cuda")
 
 
-def test_a_package_with_another_hash_is_refused(
+def test_package_with_another_hash_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deb, listed = tmp_path / "a.deb", tmp_path / "toolkit.debs"
@@ -71,7 +71,7 @@ def test_a_package_with_another_hash_is_refused(
         toolchain.debs(listed, tmp_path, tmp_path / "cuda")
 
 
-def test_the_mirror_is_the_one_of_debians_own_packages(
+def test_mirror_is_that_of_the_package_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "SOURCES", (tmp_path / "sources.list", tmp_path / "parts"))
@@ -84,7 +84,7 @@ def test_the_mirror_is_the_one_of_debians_own_packages(
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])
-def test_compiler_and_headers_are_of_one_release(name: str) -> None:
+def test_compiler_and_headers_have_one_version(name: str) -> None:
     folder = load_catalogue()[name].folder
     (line,) = [
         line for line in (folder / "toolkit.debs").read_text().splitlines() if "#" not in line
@@ -101,13 +101,13 @@ def test_compiler_and_headers_are_of_one_release(name: str) -> None:
         ("cuda-next", "70,80", "75, 80, 86"),
     ],
 )
-def test_gpus_that_it_cannot_be_for_are_refused_before_a_build(
+def test_unsupported_compute_capabilities_are_refused_before_a_build(
     name: str, asked: str, known: str
 ) -> None:
     with pytest.raises(ImageError, match=f"use some, separated by commas, of {known}"):
         load_catalogue({"compute-capabilities": asked}, target=name)
 
 
-def test_an_image_is_named_after_the_gpus_that_were_chosen() -> None:
+def test_reference_names_the_compute_capabilities() -> None:
     one = load_catalogue({"compute-capabilities": "90,80"}, target="cuda")["cuda"]
     assert one.reference == "horovod-cuda:0.28.1-tf2.15.1-compute-capabilities-80-90"

@@ -6,12 +6,12 @@ from devtools.trials.sandbox import Sandbox
 from tests.images.slimmed import KERAS_3
 
 
-def test_what_was_slimmed_away_is_not_missed(cpu: Sandbox) -> None:
+def test_removed_files_are_not_needed(cpu: Sandbox) -> None:
     cpu.python(KERAS_3)
     cpu.succeed("tensorboard", "--version")
 
 
-def test_another_backend_of_keras_is_refused_by_name(cpu: Sandbox) -> None:
+def test_other_keras_backend_is_an_error(cpu: Sandbox) -> None:
     make = (
         "import keras, horovod.keras as hvd; keras.backend.backend = lambda: 'jax';"
         "hvd.DistributedOptimizer(keras.optimizers.SGD())"

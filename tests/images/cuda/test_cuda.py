@@ -78,9 +78,7 @@ def case(image: Image) -> Case:
     return CASES[image.name]
 
 
-def test_a_library_that_tensorflow_opens_is_there_with_what_it_needs(
-    inside: Sandbox, library: str
-) -> None:
+def test_library_that_tensorflow_opens_loads(inside: Sandbox, library: str) -> None:
     inside.python(
         "import ctypes, pathlib\n"
         f"(file,) = pathlib.Path('{PACKAGES}/nvidia').glob('*/lib/lib{library}.so.*[0-9]')\n"
@@ -88,26 +86,24 @@ def test_a_library_that_tensorflow_opens_is_there_with_what_it_needs(
     )
 
 
-def test_xla_has_its_assembler_and_its_library(inside: Sandbox) -> None:
+def test_xla_has_ptxas_and_libdevice(inside: Sandbox) -> None:
     home = f"{PACKAGES}/nvidia/cuda_nvcc"
     assert "release 12." in inside.succeed(f"{home}/bin/ptxas", "--version")
     inside.succeed("test", "-s", f"{home}/nvvm/libdevice/libdevice.10.bc")
 
 
-def test_horovods_xla_operations_are_there_where_they_can_be_compiled(
-    case: Case, inside: Sandbox
-) -> None:
+def test_only_cuda_has_horovods_xla_operations(case: Case, inside: Sandbox) -> None:
     # What XLA is to call, by the name that it is told.
     count = f"grep --count CallbackHVDAllreduce {PACKAGES}/horovod/tensorflow/mpi_lib*.so"
     assert inside.run("sh", "-c", count).returncode == (0 if case.xla_operations else 1)
 
 
-def test_what_was_slimmed_away_is_not_missed(case: Case, inside: Sandbox) -> None:
+def test_removed_files_are_not_needed(case: Case, inside: Sandbox) -> None:
     inside.python(case.uses)
     inside.succeed("tensorboard", "--version")
 
 
-def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox, training: Training) -> None:
+def test_training_works_without_a_gpu(inside: Sandbox, training: Training) -> None:
     install_checks(inside)
     if training.environment == WITH_TF_KERAS:
         install_tf_keras(inside)

@@ -6,7 +6,7 @@ from devtools.trials.checks import RANKS, STALLS, describe_failures, install_che
 from devtools.trials.sandbox import OWN_UID, Sandbox, one_rank_per_gpu
 
 
-def test_training_on_gpus_is_training_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:
+def test_training_on_gpus_equals_one_process_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:
     """The weights of one process that has the batches of all ranks."""
     install_checks(on_gpu)
     check = "an_optimizer_trains_as_one_process_with_all_batches"

@@ -38,7 +38,7 @@ COUNT = {
 }
 
 
-def test_all_gpus_allreduce_over_nccl(image: Image, on_gpu: Sandbox, gpus: int) -> None:
+def test_allreduce_over_nccl_works_on_all_gpus(image: Image, on_gpu: Sandbox, gpus: int) -> None:
     assert int(on_gpu.python(COUNT[image.framework or ""])) == gpus
     done = on_gpu.run(
         *one_rank_per_gpu(gpus), "-x", "NCCL_DEBUG", "python3", "-c",

@@ -57,7 +57,7 @@ def test_horovod_has_mpi_gloo_and_nccl(framework: str, inside: Sandbox) -> None:
     assert said.split() == ["True", "True", "True", "True", "False", "True"]
 
 
-def test_there_is_one_nccl_and_horovod_runs_on_it(framework: str, inside: Sandbox) -> None:
+def test_horovod_loads_the_only_nccl(framework: str, inside: Sandbox) -> None:
     found = inside.run("find", "/", "-xdev", "-name", "*nccl*.so*", "-not", "-path", "/proc/*")
     assert found.stdout.split() == [NCCL]
     # With no setting of the system: as an SSH session starts a rank.
@@ -70,9 +70,7 @@ def test_there_is_one_nccl_and_horovod_runs_on_it(framework: str, inside: Sandbo
     assert loaded.split() == [NCCL]
 
 
-def test_the_nccl_that_is_there_is_the_one_of_the_versions_file(
-    image: Image, inside: Sandbox
-) -> None:
+def test_nccl_has_the_version_of_the_versions_file(image: Image, inside: Sandbox) -> None:
     (pinned,) = (value for name, value in image.versions.items() if "-nccl-" in name)
     said = inside.python(
         f"import ctypes; nccl = ctypes.CDLL('{NCCL}'); version = ctypes.c_int();"
@@ -82,14 +80,14 @@ def test_the_nccl_that_is_there_is_the_one_of_the_versions_file(
     assert int(said) == major * 10000 + minor * 100 + patch
 
 
-def test_nothing_that_horovod_needs_is_missing(framework: str, inside: Sandbox) -> None:
+def test_horovods_libraries_are_all_found(framework: str, inside: Sandbox) -> None:
     listed = inside.succeed("sh", "-c", f"ldd {PACKAGES}/horovod/{framework}/mpi_lib*.so")
     missing = {line.split()[0] for line in listed.splitlines() if "not found" in line}
     loaded = inside.succeed("sh", "-c", f"ls {PACKAGES}/{FRAMEWORKS[framework].libraries}")
     assert missing <= {path.rpartition("/")[2] for path in loaded.split()}, listed
 
 
-def test_horovods_kernels_are_for_the_gpus_that_were_chosen(
+def test_horovods_kernels_are_for_the_compute_capabilities(
     image: Image, framework: str, inside: Sandbox
 ) -> None:
     chosen = image.options["compute-capabilities"].split(",")
@@ -98,7 +96,7 @@ def test_horovods_kernels_are_for_the_gpus_that_were_chosen(
     assert set(found.splitlines()) == expected
 
 
-def test_no_compiler_for_gpus_is_left(inside: Sandbox) -> None:
+def test_gpu_compiler_is_not_in_the_image(inside: Sandbox) -> None:
     names = ["nvcc", "cicc", "cudafe++", "fatbinary", "nvlink", "libnvvm.so*", "cuda_runtime.h"]
     either = " -o ".join(f"-name '{name}'" for name in names)
     # Triton compiles, and brings for that what it takes.
@@ -107,7 +105,7 @@ def test_no_compiler_for_gpus_is_left(inside: Sandbox) -> None:
     assert found.stdout == ""
 
 
-def test_the_container_runtime_is_asked_for_the_driver(inside: Sandbox) -> None:
+def test_image_requests_driver_capabilities(inside: Sandbox) -> None:
     said = inside.succeed("printenv", "NVIDIA_DRIVER_CAPABILITIES")
     assert said.strip() == "compute,utility"
     # Which GPUs is for Kubernetes to say.

@@ -33,7 +33,7 @@ def examples_pytorch(sandboxes: Sandboxes) -> Sandbox:
 
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
-def test_pytorch_on_two_ranks(pytorch: Sandbox, launcher: tuple[str, ...]) -> None:
+def test_all_checks_of_pytorch_pass(pytorch: Sandbox, launcher: tuple[str, ...]) -> None:
     results = parse_results(run_checks(pytorch, launcher))
     assert describe_failures(results) == ""
     assert set(results) == checks_in("of_torch")
@@ -70,7 +70,7 @@ def test_two_ranks_learn_to_read_digits(first: tuple[str, Result]) -> None:
     assert "first allreduce: 2 ranks" in first[1].stdout
 
 
-def test_one_rank_comes_to_the_same_losses_as_two(
+def test_one_rank_has_the_losses_of_two(
     examples_pytorch: Sandbox, first: tuple[str, Result]
 ) -> None:
     """A step is over the same 64 images in both, and so is the learning rate."""
@@ -86,7 +86,7 @@ def test_one_rank_comes_to_the_same_losses_as_two(
     assert result(done)["ok"] is False
 
 
-def test_a_run_resumes_from_the_checkpoint_of_another(
+def test_run_resumes_from_the_checkpoint_of_another_run(
     examples_pytorch: Sandbox, first: tuple[str, Result]
 ) -> None:
     where, before = first

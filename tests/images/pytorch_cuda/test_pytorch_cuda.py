@@ -43,7 +43,7 @@ print("RIGHT")
 
 
 @pytest.mark.parametrize("launcher", [TWO_RANKS, TWO_RANKS_OVER_GLOO], ids=["mpi", "gloo"])
-def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox, launcher: tuple[str, ...]) -> None:
+def test_training_works_without_a_gpu(inside: Sandbox, launcher: tuple[str, ...]) -> None:
     install_checks(inside)
     results = parse_results(run_checks(inside, launcher))
     assert describe_failures(results) == ""
@@ -59,9 +59,7 @@ def test_without_a_gpu_it_trains_on_cpus(inside: Sandbox, launcher: tuple[str, .
         *("cupti", "cusolver", "nvJitLink", "nvrtc", "nvrtc-builtins"),
     ],
 )
-def test_a_library_that_pytorch_opens_is_there_with_what_it_needs(
-    inside: Sandbox, name: str
-) -> None:
+def test_library_that_pytorch_opens_loads(inside: Sandbox, name: str) -> None:
     inside.python(
         "import ctypes, pathlib, torch\n"
         f"(file,) = pathlib.Path('{NVIDIA}').glob('*/lib/lib{name}.so.*[0-9]')\n"
@@ -69,7 +67,7 @@ def test_a_library_that_pytorch_opens_is_there_with_what_it_needs(
     )
 
 
-def test_what_was_slimmed_away_is_not_missed(inside: Sandbox) -> None:
+def test_removed_files_are_not_needed(inside: Sandbox) -> None:
     inside.python(
         "import torch, horovod.torch, horovod.runner, triton, triton.profiler;"
         "import torch.distributed, torch.onnx, torch.utils.cpp_extension, torch.profiler;"
@@ -79,7 +77,7 @@ def test_what_was_slimmed_away_is_not_missed(inside: Sandbox) -> None:
     )
 
 
-def test_training_on_gpus_is_training_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:
+def test_training_on_gpus_equals_one_process_with_all_batches(on_gpu: Sandbox, gpus: int) -> None:
     done = on_gpu.run(*one_rank_per_gpu(gpus), "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("RIGHT") == gpus
