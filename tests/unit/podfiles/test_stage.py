@@ -1,4 +1,4 @@
-"""The staging script, run by the shell that runs it in a pod, on real files and real locks."""
+"""The staging script, run by sh as in a pod, on real files and real locks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FETCH = 'echo ran >>"$COUNT"; mkdir -p sub; echo one >a; echo three >"sub/b c"'
 
 
 class Volume:
-    """A volume that several pods of a node share."""
+    """A volume that pods of a node share."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "set"
@@ -55,7 +55,7 @@ def volume(tmp_path: Path) -> Volume:
     return Volume(tmp_path)
 
 
-def test_it_fills_the_directory_and_writes_checksums(volume: Volume) -> None:
+def test_staging_fills_the_directory_and_writes_checksums(volume: Volume) -> None:
     code, log = volume.stage()
     assert code == 0, log
     assert (volume.path / "sub" / "b c").read_text() == "three\n"
@@ -67,7 +67,7 @@ def test_it_fills_the_directory_and_writes_checksums(volume: Volume) -> None:
     assert "2 files" in log
 
 
-def test_what_is_filled_is_left_alone(volume: Volume) -> None:
+def test_filled_directory_is_not_filled_again(volume: Volume) -> None:
     volume.stage()
     code, log = volume.stage()
     assert (code, volume.runs) == (0, 1), log
@@ -77,7 +77,9 @@ def test_what_is_filled_is_left_alone(volume: Volume) -> None:
     ("damage", "verify", "runs"),
     [("short", "Size", 2), ("one!", "Size", 1), ("one!", "Checksum", 2)],
 )
-def test_damage_is_found_as_asked_for(volume: Volume, damage: str, verify: str, runs: int) -> None:
+def test_damaged_file_is_fetched_again_when_the_check_detects_it(
+    volume: Volume, damage: str, verify: str, runs: int
+) -> None:
     volume.stage()
     (volume.path / "a").write_text(damage)
     code, log = volume.stage(verify=verify)
@@ -85,14 +87,14 @@ def test_damage_is_found_as_asked_for(volume: Volume, damage: str, verify: str, 
     assert (volume.path / "a").read_text() == ("one\n" if runs == 2 else damage)
 
 
-def test_another_command_starts_from_what_is_there(volume: Volume) -> None:
+def test_changed_key_runs_the_command_on_the_files_that_are_there(volume: Volume) -> None:
     volume.stage()
     code, log = volume.stage('echo ran >>"$COUNT"; test -f a && echo new >c', key="k2")
     assert (code, volume.runs) == (0, 2), log
     assert {file.name for file in volume.path.iterdir()} == {"a", "c", "sub"}
 
 
-def test_a_failed_command_is_resumed_and_shows_nothing_to_workers(volume: Volume) -> None:
+def test_failed_command_resumes_and_publishes_nothing(volume: Volume) -> None:
     code, log = volume.stage("echo half >a; exit 7")
     assert code == 1
     assert "exit code 7" in log
@@ -102,7 +104,7 @@ def test_a_failed_command_is_resumed_and_shows_nothing_to_workers(volume: Volume
     assert (volume.path / "a").read_text() == "half\nmore\n"
 
 
-def test_a_second_pod_waits_and_finds_the_work_done(volume: Volume, tmp_path: Path) -> None:
+def test_second_pod_waits_for_the_lock_and_runs_no_command(volume: Volume, tmp_path: Path) -> None:
     gate, started = tmp_path / "gate", tmp_path / "started"
     for pipe in (gate, started):
         os.mkfifo(pipe)
@@ -116,7 +118,7 @@ def test_a_second_pod_waits_and_finds_the_work_done(volume: Volume, tmp_path: Pa
     assert [first.returncode, second.returncode, volume.runs] == [0, 0, 1], logs
 
 
-def test_a_pod_that_was_killed_holds_no_lock(volume: Volume, tmp_path: Path) -> None:
+def test_killed_pod_releases_the_lock(volume: Volume, tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
     first = volume.start(f"echo >{started}; exec sleep 1000")
@@ -129,27 +131,51 @@ def test_a_pod_that_was_killed_holds_no_lock(volume: Volume, tmp_path: Path) -> 
     assert "another pod" not in log
 
 
-def test_a_download_that_its_publishers_checksums_refuse(volume: Volume) -> None:
+def test_files_that_fail_the_publishers_checksums_are_removed(volume: Volume) -> None:
     right = hashlib.sha256(b"right\n").hexdigest()
     listed = f"printf '%s  a\\n' {right} >SHA256SUMS"
     code, log = volume.stage(f"[ -f a ] || echo wrong >a; {listed}")
     assert code == 1
-    assert "do not match the SHA256SUMS" in log
+    assert "do not match the publisher's SHA256SUMS" in log
     assert "such as a" in log
-    # A command that keeps what it has would keep the wrong file: it is gone.
+    # A command that keeps what it has does not keep the wrong file.
     code, log = volume.stage(f"[ -f a ] || echo right >a; {listed}")
     assert code == 0, log
 
 
-def test_a_command_that_leaves_nothing_is_an_error(volume: Volume) -> None:
+def test_command_that_leaves_no_file_is_an_error(volume: Volume) -> None:
     code, log = volume.stage("echo elsewhere >../../x")
     assert code == 1
     assert "left no file in its working directory" in log
 
 
-def test_a_volume_that_cannot_be_written(volume: Volume) -> None:
+def test_read_only_volume_is_an_error_that_names_the_value(volume: Volume) -> None:
     volume.path = Path("/proc/set")
     code, log = volume.stage()
     assert code == 1
     assert "cannot write to /proc" in log
     assert "runAsUser" in log
+
+
+def test_missing_program_is_named_with_the_value_to_change(volume: Volume, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/bin/sh", str(SCRIPT), "true"],
+        env={"PATH": str(tmp_path), "STAGING_PATH": str(volume.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the image has no find: set staging.image" in done.stderr
+
+
+def test_no_command_is_an_error_that_names_the_value() -> None:
+    done = subprocess.run(
+        ["sh", str(SCRIPT)],
+        env={"PATH": os.environ["PATH"], "STAGING_PATH": "/data"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "there is no command: set staging.command" in done.stderr
