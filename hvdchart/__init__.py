@@ -1,4 +1,4 @@
-"""Plans distributed Horovod training on Kubernetes: spec -> plan -> the chart's values.
+"""Plans distributed Horovod training on Kubernetes: from a spec to values of the chart.
 
     from hvdchart import load_spec, make_plan, render_values
 
@@ -6,7 +6,7 @@
     print(plan.ranks, plan.warnings)
     print(render_values(plan))
 
-Nothing here reaches a network, a cluster or another process. docs/library.md has more.
+These functions use no network, no cluster and no other process. See docs/library.md.
 """
 
 from hvdchart.errors import FileError, HvdchartError, SpecError, ValuesError

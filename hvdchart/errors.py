@@ -1,10 +1,9 @@
-"""Every error that hvdchart shows to a person, and the exit code each one ends the command with.
+"""The errors that hvdchart reports as one message, and the exit code of each.
 
 Exit codes: 0 done; 1 `render --check` found a difference; 2 wrong use of the command line
 (Typer's own); 3 the spec is wrong; 4 the chart refuses the values; 5 a file could not be read or
 written; 6 Helm failed; 7 the cluster cannot be used as asked; 8 the run failed; 9 an image cannot
-be run, or lacks what the chart needs. Anything else that is raised is a defect and shows a
-traceback.
+be run, or lacks what the chart needs. Any other exception is a defect and shows a traceback.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import ClassVar
 
 
 class HvdchartError(Exception):
-    """Something a person can act on; its text says what is wrong, where, and the way out."""
+    """An error for the user; its text says what is wrong, where, and what to do."""
 
     exit_code: ClassVar[int] = 1
 
@@ -25,14 +24,14 @@ class DifferenceError(HvdchartError):
 
 
 class SpecError(HvdchartError):
-    """A spec that is refused: where it stands, what was found there, and what was expected."""
+    """A spec that is refused: the place, the key, the problem, and what was expected."""
 
     exit_code = 3
 
     def __init__(self, place: str, path: str, problem: str, expected: str) -> None:
         subject = f"{path}: " if path else ""
         message = f"{place}: {subject}{problem}; expected {expected}"
-        # A key or a file may be named with line ends or what no terminal shows.
+        # Names of keys and files may have line ends and other characters that are not printable.
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
         self.place = place
         self.path = path
@@ -53,24 +52,24 @@ class FileError(HvdchartError):
 
 
 class HelmError(HvdchartError):
-    """Helm said no; the text is Helm's own message."""
+    """Helm failed; the text has its message."""
 
     exit_code = 6
 
 
 class ClusterError(HvdchartError):
-    """The cluster cannot be reached, refuses what was asked, or lacks what is needed."""
+    """The cluster cannot be reached, denies a request, or lacks something that is needed."""
 
     exit_code = 7
 
 
 class RunFailedError(HvdchartError):
-    """A run in the cluster failed; the text is the reason."""
+    """A run in the cluster failed; the text has the reason."""
 
     exit_code = 8
 
 
 class ImageError(HvdchartError):
-    """An image that cannot be run here, or that lacks what the chart needs of it."""
+    """An image that cannot be run here, or that lacks something that the chart needs."""
 
     exit_code = 9

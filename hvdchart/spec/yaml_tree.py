@@ -1,8 +1,8 @@
-"""YAML text -> a tree of nodes that know where they stand; all YAML from a person is read here.
+"""Parses YAML into a tree of nodes with their places; all YAML from users is read here.
 
-Reading is YAML 1.2 with the core types only (text, whole number, number, true/false, null, list,
-map), so `no` and `on` are text and a date is text. Anchors, aliases and merge keys work; cycles,
-duplicate keys, application tags, several documents and control characters are refused.
+This is YAML 1.2 with the core types only (text, integer, float, boolean, null, list, map), so `no`,
+`on` and dates are text. Anchors, aliases and merge keys are resolved; cycles, duplicate keys, other
+tags, several documents and control characters are refused.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MAX_DEPTH = 40
 MAX_NODES = 50_000
 _LONGEST_NUMBER = 40
 _TAG = "tag:yaml.org,2002:"
-# What may stand in YAML but in no Kubernetes name, path, argument or environment variable.
+# Characters that no Kubernetes name, path, argument or environment variable may have.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 Plain: TypeAlias = Any
-"""What YAML and JSON can say: None, bool, int, float, str, list of Plain, dict of str to Plain."""
+"""A value of YAML and JSON: None, bool, int, float, str, list of Plain, dict of str to Plain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A spot in a file; line and column count from 1. Line 0: the file as a whole."""
+    """A place in a file; line and column count from 1. Line 0 is the file without a line."""
 
     file: str
     line: int = 0
@@ -44,7 +44,7 @@ class Place:
 class Node:
     """One YAML value: `value` is a scalar, a list of nodes or a dict of nodes.
 
-    `text` is a scalar as it was written (0.10 stays 0.10); `key_place` is where its key stands.
+    `text` is the spelling of a scalar (0.10 stays 0.10); `key_place` is the place of its key.
     """
 
     place: Place
@@ -79,7 +79,7 @@ def shorten(text: str, limit: int = 60) -> str:
 
 
 def parse(data: bytes, file: str) -> Node:
-    """The tree of the one document in `data`; raises SpecError at the first thing wrong."""
+    """The tree of the single document in `data`; raises SpecError at the first error."""
     text = _decoded(data, file)
     root = _composed(text, file)
     if root is None:
@@ -130,13 +130,13 @@ def _composed(text: str, file: str) -> Any:
         problem = " ".join((error.problem or error.context or "not YAML").split())
         raise SpecError(str(place), "", f"broken YAML: {problem}", "one YAML document") from error
     except (YAMLError, ValueError, TypeError, AttributeError, AssertionError, LookupError) as error:
-        # The parser's own slips on odd input must not reach a person as a traceback.
+        # The parser raises these on some malformed input.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
         raise SpecError(str(Place(file)), "", f"broken YAML: {detail}", "plain YAML") from error
 
 
 class _Builder:
-    """Turns the parser's nodes into ours, counting them: aliases of aliases can mean billions."""
+    """Builds `Node`s from the parser's nodes, and counts them: nested aliases can mean billions."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -145,15 +145,15 @@ class _Builder:
     def build(self, node: Any, above: tuple[int, ...], key_place: Place | None = None) -> Node:
         place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
         if node.value == "" and key_place:
-            # The parser puts a missing value at whatever comes next, often lines below its key.
+            # The parser places a missing value at the next token, often lines below its key.
             place = key_place
         self.count += 1
         if self.count > MAX_NODES:
             raise SpecError(
-                str(place), "", "aliases repeat too much", f"at most {MAX_NODES} values in all"
+                str(place), "", "aliases expand to too many values", f"at most {MAX_NODES} values"
             )
         if id(node) in above:
-            raise SpecError(str(place), "", "an alias stands inside its own anchor", "no cycle")
+            raise SpecError(str(place), "", "an alias is inside its own anchor", "no cycle")
         if len(above) >= MAX_DEPTH:  # the parser counts levels before aliases are followed
             raise SpecError(str(place), "", "nested too deep", f"at most {MAX_DEPTH} levels")
         inside = (*above, id(node))
@@ -168,7 +168,7 @@ class _Builder:
     @staticmethod
     def _collection(node: Any, place: Place, kind: str) -> None:
         if str(node.tag) != _TAG + kind:
-            raise SpecError(str(place), "", f"tag {node.tag}", "no YAML tag here")
+            raise SpecError(str(place), "", f"tag {node.tag}", "a value without a YAML tag")
 
     def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
         own: dict[str, Node] = {}
@@ -183,7 +183,7 @@ class _Builder:
             name = self._key(key, place)
             if name in own:
                 raise SpecError(
-                    str(place), "", f"key {name!r} stands twice in one map", "each key once"
+                    str(place), "", f"key {name!r} is given twice in one map", "each key once"
                 )
             own[name] = self.build(value, above, place)
         return {**merged, **own}
@@ -208,7 +208,7 @@ class _Builder:
 
 
 def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
-    """The Python value of a scalar; raises SpecError for what no value can be."""
+    """The Python value of a scalar; raises SpecError for a tag or text that is not allowed."""
     raw: str = node.value
     tag = str(node.tag)
     if tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value", _TAG + "merge"):
@@ -222,16 +222,16 @@ def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
         return raw.lower() == "true"
     if tag in (_TAG + "int", _TAG + "float"):
         return _number(raw, tag == _TAG + "int", place)
-    raise SpecError(str(place), "", f"tag {tag.removeprefix(_TAG)}", "no YAML tag here")
+    raise SpecError(str(place), "", f"tag {tag.removeprefix(_TAG)}", "a value without a YAML tag")
 
 
-def _number(raw: str, whole: bool, place: Place) -> int | float:
-    # Base 0 refuses 010: octal to Helm's YAML and ten to YAML 1.2 must not be the same digits.
+def _number(raw: str, is_integer: bool, place: Place) -> int | float:
+    # Base 0 refuses 010, which is octal in Helm's YAML and ten in YAML 1.2.
     number: int | float = math.nan
     if len(raw) <= _LONGEST_NUMBER:
         with contextlib.suppress(ValueError):
-            number = int(raw, 0) if whole else float(raw)
+            number = int(raw, 0) if is_integer else float(raw)
     if not math.isfinite(number):
-        expected = "a plain, finite decimal number, or quotes for text"
+        expected = "a finite decimal number, or quotes for text"
         raise SpecError(str(place), "", f"number {shorten(raw)}", expected)
     return number
