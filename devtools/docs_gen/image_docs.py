@@ -69,7 +69,7 @@ def proof_table(images: Mapping[str, Image]) -> str:
         when = proved_for(proof, image, images)
         skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
         lines.append(
-            f"| `{name}` | apart, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{skipped} | "
+            f"| `{name}` | separately, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{skipped} | "
             f"{proof.bytes / 1e9:.2f} GB |"
         )
     return "\n".join(lines)

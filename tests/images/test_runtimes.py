@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from devtools.images.catalogue import Image
-from devtools.images.inside import sbom
+from devtools.images.inside import python_packages, sbom
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
 # Bytes, unpacked, by image.
@@ -178,9 +178,11 @@ def test_sbom_lists_the_installed_packages(image: Image, inside: Sandbox) -> Non
     text = sbom(inside.image)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listed = {item.get("purl", "").partition("?")[0] for item in json.loads(text)["components"]}
-    pip = json.loads(inside.succeed("python3", "-m", "pip", "list", "--format=json"))
     # purls have PyPI's normalized names.
-    installed = {(re.sub(r"[-_.]+", "-", item["name"]).lower(), item["version"]) for item in pip}
+    installed = {
+        (re.sub(r"[-_.]+", "-", name).lower(), version)
+        for name, version in python_packages(inside.image).items()
+    }
     assert ("horovod", image.versions["horovod"]) in installed
     # The list also has those of Debian's Python packages that the environment overrides.
     assert {f"pkg:pypi/{name}@{quote(version)}" for name, version in installed} <= listed
