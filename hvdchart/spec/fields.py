@@ -91,7 +91,7 @@ class Boolean:
 
 @dataclass(frozen=True)
 class String:
-    """String that matches a pattern as a whole; `expected` says the pattern in words."""
+    """Text that matches a pattern completely; `expected` describes the pattern in messages."""
 
     expected: str = "text"
     pattern: str = r"(?s).*"

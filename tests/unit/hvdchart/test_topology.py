@@ -1,0 +1,84 @@
+"""Ranks, cores and reserves of a node, with the figures of GKE's published table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.quantity import GI, MI
+from hvdchart.spec import topology
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.model import NodeGroup, Spec
+
+
+def spec(group: str, rest: str = "") -> Spec:
+    text = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
+    return parse_spec(f"{text}nodes: [{{name: x, count: 1, {group}}}]\n{rest}".encode())
+
+
+def node(group: str) -> NodeGroup:
+    return spec(group).nodes[0]
+
+
+# Without the 600m that DaemonSets and the master request.
+@pytest.mark.parametrize(
+    ("cpus", "reserved"),
+    [(0, 0), (1, 60), (2, 70), (3, 75), (4, 80), (5, 83), (8, 90), (112, 350)],
+)
+def test_cpu_reserve_follows_the_table(cpus: int, reserved: int) -> None:
+    assert topology.node_reserve_cpu(cpus * 1000) == reserved + 600
+
+
+# In MiB, without 100 for eviction and the 768 that DaemonSets and the master request.
+@pytest.mark.parametrize(
+    ("size", "reserved"),
+    [(0, 0), (4, 1024), (8, 1843.2), (16, 2662.4), (128, 9543.68), (256, 12165.12)],
+)
+def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
+    assert topology.node_reserve_memory(size * GI) == int(reserved * MI) + 868 * MI
+
+
+@pytest.mark.parametrize(
+    ("group", "cores", "millis"),
+    [
+        ("gpus: 1", 0, 0),
+        ("coresPerSocket: 3", 3, 3000),
+        ("coresPerSocket: 3, sockets: 2, threadsPerCore: 4", 6, 24000),
+    ],
+)
+def test_cores_and_cpus_of_a_node(group: str, cores: int, millis: int) -> None:
+    assert (topology.cores(node(group)), topology.node_cpu(node(group))) == (cores, millis)
+
+
+@pytest.mark.parametrize(
+    ("group", "cores"),
+    [
+        ("coresPerSocket: 8", 0),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static", 1),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2}", 2),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 3),
+        ("coresPerSocket: 8, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
+         "reserved: {cpu: 2001m}", 2),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 0}", 0),
+    ],
+)  # fmt: skip
+def test_static_cpu_manager_reserves_whole_cores(group: str, cores: int) -> None:
+    assert topology.reserved_cores(node(group)) == cores
+
+
+@pytest.mark.parametrize(
+    ("group", "rest", "slots"),
+    [
+        ("coresPerSocket: 8", "", 1),
+        ("coresPerSocket: 8, sockets: 2", "", 2),
+        ("coresPerSocket: 8, sockets: 2, gpus: 4", "", 4),
+        ("coresPerSocket: 8", "tuning: {slots: 3}", 3),
+        ("coresPerSocket: 8, tuning: {slots: 5}", "tuning: {slots: 3}", 5),
+    ],
+)
+def test_slots_are_tuned_per_group_then_for_all_then_by_rule(
+    group: str, rest: str, slots: Any
+) -> None:
+    read = spec(group, rest)
+    assert topology.slots(read.nodes[0], read) == slots
