@@ -45,6 +45,8 @@ class FakeCluster:
         self.requests: list[Request] = []
         # What to answer instead: status and message by resource and verb, such as "pods list".
         self.refusals: dict[str, tuple[int, str]] = {}
+        # The status of objects that clients create.
+        self.created_status: Object = {}
         self._objects: dict[str, dict[str, Object]] = {}
         self._changes: list[tuple[str, str, Object]] = []
         self._logs: dict[str, _Log] = {}
@@ -208,7 +210,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self._refused(request):
             return
         name = body["metadata"].get("generateName", "") + "x1"
-        item = {**body, "metadata": {**body["metadata"], "name": name}, "status": {}}
+        item = {
+            **body,
+            "metadata": {**body["metadata"], "name": name},
+            "status": self.cluster.created_status,
+        }
         self.cluster.put(request.resource, item)
         self._answer(201, item)
 

@@ -75,7 +75,12 @@ def helm(programs: Path) -> StubProgram:
     stub = StubProgram(programs, "helm")
     stub.answer("version", "v3.19.0")
     stub.answer("show", (chart_dir() / "Chart.yaml").read_text())
-    info = {"status": "deployed", "last_deployed": "2026-01-01T10:00:00Z", "description": "done"}
-    release = {"name": "run", "namespace": "team", "version": 2, "info": info, "manifest": ""}
-    stub.answer("upgrade", json.dumps(release))
+    answer_as(stub, "run")
     return stub
+
+
+def answer_as(stub: StubProgram, release: str) -> None:
+    """Let a Helm install this release as revision 2."""
+    info = {"status": "deployed", "last_deployed": "2026-01-01T10:00:00Z", "description": "done"}
+    installed = {"name": release, "namespace": "team", "version": 2, "info": info, "manifest": ""}
+    stub.answer("upgrade", json.dumps(installed))
