@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,17 @@ def test_mirror_is_that_of_the_package_sources(
     text = "Types: deb\n# https://old\nURIs: https://mirror/debian\nSuites: bookworm\n"
     (tmp_path / "parts" / "debian.sources").write_text(text)
     assert toolchain.mirror() == "https://mirror/debian"
+
+
+def test_every_image_with_nccl_has_a_link_to_the_toolchain() -> None:
+    images = [image for image in load_catalogue().values() if "nccl" in image.features]
+    for image in images:
+        link = image.folder / "toolchain.py"
+        assert link.resolve() == Path(toolchain.__file__)
+        # It works in the image's folder, not in its own.
+        assert runpy.run_path(str(link))["FOLDER"] == image.folder
+        assert image.folder / "toolkit.in" in image.locks
+    assert len(images) == 3
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])
