@@ -1,15 +1,15 @@
-"""Trains a small Keras network on scikit-learn's handwritten digits, over all ranks that Horovod
-was started with.
+"""Trains a small Keras network on scikit-learn's handwritten digits, on all ranks of a run.
 
     mpirun -np 2 python digits.py --epochs 10
 
-The operations that make a Keras script a Horovod script are marked "Horovod:". The rest is what any
-training on many ranks wants: each rank its own share of the data, checkpoints written by rank 0
-alone that a later run resumes from, and a check at the end that all ranks hold the same weights,
-bit for bit.
+Comments that start with "Horovod:" mark the operations that turn a Keras script into a Horovod
+script. The rest is useful in any distributed training: each rank trains on its own share of the
+data, rank 0 writes checkpoints from which a later run resumes, and a check at the end compares the
+weights of all ranks bit for bit.
 
-Rank 0's last line is `RESULT {...}` in JSON. Exit status: 0 trained; 1 below --target-accuracy, or
-ranks that disagree; 2 bad arguments.
+The last line that rank 0 prints is `RESULT` and a JSON object. Exit status: 0 if training
+succeeded; 1 if the accuracy is below --target-accuracy, the weights of ranks differ, or the data
+cannot be used; 2 if an argument is invalid.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ import tensorflow as tf
 
 CLASSES = 10
 HELD_OUT = 0.2
-# The same split on every rank and in every run: a resumed run must not train on what it is judged
-# by.
+# The split is the same on every rank and in every run: a resumed run must not train on the images
+# that measure its accuracy.
 SPLIT_SEED = 0
 
 
 class Digits(NamedTuple):
-    """`images` is float32 of shape (n, 8, 8, 1) in 0..1, `labels` int64 of shape (n,)."""
+    """`images`: float32 of shape (n, 8, 8, 1), from 0 to 1. `labels`: int64 of shape (n,)."""
 
     images: np.ndarray
     labels: np.ndarray
 
 
 def load_digits(file: Path) -> tuple[Digits, Digits]:
-    """(training, held out) from scikit-learn's file: a row an image, 64 pixels in 0..16 and a
-    label.
+    """Read scikit-learn's file and return (training, held out).
+
+    Each row of the file is an image: 64 pixels from 0 to 16, and the label.
     """
     if not file.exists():
         raise SystemExit(
-            f"{file}: no such file. scikit-learn's package has it as "
-            "sklearn/datasets/data/digits.csv.gz; give its path with --data"
+            f"{file}: no such file. Set --data to the path of digits.csv.gz, which scikit-learn's "
+            "package contains as sklearn/datasets/data/digits.csv.gz"
         )
     rows = np.loadtxt(file, delimiter=",", dtype=np.float32)
     rows = np.random.default_rng(SPLIT_SEED).permutation(rows)
@@ -62,17 +63,20 @@ def load_digits(file: Path) -> tuple[Digits, Digits]:
 
 
 def shard(data: Digits, rank: int, size: int) -> Digits:
-    """Every size-th example from `rank` on. All shards are equally long, so that the ranks step
-    together.
+    """Return every size-th example, starting with example `rank`.
+
+    All shards have the same length, so that all ranks run the same number of steps.
     """
     even = len(data.labels) // size * size
     if even == 0:
-        raise SystemExit(f"{size} ranks and {len(data.labels)} training images: use fewer ranks")
+        raise SystemExit(
+            f"{size} ranks cannot share {len(data.labels)} training images: use fewer ranks"
+        )
     return Digits(data.images[rank:even:size], data.labels[rank:even:size])
 
 
 def make_model(learning_rate: float) -> tf.keras.Model:
-    """A small convolutional network: (batch, 8, 8, 1) -> logits of shape (batch, 10)."""
+    """Make a small convolutional network: (batch, 8, 8, 1) -> logits of shape (batch, 10)."""
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Input((8, 8, 1)),
@@ -94,10 +98,10 @@ def make_model(learning_rate: float) -> tf.keras.Model:
 
 
 class Checkpoints(tf.keras.callbacks.Callback):
-    """After each epoch rank 0 saves weights, optimizer state and the number of epochs done.
+    """Saves weights, optimizer state and the number of finished epochs after each epoch.
 
-    TensorFlow names a checkpoint as the latest only once all of it is written, so a rank that dies
-    while it saves leaves the one before.
+    TensorFlow records a checkpoint as the latest one only after writing all of it. If rank 0 dies
+    while it saves, the previous checkpoint remains the latest.
     """
 
     def __init__(self, model: tf.keras.Model, folder: Path) -> None:
@@ -109,9 +113,7 @@ class Checkpoints(tf.keras.callbacks.Callback):
         self.manager = tf.train.CheckpointManager(state, str(folder), max_to_keep=2)
 
     def restore(self) -> int:
-        """The number of epochs done in the newest checkpoint, whose state is taken over; 0 when
-        there is none.
-        """
+        """Load the latest checkpoint and return its number of finished epochs; 0 without one."""
         self.manager.restore_or_initialize()
         return int(self.epochs_done.numpy())
 
@@ -121,8 +123,8 @@ class Checkpoints(tf.keras.callbacks.Callback):
 
 
 class Throughput(tf.keras.callbacks.Callback):
-    """Times the epochs but the first of this process, in which TensorFlow also traces and
-    compiles.
+    """Measures all epochs but the first of this process, in which TensorFlow also traces and
+    compiles the model.
     """
 
     def __init__(self, images_an_epoch: int) -> None:
@@ -134,14 +136,14 @@ class Throughput(tf.keras.callbacks.Callback):
         self.ends.append(time.monotonic())
 
     def images_per_second(self) -> float | None:
-        """Over all ranks; None when fewer than two epochs were trained."""
+        """Return the throughput of all ranks; None if fewer than two epochs were trained."""
         if len(self.ends) < 2:
             return None
         return self.images_an_epoch * (len(self.ends) - 1) / (self.ends[-1] - self.ends[0])
 
 
 def weights_digest(model: tf.keras.Model) -> bytes:
-    """SHA-256 over the bytes of all weights, in the model's order."""
+    """Return the SHA-256 of the bytes of all weights, in the model's order."""
     digest = hashlib.sha256()
     for weight in model.get_weights():
         digest.update(np.ascontiguousarray(weight).tobytes())
@@ -149,37 +151,35 @@ def weights_digest(model: tf.keras.Model) -> bytes:
 
 
 def disagreeing_ranks(digests: np.ndarray) -> list[int]:
-    """Ranks whose row differs from that of rank 0; `digests` is uint8 of shape (ranks, 32)."""
+    """Return the ranks whose row differs from rank 0's; `digests` is uint8, shape (ranks, 32)."""
     return [rank for rank, row in enumerate(digests) if not np.array_equal(row, digests[0])]
 
 
 def say(text: str) -> None:
-    """Printed once, by rank 0; flushed, since a log is followed while it grows."""
+    """Print on rank 0 only, and flush, so that a reader who follows the log sees it at once."""
     if hvd.rank() == 0:
         print(text, flush=True)
 
 
 def meet() -> None:
-    """The first allreduce: all ranks are there and can talk to each other, or it fails here,
-    before any work.
-    """
+    """Run a first allreduce, which fails before any work if the ranks cannot communicate."""
     ranks = int(hvd.allreduce(tf.ones(()), op=hvd.Sum))
     monotonic, now = time.monotonic(), datetime.datetime.now(datetime.UTC)
     say(f"first allreduce: {ranks} ranks at {now.isoformat()} (monotonic {monotonic:.6f} s)")
 
 
 def train(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains and judges; the result for the last line. Each rank returns the same accuracy."""
+    """Train, evaluate, and return the result to print. The accuracy is the same on all ranks."""
     training, held_out = load_digits(options.data)
     mine = shard(training, hvd.rank(), hvd.size())
     tf.keras.utils.set_random_seed(options.seed + hvd.rank())
 
-    # A step now sees the batches of all ranks, so the learning rate grows with their number.
+    # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     learning_rate = options.learning_rate * hvd.size()
     model = make_model(learning_rate)
     throughput = Throughput(len(mine.labels) * hvd.size())
-    # Horovod: all ranks take over rank 0's optimizer state, a restored one included; and what is
-    # reported of an epoch is the mean over all ranks.
+    # Horovod: broadcast rank 0's optimizer state, which may come from a checkpoint, to all ranks;
+    # average the metrics of each epoch over all ranks.
     callbacks = [
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.MetricAverageCallback(),
@@ -196,8 +196,8 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     done = int(hvd.broadcast(tf.constant(done), root_rank=0))
     say(f"resumed after epoch {done}" if done else "training from the start")
 
-    # Horovod: all ranks start from rank 0's weights, restored ones included. The callback is
-    # for the optimizer's state, which is there after the first step only: too late for the weights.
+    # Horovod: all ranks start from rank 0's weights, which may come from a checkpoint. The callback
+    # above runs after the first step, when the optimizer's state exists: too late for the weights.
     model.set_weights([np.asarray(hvd.broadcast(w, root_rank=0)) for w in model.get_weights()])
     if done < options.epochs:
         history = model.fit(
@@ -231,7 +231,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def failure(result: dict[str, Any], target_accuracy: float) -> str | None:
-    """Why this run did not train what it should, or None."""
+    """Return why this run failed, or None if it succeeded."""
     strays = result["disagreeing_ranks"]
     if strays:
         return f"the weights of ranks {strays} differ from those of rank 0: do not use this model"
@@ -243,30 +243,32 @@ def failure(result: dict[str, Any], target_accuracy: float) -> str | None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=positive_int, default=15)
-    parser.add_argument("--batch-size", type=positive_int, default=32, help="of one rank")
     parser.add_argument(
-        "--learning-rate", type=float, default=0.001, help="of one rank; scaled by their number"
+        "--batch-size", type=positive_int, default=32, help="samples per rank and step"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.001, help="multiplied by the number of ranks"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--no-shuffle",
         dest="shuffle",
         action="store_false",
-        help="the same images in each step, however many ranks share them: to compare runs",
+        help="keep the order of the images, to compare runs with different numbers of ranks",
     )
     parser.add_argument(
-        "--target-accuracy", type=float, default=0.95, help="on held-out digits; below it: status 1"
+        "--target-accuracy", type=float, default=0.95, help="below it, the exit status is 1"
     )
     parser.add_argument(
         "--data",
         type=Path,
         default=Path(__file__).with_name("digits.csv.gz"),
-        help="scikit-learn's digits",
+        help="scikit-learn's digits.csv.gz (default: next to this script)",
     )
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
         "--output", type=Path, default=Path(output) if output else None,
-        help="folder for checkpoints, resumed from when there is one (default: $OUTPUT_PATH)",
+        help="folder for checkpoints; a run resumes from the latest one (default: $OUTPUT_PATH)",
     )  # fmt: skip
     return parser.parse_args()
 
@@ -279,9 +281,9 @@ def positive_int(text: str) -> int:
 
 def main() -> int:
     options = arguments()
-    # Horovod: find the other ranks.
+    # Horovod: connect to the other ranks.
     hvd.init()
-    # Horovod: one GPU a rank, where there are GPUs.
+    # Horovod: each rank uses one GPU, if there are GPUs.
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
@@ -290,7 +292,7 @@ def main() -> int:
     result = train(options)
     speed = result["images_per_second"]
     measured = (
-        f"{speed:.0f} images/s over {hvd.size()} ranks" if speed else "under 2 epochs trained"
+        f"{speed:.0f} images/s over {hvd.size()} ranks" if speed else "needs 2 epochs to measure"
     )
     say(f"throughput: {measured}")
     say(f"held-out accuracy: {result['accuracy']}")

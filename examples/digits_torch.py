@@ -1,12 +1,14 @@
-"""Trains a small PyTorch network on scikit-learn's handwritten digits, over all ranks that Horovod
-was started with.
+"""Trains a small PyTorch network on scikit-learn's handwritten digits, on all ranks of a run.
 
     mpirun -np 2 python digits_torch.py --epochs 10
 
-What makes a PyTorch script a Horovod script is marked "Horovod:". digits.py is its like for Keras.
+Comments that start with "Horovod:" mark the operations that turn a PyTorch script into a Horovod
+script. digits.py is the same example for Keras.
 
-Rank 0 writes a checkpoint after each epoch, which a later run resumes from, and prints a last line
-`RESULT {...}` in JSON. Exit status: 0 trained; 1 below --target-accuracy; 2 bad arguments.
+Rank 0 writes a checkpoint after each epoch, from which a later run resumes. The last line that it
+prints is `RESULT` and a JSON object. Exit status: 0 if training succeeded; 1 if the accuracy is
+below --target-accuracy, the weights of ranks differ, or the data cannot be read; 2 if an argument
+is invalid.
 """
 
 from __future__ import annotations
@@ -24,20 +26,23 @@ import torch
 from torch import nn
 
 HELD_OUT = 360  # of 1797 images
-# The same split on every rank and in every run: a resumed run must not train on what it is judged
-# by.
+# The split is the same on every rank and in every run: a resumed run must not train on the images
+# that measure its accuracy.
 SPLIT_SEED = 0
 
 
 def load_digits(file: Path, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images, float32 of shape (n, 1, 8, 8) in 0..1, and labels, from scikit-learn's file."""
+    """Read scikit-learn's file and return (images, labels).
+
+    Images are float32 of shape (n, 1, 8, 8), from 0 to 1; labels are int64 of shape (n,).
+    """
     rows = np.random.default_rng(SPLIT_SEED).permutation(np.loadtxt(file, delimiter=","))
     images = torch.tensor(rows[:, :-1] / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
     return images.to(device), torch.tensor(rows[:, -1], dtype=torch.int64, device=device)
 
 
 def make_model() -> nn.Module:
-    """A small convolutional network: (batch, 1, 8, 8) -> logits of shape (batch, 10)."""
+    """Make a small convolutional network: (batch, 1, 8, 8) -> logits of shape (batch, 10)."""
     return nn.Sequential(
         *(nn.Conv2d(1, 32, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, 3, padding="same"), nn.ReLU(), nn.Flatten()),
@@ -46,22 +51,20 @@ def make_model() -> nn.Module:
 
 
 def say(text: str) -> None:
-    """Printed once, by rank 0; flushed, since a log is followed while it grows."""
+    """Print on rank 0 only, and flush, so that a reader who follows the log sees it at once."""
     if hvd.rank() == 0:
         print(text, flush=True)
 
 
 def resume(file: Path | None, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Gives all ranks the state that rank 0 finds in the checkpoint, or else its fresh weights.
-    The number of epochs done.
-    """
+    """Broadcast the state of rank 0, from its checkpoint if any; return the finished epochs."""
     done = 0
     if file and file.exists() and hvd.rank() == 0:
         saved = torch.load(file, weights_only=True)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         done = saved["epochs"]
-    # Horovod: all ranks start from rank 0's weights, and from its optimizer's state if it has any.
+    # Horovod: all ranks start from rank 0's weights, and from its optimizer's state if it resumes.
     done = hvd.broadcast_object(done, root_rank=0)
     if done:
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
@@ -70,7 +73,7 @@ def resume(file: Path | None, model: nn.Module, optimizer: torch.optim.Optimizer
 
 
 def save(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> None:
-    """Whole or not at all: a rank that dies while it saves leaves the checkpoint before."""
+    """Replace the checkpoint atomically: if rank 0 dies while saving, the previous one remains."""
     partial = file.with_suffix(".partial")
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epochs": epochs}
     torch.save(state, partial)
@@ -78,13 +81,13 @@ def save(file: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epochs:
 
 
 def train(options: argparse.Namespace) -> dict[str, object]:
-    """Trains and judges; the result for the last line."""
-    # Horovod: one GPU a rank, where there are GPUs.
+    """Train, evaluate, and return the result to print."""
+    # Horovod: each rank uses one GPU, if there are GPUs.
     device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else "cpu"
     images, labels = load_digits(options.data, torch.device(device))
     torch.manual_seed(options.seed)
     model = make_model().to(device)
-    # A step sees the batches of all ranks, so the learning rate grows with their number.
+    # A step processes the batches of all ranks, so the learning rate is scaled by their number.
     rate = options.learning_rate * hvd.size()
     optimizer = torch.optim.Adam(model.parameters(), rate)
     checkpoint = options.output / "digits_torch.pt" if options.output else None
@@ -97,7 +100,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
 
     losses = []
     for epoch in range(done, options.epochs):
-        # Another order in each epoch, the same one on all ranks; each has its share of a step.
+        # The order differs between epochs but not between ranks; each rank takes a share of a step.
         shuffled = torch.randperm(
             len(labels) - HELD_OUT, generator=torch.Generator().manual_seed(options.seed + epoch)
         )
@@ -110,7 +113,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
             loss.backward()
             optimizer.step()
             total += loss.detach().cpu()
-        # Horovod: what is reported is the mean over all ranks.
+        # Horovod: average the loss over all ranks.
         losses.append(float(hvd.allreduce(total / (len(shuffled) // step))))
         say(f"epoch {epoch + 1}/{options.epochs}: loss {losses[-1]:.4f}")
         if checkpoint and hvd.rank() == 0:
@@ -128,7 +131,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         "epochs": options.epochs,
         "resumed_after_epoch": done,
         "weights": digest.hexdigest(),
-        # Bit for bit the same, or the gradients were not averaged.
+        # If the gradients are averaged, the weights are equal bit for bit.
         "ranks_agree": len(set(hvd.allgather_object(digest.hexdigest()))) == 1,
     }
 
@@ -136,31 +139,35 @@ def train(options: argparse.Namespace) -> dict[str, object]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=15)
-    parser.add_argument("--batch-size", type=int, default=32, help="of one rank")
-    parser.add_argument("--learning-rate", type=float, default=0.001, help="of one rank")
+    parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.001, help="multiplied by the number of ranks"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--target-accuracy", type=float, default=0.95, help="below it: status 1")
+    parser.add_argument(
+        "--target-accuracy", type=float, default=0.95, help="below it, the exit status is 1"
+    )
     data = Path(__file__).with_name("digits.csv.gz")
-    parser.add_argument("--data", type=Path, default=data, help="scikit-learn's digits")
+    parser.add_argument("--data", type=Path, default=data, help="scikit-learn's digits.csv.gz")
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
         "--output", type=Path, default=Path(output) if output else None,
-        help="folder for a checkpoint, resumed from when there is one (default: $OUTPUT_PATH)",
+        help="folder for the checkpoint, from which a run resumes (default: $OUTPUT_PATH)",
     )  # fmt: skip
     return parser.parse_args()
 
 
 def main() -> int:
     options = arguments()
-    # Horovod: find the other ranks.
+    # Horovod: connect to the other ranks.
     hvd.init()
-    # All ranks are there and can talk to each other, or it fails here, before any work.
+    # Fails before any work if the ranks cannot communicate.
     say(f"first allreduce: {int(hvd.allreduce(torch.ones(()), op=hvd.Sum))} ranks")
     result = train(options)
     ok = bool(result["ranks_agree"]) and float(str(result["accuracy"])) >= options.target_accuracy
     say(f"held-out accuracy: {result['accuracy']}")
     if not ok:
-        say(f"FAILED: ranks that disagree, or an accuracy below {options.target_accuracy}")
+        say(f"FAILED: ranks with different weights, or an accuracy below {options.target_accuracy}")
     say(f"RESULT {json.dumps({**result, 'ok': ok})}")
     return 0 if ok else 1
 
