@@ -21,6 +21,13 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 SSHD_CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 
 
+def write_private_file(path: Path, content: bytes) -> None:
+    """Write a file of mode 0600. A file that is there is replaced, with its mode."""
+    path.unlink(missing_ok=True)
+    path.touch(0o600)
+    path.write_bytes(content)
+
+
 def install_key(name: str) -> Path:
     """Copy a private key from the Secret to a file of mode 0600, as OpenSSH requires.
 
@@ -34,10 +41,7 @@ def install_key(name: str) -> Path:
             f"cannot read key {name!r} of the SSH Secret: {problem}; the Secret "
             "(ssh.existingSecret) must have the keys user-key and host-key"
         ) from problem
-    target.unlink(missing_ok=True)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key)
+    write_private_file(target, key)
     return target
 
 
@@ -52,7 +56,7 @@ def derive_public_key(private: Path) -> str:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
+    if done.returncode:
         raise ConfigurationError(
             f"cannot use key {private.name!r} of the SSH Secret: {done.stderr.strip()}; the Secret "
             "(ssh.existingSecret) must have private keys in PEM format without a passphrase"
@@ -193,10 +197,8 @@ def write_environment(environment: Mapping[str, str]) -> None:
     content = b"".join(
         os.fsencode(name) + b"=" + os.fsencode(value) + b"\0" for name, value in environment.items()
     )
-    # Values may be secrets: only the container's own user may read them.
-    descriptor = os.open(ENVIRONMENT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    # Values may be secrets.
+    write_private_file(ENVIRONMENT, content)
 
 
 def read_environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import session
 import settings
 import ssh
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @given(st.dictionaries(NAMES, VALUES))
+@example({"A": "b=c=d", "B": "\n'\" $HOME", "C": ""})
 @hypothesis_settings(max_examples=20, deadline=None)
 def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
@@ -51,6 +53,7 @@ def test_environment_is_readable_by_the_pods_user_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh, "ENVIRONMENT", tmp_path / "environment")
+    (tmp_path / "environment").touch(0o666)
     before = os.umask(0)
     ssh.write_environment({"TOKEN": "secret"})
     os.umask(before)
@@ -111,7 +114,15 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
 
 def test_master_has_an_executable_ssh(volumes: Path) -> None:
     ssh.prepare_master()
-    assert os.access(volumes / "generated" / "bin" / "ssh", os.X_OK)
+    assert (volumes / "generated" / "bin" / "ssh").stat().st_mode & 0o777 == 0o755
+
+
+def test_public_key_is_written_without_its_comment(tmp_path: Path) -> None:
+    """A comment could name a user or a machine."""
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "me@home"]
+    subprocess.run([*command, "-f", str(tmp_path / "key")], check=True)
+    public = (tmp_path / "key.pub").read_text()
+    assert public == f"{ssh.derive_public_key(tmp_path / 'key')} me@home\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only sshd of root has the directory")
@@ -157,7 +168,8 @@ def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Pa
             assert "cannot read key 'host-key' of the SSH Secret" in shown
 
 
-@pytest.mark.parametrize(("name", "bit"), ssh.SSHD_CAPABILITIES.items())
+# The numbers of linux/capability.h.
+@pytest.mark.parametrize(("name", "bit"), [("SETGID", 6), ("SETUID", 7), ("SYS_CHROOT", 18)])
 def test_missing_capability_of_root_is_named(name: str, bit: int) -> None:
     status = "Name:\tpython3\nCapPrm:\t{0:016x}\nCapEff:\t{0:016x}\nCapBnd:\t0\n"
     ssh.check_capabilities(status.format(ALL_CAPABILITIES))
