@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kubernetes.utils.quantity import parse_quantity as reference
+from kubernetes.utils import quantity as client
 
 from hvdchart.quantity import (
     GI,
@@ -20,6 +22,7 @@ from hvdchart.quantity import (
     pluralize,
 )
 
+reference: Callable[[str], Decimal] = client.parse_quantity
 SUFFIXES = ["", *"numkMGTPE", *(f"{letter}i" for letter in "KMGTPE")]
 # The client computes with 28 digits, of which 1024**6 takes 19.
 DIGITS = st.text("0123456789", min_size=1, max_size=4)
