@@ -1,0 +1,72 @@
+"""The benchmark's protocol, with stand-ins for TensorFlow and Horovod that count the steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdchart.tune.in_pod import benchmark
+
+TENSORFLOW = """
+import os, types
+from unittest.mock import MagicMock
+module = MagicMock()
+def function(step):
+    def run():
+        with open(os.environ["STEPS"], "a") as steps:
+            steps.write("x")
+        return step()
+    return run
+module.function = function
+module.keras.applications.Tiny.return_value.trainable_variables = [MagicMock()]
+import sys
+sys.modules[__name__] = module
+"""
+HOROVOD = """
+rank, size, local_rank = (lambda: int(__import__("os").environ["RANK"])), (lambda: 3), (lambda: 0)
+def init():
+    pass
+def DistributedGradientTape(tape):
+    return tape
+"""
+
+
+def run(folder: Path, *options: str, rank: int = 0, lines: str = "") -> tuple[list[str], int]:
+    """Run the benchmark: the lines that it prints and the number of its steps."""
+    (folder / "tensorflow.py").write_text(TENSORFLOW)
+    (folder / "horovod").mkdir(exist_ok=True)
+    (folder / "horovod" / "__init__.py").write_text("")
+    (folder / "horovod" / "tensorflow.py").write_text(HOROVOD)
+    steps = folder / "steps"
+    steps.write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", Path(benchmark.__file__).read_text(), "--model", "Tiny", *options],
+        env={**os.environ, "PYTHONPATH": str(folder), "STEPS": str(steps), "RANK": str(rank)},
+        input=lines, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.splitlines(), len(steps.read_text())
+
+
+def test_rank_0_prints_the_speed_of_all_ranks_after_the_warm_up(tmp_path: Path) -> None:
+    (line,), steps = run(tmp_path, "--warm-up", "2", "--steps", "5")
+    assert steps == 7
+    assert json.loads(line.removeprefix("RESULT "))["imagesPerSecond"] > 0
+
+
+def test_other_ranks_print_nothing(tmp_path: Path) -> None:
+    assert run(tmp_path, rank=1) == ([], 13)
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_turns_train_once_for_each_line(tmp_path: Path, turns: int) -> None:
+    options = ("--turns", "--warm-up", "1", "--steps", "4")
+    printed, steps = run(tmp_path, *options, lines="go\n" * turns)
+    assert printed[0] == "ready"
+    assert len(printed) == 1 + turns
+    assert all(float(speed) > 0 for speed in printed[1:])
+    assert steps == 1 + turns * 5, "each turn warms up with one step"
