@@ -35,16 +35,17 @@ class HostRendezvous:
     """Waits for the hosts of a run, with a thread for each host that tries to reach it.
 
     In an elastic run the threads go on until `close`, so that `answering` follows hosts that come
-    and go. All state is guarded by the condition `changed`.
+    and go. The condition `changed` guards `answering` and `reasons`, why a host does not answer.
+    `deadline` is by time.monotonic().
     """
 
     def __init__(self, run: Run, api: Api | None, is_stopped: Callable[[], bool]) -> None:
         self.run = run
         self.api = api
         self.answering: dict[Host, str] = {}
-        self._reasons: dict[Host, str] = {}
+        self.reasons: dict[Host, str] = {}
         self._is_stopped = is_stopped
-        self._deadline = time.monotonic() + run.hosts_timeout
+        self.deadline = time.monotonic() + run.hosts_timeout
         self._source = start_address_source(run, api)
         self.changed = self._source.changed
         self._replaced: set[str] = set()
@@ -95,10 +96,10 @@ class HostRendezvous:
         report_at = time.monotonic() + FIRST_REPORT_AFTER
         while True:
             now = time.monotonic()
-            wake_at = min(report_at, self._deadline, now + STOP_CHECK_EVERY)
+            wake_at = min(report_at, self.deadline, now + STOP_CHECK_EVERY)
             with self.changed:
                 self.changed.wait_for(self.is_enough, wake_at - now)
-                if self.is_enough() or time.monotonic() >= self._deadline:
+                if self.is_enough() or time.monotonic() >= self.deadline:
                     return
             if self._is_stopped():
                 raise InterruptedRunError("asked to end while waiting for hosts")
@@ -116,12 +117,12 @@ class HostRendezvous:
         report = f"waiting for {len(missing)} of {len(self.run.hosts)} hosts: {'; '.join(reasons)}"
         now = time.monotonic()
         if report != self._reported or now - self._reported_at > REPEAT_REPORT_AFTER:
-            log(f"{report} ({self._deadline - now:.0f} s left)")
+            log(f"{report} ({self.deadline - now:.0f} s left)")
             self._reported, self._reported_at = report, now
 
     def _diagnose(self, host: Host) -> Diagnosis:
         """Explain why a host does not answer: its pod's status, and what a connection met."""
-        reason = self._reasons.get(host, self._source.missing)
+        reason = self.reasons.get(host, self._source.missing)
         if self.api is None:
             return Diagnosis(reason)
         try:
@@ -150,7 +151,7 @@ class HostRendezvous:
 
     def _wait_for_host(self, host: Host) -> bool:
         """Return True when the host answers as a worker of this run, False at the deadline."""
-        while not self._closed and (self.run.elastic or time.monotonic() < self._deadline):
+        while not self._closed and (self.run.elastic or time.monotonic() < self.deadline):
             address = self._source.find(host)
             reason: str | None = self._source.missing
             if address is not None:
@@ -163,7 +164,7 @@ class HostRendezvous:
                 if reason.startswith(STALE):
                     self._replace_stale(host)
             with self.changed:
-                self._reasons[host] = str(reason)
+                self.reasons[host] = str(reason)
                 # Nothing announces that a host listens from now on: ask again soon.
                 self.changed.wait(self._source.poll_seconds if address else ADDRESS_CHECK_EVERY)
         return False

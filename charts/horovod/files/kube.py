@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import ssl
 from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any, Dict, Iterator
 from urllib.parse import urlencode
@@ -90,13 +90,13 @@ class Api:
         body: Object | None = None,
         content_type: str = "application/json",
         timeout: float | None = None,
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
         Whatever goes wrong, also while the response is read, is raised as ApiError: a caller that
         can do without an answer catches that and nothing else.
         """
-        connection = http.client.HTTPSConnection(
+        connection = HTTPSConnection(
             self._host, self._port, timeout=timeout or CALL_TIMEOUT, context=self._tls
         )
         try:
@@ -115,7 +115,7 @@ class Api:
                 raise ApiError(response.status, _status_message(text))
             yield response
         # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
-        except (OSError, http.client.HTTPException, ValueError) as problem:
+        except (OSError, HTTPException, ValueError) as problem:
             what = f"{type(problem).__name__}: {problem}"
             message = f"no complete answer from the API server to {method} {path} ({what})"
             raise ApiError(NO_ANSWER, message) from problem

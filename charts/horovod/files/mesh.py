@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import os
+from http.client import HTTPConnection, HTTPException
 from typing import Mapping
 
 from settings import log
@@ -19,11 +19,11 @@ def end_proxy(
     if environment.get("HVD_MESH") != "Hold":
         return
     for port, path in proxies.items():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = HTTPConnection("127.0.0.1", port, timeout=5)
         try:
             connection.request("POST", path)
             status = connection.getresponse().status
-        except (OSError, http.client.HTTPException):
+        except (OSError, HTTPException):
             # This pod has no proxy of that mesh.
             continue
         finally:

@@ -62,7 +62,6 @@ def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
     """The workers' side, and a rendezvous that loses no time."""
     for name in ("FIRST_REPORT_AFTER", "REPORT_EVERY", "STOP_CHECK_EVERY", "ADDRESS_CHECK_EVERY"):
         monkeypatch.setattr(hosts, name, 0.02)
-    monkeypatch.setattr(hosts, "PROBE_TIMEOUT", 0.1)
     monkeypatch.setattr(addresses.DnsAddresses, "poll_seconds", 0.02)
     started = Workers(api_server)
     yield started

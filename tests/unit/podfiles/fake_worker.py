@@ -111,6 +111,10 @@ class Workers:
         self._listening.pop(ordinal).close()
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
 
+    def reads(self, ordinal: int) -> int:
+        """How often the master has read a pod."""
+        return len(self.api.asked("GET", f"core/pods/hvd-worker-{ordinal}"))
+
     def close(self) -> None:
         for worker in self._listening.values():
             worker.close()

@@ -43,9 +43,28 @@ def names(answering: dict[settings.Host, str] | None) -> list[str]:
     return [host.name for host in answering or {}]
 
 
+def fail_at_deadline(
+    workers: Workers,
+    background: Background,
+    current: hosts.HostRendezvous,
+    is_ready: Callable[[], bool],
+) -> settings.RunError:
+    """Wait for hosts in vain: let the deadline come once a condition on the requests holds."""
+    waiting = background(current.wait)
+    workers.api.wait(is_ready)
+    current.deadline = 0.0
+    with pytest.raises(settings.RunError) as raised:
+        waiting.result(PATIENCE)
+    return raised.value
+
+
 def test_hosts_that_answer_at_once_are_returned_in_the_runs_order(
-    workers: Workers, rendezvous: Start, capsys: pytest.CaptureFixture[str]
+    workers: Workers,
+    rendezvous: Start,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(hosts, "FIRST_REPORT_AFTER", 60.0)
     workers.start(2, 0, 1)
     stack = threading.stack_size()
     answering = rendezvous(workers.run(3)).wait()
@@ -67,14 +86,14 @@ def test_a_late_host_is_waited_for_and_reported(
     workers.start(0)
     workers.create_pod(1, phase="Pending")
     waiting = background(rendezvous(workers.run()).wait)
-    workers.api.wait(lambda: len(workers.api.asked("GET", "core/pods/hvd-worker-1")) > 1)
+    workers.api.wait(lambda: workers.reads(1) > 1)
     workers.start(1)
     assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"]
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1, "an unchanged report is not repeated"
     assert re.fullmatch(
         r"\[hvd .*\] waiting for 1 of 2 hosts: "
-        r"hvd-worker-1: phase Pending; it has no address yet \((60|59) s left\)",
+        r"hvd-worker-1: phase Pending; it has no address yet \(\d+ s left\)",
         lines[0],
     )
     assert not workers.api.asked("GET", "core/pods/hvd-worker-0")
@@ -89,7 +108,7 @@ def test_a_worker_that_listens_late_is_tried_again(
     workers.create_pod(0, phase="Running")
     workers.publish(0)
     waiting = background(rendezvous(workers.run(1)).wait)
-    workers.api.wait(lambda: len(workers.api.asked("GET", "core/pods/hvd-worker-0")) > 1)
+    workers.api.wait(lambda: workers.reads(0) > 1)
     workers.listen(0, ssh_banner("r1"))
     assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
     where = f"127.0.1.1:{workers.port}"
@@ -97,11 +116,14 @@ def test_a_worker_that_listens_late_is_tried_again(
 
 
 def test_a_report_names_eight_hosts_and_counts_the_others(
-    workers: Workers, rendezvous: Start, capsys: pytest.CaptureFixture[str]
+    workers: Workers,
+    rendezvous: Start,
+    background: Background,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(settings.RunError) as raised:
-        rendezvous(workers.run(10, hostsTimeoutSeconds=0.1)).wait()
-    assert "\n  hvd-worker-9: " in str(raised.value), "the error names every host"
+    waiting = rendezvous(workers.run(10))
+    error = fail_at_deadline(workers, background, waiting, lambda: workers.reads(7) > 1)
+    assert "\n  hvd-worker-9: " in str(error), "the error names every host"
     line = capsys.readouterr().out.splitlines()[0]
     assert "waiting for 10 of 10 hosts: hvd-worker-0: the pod does not exist; " in line
     assert "; hvd-worker-7: the pod does not exist; and 2 more (" in line
@@ -109,46 +131,62 @@ def test_a_report_names_eight_hosts_and_counts_the_others(
 
 
 def test_a_report_of_eight_hosts_counts_no_others(
-    workers: Workers, rendezvous: Start, capsys: pytest.CaptureFixture[str]
+    workers: Workers,
+    rendezvous: Start,
+    background: Background,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(settings.RunError):
-        rendezvous(workers.run(8, hostsTimeoutSeconds=0.1)).wait()
-    assert " more" not in capsys.readouterr().out
+    waiting = rendezvous(workers.run(8))
+    fail_at_deadline(workers, background, waiting, lambda: workers.reads(7) > 1)
+    output = capsys.readouterr().out
+    assert "waiting for 8 of 8 hosts" in output
+    assert " more" not in output
 
 
 def test_an_unchanged_report_is_repeated_after_a_while(
     workers: Workers,
     rendezvous: Start,
+    background: Background,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(hosts, "REPEAT_REPORT_AFTER", 0.0)
-    with pytest.raises(settings.RunError):
-        rendezvous(workers.run(1, hostsTimeoutSeconds=0.2)).wait()
+    waiting = rendezvous(workers.run(1))
+    fail_at_deadline(workers, background, waiting, lambda: workers.reads(0) > 3)
     assert capsys.readouterr().out.count("waiting for 1 of 1 hosts") > 1
 
 
 def test_a_missing_host_fails_the_run_at_the_deadline_with_every_reason(
-    workers: Workers, rendezvous: Start
+    workers: Workers,
+    rendezvous: Start,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(hosts, "PROBE_TIMEOUT", 0.3)
     workers.start(0)
     workers.listen(1, b"HTTP/1.1 400\r\n")
     workers.listen(2, None)
     for ordinal in (1, 2, 3):
         workers.create_pod(ordinal, phase="Running")
         workers.publish(ordinal)
-    with pytest.raises(settings.RunError) as raised:
-        rendezvous(workers.run(5, hostsTimeoutSeconds=0.8)).wait()
-    assert str(raised.value).splitlines() == [
-        "4 of 5 hosts did not answer within launch.hostsTimeoutSeconds=1:",
-        f"  hvd-worker-1: phase Running; 127.0.1.2:{workers.port} is not an SSH server: "
-        "it sent 'HTTP/1.1 400'",
-        f"  hvd-worker-2: phase Running; 127.0.1.3:{workers.port} does not answer: timed out",
-        f"  hvd-worker-3: phase Running; 127.0.1.4:{workers.port} does not answer: "
-        "Connection refused",
+    waiting = rendezvous(workers.run(5))
+    expected = {
+        1: f"127.0.1.2:{workers.port} is not an SSH server: it sent 'HTTP/1.1 400'",
+        2: f"127.0.1.3:{workers.port} does not answer: timed out",
+        3: f"127.0.1.4:{workers.port} does not answer: Connection refused",
+    }
+
+    def all_reasons_are_known() -> bool:
+        known = {host.name: reason for host, reason in waiting.reasons.items()}
+        return all(known.get(f"hvd-worker-{n}") == text for n, text in expected.items())
+
+    error = fail_at_deadline(workers, background, waiting, all_reasons_are_known)
+    assert str(error).splitlines() == [
+        "4 of 5 hosts did not answer within launch.hostsTimeoutSeconds=60:",
+        *(f"  hvd-worker-{n}: phase Running; {text}" for n, text in expected.items()),
         "  hvd-worker-4: the pod does not exist",
     ]
-    assert raised.value.exit_code == 1
+    assert error.exit_code == 1
 
 
 def test_a_reason_that_no_attempt_can_help_ends_the_run_for_good(
@@ -213,10 +251,8 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
     else:
         # A pod that takes long to terminate is not deleted again.
         workers.create_pod(0, "r0", phase="Pending")
-        reads = len(workers.api.asked("GET", "core/pods/hvd-worker-0"))
-        workers.api.wait(
-            lambda: len(workers.api.asked("GET", "core/pods/hvd-worker-0")) > reads + 2
-        )
+        reads = workers.reads(0)
+        workers.api.wait(lambda: workers.reads(0) > reads + 2)
     workers.start(0)
     assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
     output = capsys.readouterr().out
@@ -234,14 +270,21 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
 def test_a_stale_worker_that_cannot_be_deleted_is_logged_unless_it_is_gone(
     workers: Workers,
     rendezvous: Start,
+    background: Background,
     failure: fake_api.Failure,
     is_logged: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     workers.start(0, revision="r0")
     workers.api.fail("DELETE", "core/pods", failure)
-    with pytest.raises(settings.RunError, match="from before the last upgrade"):
-        rendezvous(workers.run(1, hostsTimeoutSeconds=0.1)).wait()
+    error = fail_at_deadline(
+        workers,
+        background,
+        rendezvous(workers.run(1)),
+        lambda: bool(workers.api.asked("DELETE", "core/pods/hvd-worker-0")),
+    )
+    assert "from before the last upgrade" in str(error)
+    join_host_threads()
     assert ("cannot replace hvd-worker-0" in capsys.readouterr().out) is is_logged
 
 
@@ -310,8 +353,10 @@ def test_hosts_of_an_elastic_run_come_and_go(
     workers: Workers, rendezvous: Start, background: Background
 ) -> None:
     workers.start(0)
-    elastic = rendezvous(workers.run(1, maximum=2, mode="elastic", hostsTimeoutSeconds=0.3))
+    elastic = rendezvous(workers.run(1, maximum=2, mode="elastic"))
     first = elastic.wait()
+    # The deadline is for the start alone.
+    elastic.deadline = 0.0
     assert names(first) == ["hvd-worker-0"]
 
     change = background(elastic.wait_for_change, first)
@@ -409,7 +454,8 @@ def test_without_the_api_the_reason_is_what_the_connection_met(
 def test_probe(
     address: str, banner: bytes | None, answer: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "PROBE_TIMEOUT", 0.2)
+    if banner is None:
+        monkeypatch.setattr(hosts, "PROBE_TIMEOUT", 0.1)
     with FakeWorker(banner, address) as worker:
         where = f"[::1]:{worker.port}" if address == "::1" else f"127.0.0.1:{worker.port}"
         expected = answer and answer.replace("WHERE", where)
