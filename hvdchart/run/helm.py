@@ -92,7 +92,7 @@ def deploy(
         chart = await client.get_chart(chart_dir())
         return await client.install_or_upgrade_release(
             plan.spec.name, chart, values, namespace=namespace, create_namespace=create_namespace,
-            # Helm merges values into those of the last revision unless it is told to reset them.
+            # Helm merges values into those of the last revision unless --reset-values is given.
             reset_values=True,
         )  # fmt: skip
 

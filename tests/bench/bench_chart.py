@@ -60,10 +60,10 @@ def main() -> None:
     made = Counter(manifest["kind"] for manifest in render())
     table.add_row("objects for the default values", f"{made.total()}: {', '.join(sorted(made))}")
     for case, values in ready_cases().items():
-        found = findings(render(values))
-        left = [finding for finding in found if finding not in explained()]
-        critical = sum(finding.critical for finding in found)
-        counts = f"{len(found)} findings, {critical} critical, {len(left)} unexplained"
+        reported = findings(render(values))
+        left = [finding for finding in reported if finding not in explained()]
+        critical = sum(finding.critical for finding in reported)
+        counts = f"{len(reported)} findings, {critical} critical, {len(left)} unexplained"
         table.add_row(f"kube-score, {case}", counts)
     Console(width=120).print(table)
 

@@ -13,11 +13,11 @@ CPUS = Path("/sys/devices/system/cpu")
 
 def cores() -> int:
     """Physical cores of this machine, which is the cluster's node."""
-    found = set()
+    numbers = set()
     for topology in CPUS.glob("cpu[0-9]*/topology"):
         package = (topology / "physical_package_id").read_text()
-        found.add((package, (topology / "core_id").read_text()))
-    return len(found)
+        numbers.add((package, (topology / "core_id").read_text()))
+    return len(numbers)
 
 
 def cpu_set(text: str) -> set[int]:
@@ -37,15 +37,15 @@ def run(namespace: Namespace, nodes: str) -> dict[int, set[int]]:
 
 def test_ranks_of_a_dedicated_node_are_bound_to_different_cores(namespace: Namespace) -> None:
     node = f"coresPerSocket: {cores()}, tuning: {{slots: 2, cpu: 100m, memory: 256Mi}}"
-    found = run(namespace, f"{{name: x, count: 1, {node}}}")
-    assert set(found) == {0, 1}
-    assert not found[0] & found[1]
-    assert min(len(cpus) for cpus in found.values()) >= cores() // 2
+    cpus_of_rank = run(namespace, f"{{name: x, count: 1, {node}}}")
+    assert set(cpus_of_rank) == {0, 1}
+    assert not cpus_of_rank[0] & cpus_of_rank[1]
+    assert min(len(cpus) for cpus in cpus_of_rank.values()) >= cores() // 2
 
 
 def test_ranks_of_a_shared_node_are_not_bound(namespace: Namespace) -> None:
     share = "shared: true, coresPerSocket: 1, memory: 256Mi, tuning: {cpu: 100m}"
-    found = run(namespace, f"{{name: x, count: 2, {share}}}")
-    assert set(found) == {0, 1}
-    assert found[0] == found[1]
-    assert len(found[0]) >= cores()
+    cpus_of_rank = run(namespace, f"{{name: x, count: 2, {share}}}")
+    assert set(cpus_of_rank) == {0, 1}
+    assert cpus_of_rank[0] == cpus_of_rank[1]
+    assert len(cpus_of_rank[0]) >= cores()

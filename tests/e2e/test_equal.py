@@ -19,7 +19,8 @@ ENVIRONMENT = {
     "TF_NUM_INTEROP_THREADS": "1",
     YIELD: "1",
 }
-# Two halves of a batch are added up in another order than the whole: relatively 4e-7 was seen.
+# Two halves of a batch are summed in another order than the full batch: a relative difference of
+# 4e-7 was measured.
 TOLERANCE = 1e-4
 
 
@@ -66,18 +67,18 @@ def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
     for release, (workers, slots) in layouts.items():
         namespace.install(release, values(workers, slots))
     image = str(request.config.getoption("--examples"))
-    found = {"bare": on_the_bare_machine(image, tmp_path / "output")}
+    results = {"bare": on_the_bare_machine(image, tmp_path / "output")}
     for release in layouts:
         assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
-        found[release] = result(namespace.log(release))
-    assert {name: run["ranks"] for name, run in found.items()} == {
+        results[release] = result(namespace.log(release))
+    assert {name: run["ranks"] for name, run in results.items()} == {
         **{"bare": 2, "one": 1, "pod": 2, "pods": 2}
     }
-    for name, run in found.items():
+    for name, run in results.items():
         # Bit for bit: the script compares all ranks' weights with rank 0's.
         assert run["disagreeing_ranks"] == [], name
         assert len(run["losses"]) == EPOCHS
-        assert run["losses"] == pytest.approx(found["bare"]["losses"], rel=TOLERANCE), name
-        assert run["steps"] == found["bare"]["steps"]
+        assert run["losses"] == pytest.approx(results["bare"]["losses"], rel=TOLERANCE), name
+        assert run["steps"] == results["bare"]["steps"]
     # It did learn: equal losses of a model that stands still would prove nothing.
-    assert found["one"]["losses"][1] < 0.8 * found["one"]["losses"][0]
+    assert results["one"]["losses"][1] < 0.8 * results["one"]["losses"][0]

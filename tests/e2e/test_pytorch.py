@@ -47,10 +47,10 @@ def test_pytorch_trains_on_two_workers_under_each_launcher(
 ) -> None:
     namespace.install("mpi", values(pytorch_image))
     namespace.install("gloo", values(pytorch_image, mode="horovodrun", options=["--gloo"]))
-    found = {release: result(namespace, release) for release in ("mpi", "gloo")}
-    for release, run in found.items():
+    results = {release: result(namespace, release) for release in ("mpi", "gloo")}
+    for release, run in results.items():
         assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
-    assert found["mpi"]["losses"] == pytest.approx(found["gloo"]["losses"], rel=1e-4)
+    assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)
     log = namespace.log("mpi")
     assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
     for worker in (0, 1):

@@ -35,8 +35,8 @@ def seen(log: str) -> list[dict[str, object]]:
     """What the ranks printed, in the order of ranks."""
     # The log also holds the command line, and with it the program above.
     texts = [line.partition("SEEN ")[2] for line in log.splitlines() if "SEEN {" in line]
-    found = [json.loads(text) for text in texts]
-    return sorted(found, key=lambda entry: entry["rank"])
+    entries = [json.loads(text) for text in texts]
+    return sorted(entries, key=lambda entry: entry["rank"])
 
 
 def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:

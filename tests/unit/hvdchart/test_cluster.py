@@ -61,7 +61,7 @@ def test_connection_in_a_pod_uses_its_service_account(
 def test_nodes_are_listed_by_labels(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("nodes", node("a", "8", "1Gi", {"pool": "x"}), node("b", "8", "1Gi"))
     cluster = Cluster.connect()
-    assert [found["metadata"]["name"] for found in cluster.nodes("pool=x")] == ["a"]
+    assert [each["metadata"]["name"] for each in cluster.nodes("pool=x")] == ["a"]
     assert len(cluster.nodes()) == 2
 
 
@@ -83,7 +83,7 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     )
     release = Cluster.connect().release("hvd")
     assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
-    assert [found["reason"] for found in release.events] == ["First", "Second"]
+    assert [each["reason"] for each in release.events] == ["First", "Second"]
     assert (release.name, release.record) == ("hvd", {})
     assert {request.path for request in fake_cluster.requests} == {
         "/apis/batch/v1/namespaces/team/jobs",

@@ -50,24 +50,24 @@ def test_different_nodes_become_different_groups() -> None:
     nodes = [dgx("g1"), xeon("x1"), xeon("x2", "394000Mi"), xeon("x3", "191000Mi"), amd("a1"),
              mig("m1")]  # fmt: skip
     text, spec = discovered(nodes)
-    found = {group.name: group for group in spec.nodes}
-    assert {name: group.count for name, group in found.items()} == {
+    groups = {group.name: group for group in spec.nodes}
+    assert {name: group.count for name, group in groups.items()} == {
         "nvidia-a100-sxm4-80gb": 1, "amd-instinct-mi300x-oam": 1, "mig-1g-5gb": 1,
         "cpu": 2, "cpu-2": 1,
     }  # fmt: skip
-    assert found["cpu"].memory == 394000 * MI, "what every node of the group has"
-    assert (found["cpu"].sockets, found["cpu"].cores_per_socket) == (2, 28)
-    assert found["amd-instinct-mi300x-oam"].gpu_resource == "amd.com/gpu"
-    assert found["amd-instinct-mi300x-oam"].threads_per_core == 1
-    slices = found["mig-1g-5gb"]
+    assert groups["cpu"].memory == 394000 * MI, "what every node of the group has"
+    assert (groups["cpu"].sockets, groups["cpu"].cores_per_socket) == (2, 28)
+    assert groups["amd-instinct-mi300x-oam"].gpu_resource == "amd.com/gpu"
+    assert groups["amd-instinct-mi300x-oam"].threads_per_core == 1
+    slices = groups["mig-1g-5gb"]
     assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
     assert "not used: nvidia.com/mig-2g.10gb" in text
-    assert found["nvidia-a100-sxm4-80gb"].node_selector == {
+    assert groups["nvidia-a100-sxm4-80gb"].node_selector == {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"
     }
-    # node-type is on both kinds of Xeon, and one node can be told by its name alone.
-    assert found["cpu"].node_selector == {}
-    assert found["cpu-2"].node_selector == {"kubernetes.io/hostname": "x3"}
+    # node-type is on both kinds of Xeon, and a single node has only its host name.
+    assert groups["cpu"].node_selector == {}
+    assert groups["cpu-2"].node_selector == {"kubernetes.io/hostname": "x3"}
     assert "GPU and CPU nodes" in text
 
 
@@ -142,7 +142,23 @@ def test_planned_worker_fits_an_idle_node() -> None:
 def test_pod_requests_are_those_of_the_scheduler() -> None:
     setup = {"resources": {"requests": {"cpu": "3"}}}
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
-    found = pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup]))
-    assert found == {"cpu": 3500}
+    requests = pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup]))
+    assert requests == {"cpu": 3500}
     limits_only = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
+
+
+def test_fit_prefers_a_group_with_gpus() -> None:
+    # One CPU node would do, and so would a GPU node, which comes second for its many CPUs.
+    _, spec = discovered([dgx("g1"), *(xeon(f"x{n}") for n in range(4))], fit=8)
+    assert [group.name for group in spec.nodes] == ["nvidia-a100-sxm4-80gb"]
+
+
+def test_names_of_a_group_are_shortened() -> None:
+    text, _ = discovered([xeon(f"x{n}") for n in range(6)])
+    assert "# x0, x1, x2, x3 and 2 more" in text
+    busy = [pod(f"x{n}", {"cpu": "100"}) for n in range(5)]
+    text, _ = discovered([xeon(f"x{n}") for n in range(6)], busy)
+    assert "# cpu: 1 of 6 nodes are free, 2 ranks (x0: " in text
+    assert text.count(" cpu free") == 3
+    assert " and 2 more)" in text

@@ -162,9 +162,11 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
 def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -> None:
     training.refusals["events watch"] = (403, "forbidden")
     lines = follow(Cluster.connect(), "hvd", component="master", warnings=True)
-    found = texts(iter([next(lines), next(lines)]))
-    assert found[0].startswith("events cannot watch events in namespace team: you are not allowed")
-    assert found[1] == "hvd-master-1-a m1"
+    printed = texts(iter([next(lines), next(lines)]))
+    assert printed[0].startswith(
+        "events cannot watch events in namespace team: you are not allowed"
+    )
+    assert printed[1] == "hvd-master-1-a m1"
     finish(training)
     assert list(lines) == []
 

@@ -47,15 +47,17 @@ def planned(
 
 
 def test_settings_begin_with_the_plans_own() -> None:
-    found = list_settings(planned(), Grid())
-    assert found[0] == OWN
-    assert len({json.dumps(setting, sort_keys=True) for setting in found}) == len(found) == 8
-    assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in found} == {"14", "26", "28", "56"}
+    settings = list_settings(planned(), Grid())
+    assert settings[0] == OWN
+    assert len({json.dumps(setting, sort_keys=True) for setting in settings}) == len(settings) == 8
+    assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
 
 
 def test_grid_on_the_command_line_replaces_the_derived_one() -> None:
-    found = list_settings(planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1)))
-    assert found[1:] == [
+    settings = list_settings(
+        planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1))
+    )
+    assert settings[1:] == [
         {"OMP_NUM_THREADS": "8", "TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1",
          "KMP_BLOCKTIME": blocktime}
         for blocktime in "01"
@@ -63,8 +65,8 @@ def test_grid_on_the_command_line_replaces_the_derived_one() -> None:
 
 
 def test_small_nodes_never_try_zero_threads() -> None:
-    found = list_settings(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
-    assert all(int(value) > 0 for setting in found for value in setting.values())
+    settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
+    assert all(int(value) > 0 for setting in settings for value in setting.values())
 
 
 @pytest.mark.parametrize(
@@ -121,15 +123,15 @@ def test_two_fastest_settings_are_measured_again() -> None:
 
 
 def test_tuning_block_merges_into_the_spec() -> None:
-    found = measured((10.0,), (12.0,))
-    text = tuning_text(Search(found, found), "run.spec.yaml")
+    first = measured((10.0,), (12.0,))
+    text = tuning_text(Search(first, first), "run.spec.yaml")
     assert "The best setting is +20.0% faster than the plan's." in text
     base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
     trees = [parse(spec_text(base).encode(), "base"), parse(text.encode(), "tuning")]
     env = make_plan(read_spec(merge_specs(trees))).groups[0].env
     assert env["TF_NUM_INTRAOP_THREADS"] == "28"
     again = measured((10.0,), (10.0,))
-    assert "keep the plan's" in tuning_text(Search(found, again), "x")
+    assert "keep the plan's" in tuning_text(Search(first, again), "x")
     failed = measured((10.0,), ())
     assert "failed" in tuning_text(Search(failed, failed[:1]), "x")
 
@@ -137,8 +139,8 @@ def test_tuning_block_merges_into_the_spec() -> None:
 def test_results_are_collected_by_setting() -> None:
     lines = ['TUNE {"run": 3, "speed": 2.5, "error": ""}', "TUNE", "[hvd] TUNE {}"]
     assert [parse_result(line) for line in lines] == [(3, 2.5, ""), None, None]
-    found = collect([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
-    assert [(m.speeds, m.errors) for m in found] == [((1.0, 3.0), ()), ((2.5,), ("e",))]
+    results = collect([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
+    assert [(m.speeds, m.errors) for m in results] == [((1.0, 3.0), ()), ((2.5,), ("e",))]
 
 
 @pytest.mark.parametrize(
