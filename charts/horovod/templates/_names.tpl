@@ -15,12 +15,22 @@
 
 {{/* Named after its content and immutable, so that a pod never sees the files of another chart version. */}}
 {{- define "horovod.filesConfigMap" -}}
-{{ include "horovod.fullname" . }}-files-{{ include "horovod.files" . | sha256sum | trunc 8 }}
+{{- /* Hashes each file: AsConfig, which every pod template would repeat, takes most of the time to render. */ -}}
+{{- $content := include "horovod.passwdFile" . -}}
+{{- range $path, $file := .Files.Glob "files/*" -}}{{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}{{- end -}}
+{{ include "horovod.fullname" . }}-files-{{ $content | sha256sum | trunc 8 }}
 {{- end }}
 
 {{- define "horovod.files" -}}
 {{ (.Files.Glob "files/*").AsConfig }}
-{{- if eq (include "horovod.passwdFrom" .) "files" }}
+{{- with include "horovod.passwdFile" . }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The line of the ConfigMap with the /etc/passwd of pods; empty where the pods have another. */}}
+{{- define "horovod.passwdFile" -}}
+{{- if eq (include "horovod.passwdFrom" .) "files" -}}
 passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 {{- end }}
 {{- end }}
