@@ -76,7 +76,7 @@ def test_find_mpi_shows_the_output_of_an_unknown_mpirun(tmp_path: Path) -> None:
         mpi.find_mpi(environment)
     for word in (f"{tmp_path}/mpirun --version (exit code 4)", "'srun 23.02 x", "custom"):
         assert word in str(refused.value)
-    assert "x" * (300 - len("srun 23.02 ")) + "'" in str(refused.value)
+    assert f"srun 23.02 {'x' * (300 - len('srun 23.02 '))}'" in str(refused.value)
 
 
 @pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
