@@ -1,0 +1,101 @@
+"""What `hvdchart plan` shows: the document for programs and the tables for the terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import load_spec, parse_spec
+from hvdchart.values.report import document, reason_table, tables
+
+VALUES = Path(__file__).parents[3] / "values"
+
+
+def example(name: str) -> Plan:
+    return make_plan(load_spec(VALUES / f"{name}.spec.yaml"))
+
+
+def planned(nodes: str, rest: str = "") -> Plan:
+    text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n{rest}"
+    return make_plan(parse_spec(text.encode()))
+
+
+def printed(*parts: object) -> str:
+    """The printed text, one space for each run of spaces and lines of tables."""
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(*parts)
+    return " ".join(stream.getvalue().replace("│", " ").replace("┃", " ").split())
+
+
+def test_document_has_the_plan_under_stable_keys() -> None:
+    plan = document(example("mixed"))
+    assert {key: plan[key] for key in list(plan)[:6]} == {
+        "name": "mixed",
+        "workers": 6,
+        "ranks": 16,
+        "globalBatch": None,
+        "learningRateScale": 16,
+        "binding": {"to": "none", "coresPerRank": None, "ranksPerSocket": None},
+    }
+    assert list(plan)[6:] == [
+        "launchOptions", "shm", "groups", "volumes", "warnings", "reasons",
+    ]  # fmt: skip
+    assert plan["groups"][1]["name"] == "dgx"
+    assert plan["groups"][1]["nodes"] == 2
+    assert plan["groups"][1]["ranks"] == 8
+    assert plan["groups"][1]["requests"] == {"cpu": "79", "memory": "494Gi"}
+    assert plan["groups"][1]["limits"] == {"memory": "494Gi", "nvidia.com/gpu": "4"}
+    assert plan["volumes"]["data"] == {"mountPath": "/data", "source": "pvc"}
+    assert plan["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}
+    rows = {row["value"]: row for row in plan["reasons"]}
+    assert rows["workerGroups.0.env.OMP_NUM_THREADS"]["is"] == "28"
+    assert rows["workerGroups.1.slots"]["is"] == 4
+
+
+def test_reasons_leave_out_values_that_the_spec_deleted_or_replaced() -> None:
+    node = "{name: x, count: 1, coresPerSocket: 4}"
+    plan = planned(node, "values: {worker: {slots: null, env: [{name: A, value: b}, 7]}}")
+    names = {row["value"] for row in document(plan)["reasons"]}
+    assert names == {
+        "shm.sizeLimit", "launch.binding.to", "worker.number", "worker.resources.requests.cpu",
+    }  # fmt: skip
+
+
+def test_custom_launch_has_no_reason_for_a_binding() -> None:
+    plan = planned("{name: x, count: 1, coresPerSocket: 4}", "launch: {mode: custom}")
+    assert "launch.binding.to" not in {row["value"] for row in document(plan)["reasons"]}
+
+
+def test_tables_show_groups_volumes_launch_and_batch() -> None:
+    text = printed(*tables(example("mixed")))
+    assert "mixed: 16 ranks on 6 workers" in text
+    assert "xeon 4 2 8 28/26/2 111 368Gi -" in text
+    assert "dgx 2 4 8 10/8/2 79 494Gi 4 nvidia.com/gpu" in text
+    assert "volume source mount path mode groups" in text
+    assert "data pvc /data read only all" in text
+    assert "scratch hostPath /scratch read and write dgx" in text
+    assert "launch: mpirun, bound to none" in text
+    assert "learning rate x 16 (linear scaling" in text
+    assert "global batch" not in text
+    assert "warning: CPU and GPU ranks in one job" in text
+
+
+def test_tables_show_binding_options_and_batch_size() -> None:
+    node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
+    text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))
+    assert "bound to core, 3 cores per rank, 2 ranks per socket, --tag-output" in text
+    assert "volume source" not in text
+    assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
+    assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))
+
+
+def test_reason_table_has_one_row_per_planned_value() -> None:
+    text = printed(reason_table(example("xeon-4")))
+    assert "unet: where each number comes from" in text
+    assert "value is because source" in text
+    assert "worker.slots 2 one rank per socket Intel" in text
+    assert "worker.env.TF_NUM_INTRAOP_THREADS 18 20 cores of a rank - 2 Intel" in text
