@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,7 +17,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.unit.podfiles.runs import make_run
-from tests.unit.podfiles.ssh.pods import PYTHON, Pod, make_key, make_user
+from tests.unit.podfiles.ssh.pods import (
+    PYTHON,
+    Pod,
+    SshdMissingError,
+    make_key,
+    make_user,
+    require_sshd,
+)
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -176,6 +184,13 @@ def test_missing_capability_of_root_is_named(name: str, bit: int) -> None:
     with pytest.raises(settings.ConfigurationError, match=f"capabilities {name}: set") as refused:
         ssh.check_capabilities(status.format(ALL_CAPABILITIES ^ 1 << bit))
     assert "podSecurityContext.runAsUser" in str(refused.value)
+
+
+def test_machine_without_sshd_fails_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They install it where they can; a skip would hide that nothing was tested."""
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(SshdMissingError, match="openssh-server"):
+        require_sshd()
 
 
 def test_programs_are_found_on_path_and_where_servers_are(
