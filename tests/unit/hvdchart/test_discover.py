@@ -111,6 +111,7 @@ def test_fit_combines_groups_of_one_kind() -> None:
     ("ranks", "message"),
     [
         (32, "32 ranks do not fit now: there is room for 24"),
+        (33, "33 ranks do not fit now: there is room for 24"),
         (12, "12 ranks do not fit: each node runs 8 ranks"),
     ],
 )
@@ -162,3 +163,36 @@ def test_names_of_a_group_are_shortened() -> None:
     assert "# cpu: 1 of 6 nodes are free, 2 ranks (x0: " in text
     assert text.count(" cpu free") == 3
     assert " and 2 more)" in text
+
+
+def test_fit_prefers_groups_with_gpus() -> None:
+    # 16 ranks need two groups, of either kind.
+    cpus = [xeon(f"x{n}") for n in range(4)] + [xeon(f"y{n}", "191000Mi") for n in range(4)]
+    _, spec = discovered([dgx("g1"), amd("a1"), *cpus], fit=16)
+    assert [bool(group.gpus) for group in spec.nodes] == [True, True]
+
+
+def test_comments_on_gpus_show_what_limits_them() -> None:
+    shared = dgx("g1")
+    shared["metadata"]["labels"] |= {
+        "nvidia.com/gpu.replicas": "4",
+        "nvidia.com/gpu.memory": "8000",
+    }
+    text, _ = discovered([shared])
+    assert "NVIDIA-A100-SXM4-80GB; 7 GiB each; time-sliced: 4 shares of one GPU" in text
+    plain = node("p", "8", "32Gi", devices={"nvidia.com/gpu": "1"})
+    assert "# one rank each" in discovered([plain])[0]
+    assert "MIG slices: NCCL does not connect" in discovered([mig("m")])[0]
+
+
+def test_reserve_without_daemons_is_the_kubelets_and_the_masters() -> None:
+    text, spec = discovered([xeon("x1", allocatable=("111", "394836Mi"))])
+    assert spec.nodes[0].reserved.cpu == 1100
+    assert "kubelet 1, DaemonSets 0, master 100m" in text
+
+
+@pytest.mark.parametrize(("allocatable", "room"), [("100m", False), ("101m", True)])
+def test_node_without_room_for_a_worker_has_a_comment(allocatable: str, room: bool) -> None:
+    # The master requests 100m of the node's only CPU, and the kubelet reserves the rest.
+    text, _ = discovered([node("n", "1", "8Gi", allocatable=(allocatable, "8Gi"))])
+    assert ("leave nothing for workers" in text) is not room

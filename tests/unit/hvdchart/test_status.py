@@ -203,7 +203,10 @@ def test_report_lists_pods_in_order_with_restarts() -> None:
     text = status_report(status([MASTER, *workers]), "team")
     assert text.startswith("hvd: running, 2 of 2 workers up\n")
     assert text.index("hvd-worker-2 ") < text.index("hvd-worker-10 ")
-    assert "restarted 3 times" in text
+    assert (
+        f"  {'hvd-worker-10':<{len(MASTER['metadata']['name'])}}  Running on n1, restarted 3 times"
+        in text
+    )
     assert text.endswith("next: hvdchart logs hvd -n team\n")
 
 
@@ -221,3 +224,25 @@ def test_events_of_one_second_are_sorted_by_name() -> None:
     first["metadata"]["name"] = "hvd.20260101100000"
     second["metadata"]["name"] = "hvd.20260101100001"
     assert sorted([second, first], key=event_order) == [first, second]
+
+
+def test_report_shows_what_each_pod_waits_for() -> None:
+    creating = pod("hvd-worker-0", "worker", CREATING, node="")
+    deleting = pod("hvd-worker-1", "worker", RUNNING)
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+    killed = pod("hvd-worker-2", "worker", terminated(137, reason="OOMKilled"))
+    current = status([MASTER, creating, deleting, killed], jobs=[job(failed=1)])
+    assert [(each.state, each.node) for each in current.pods] == [
+        ("Running", "n1"), ("ContainerCreating", ""), ("Terminating", "n1"), ("Pending", "n1"),
+    ]  # fmt: skip
+    assert [bool(each.problem) for each in current.pods] == [False, False, False, True]
+    text = status_report(current, "team")
+    assert text.startswith("hvd: waiting, 0 of 2 workers up, attempt 2 of 4\nwhy: ")
+    assert "\nwhat to do: " in text
+    assert text.endswith("next: hvdchart events hvd -n team\n")
+
+
+def test_many_pods_of_one_reason_are_shortened() -> None:
+    workers = [pod(f"hvd-worker-{n}", "worker") for n in range(5)]
+    reason = status([MASTER, *workers]).reason
+    assert reason.endswith("hvd-worker-0, hvd-worker-1, hvd-worker-2 and 2 more: Pending")
