@@ -85,7 +85,9 @@ class User:
         return self.home is not None
 
 
-def make_user(uid: int, folder: Path) -> User:
+def make_user(
+    uid: int, folder: Path, root_capabilities: str = "+setgid,+setuid,+sys_chroot"
+) -> User:
     """Return a user with the rights that the chart gives a container of this UID.
 
     Only root can make one; without root, return the user that runs the tests.
@@ -100,7 +102,7 @@ def make_user(uid: int, folder: Path) -> User:
     entries = [f"{name}:x:{uid}:{uid}::{home}:/bin/sh", f"other:x:4322:4322::{home}:/bin/sh"]
     entries += ["root:x:0:0::/root:/bin/sh"] if uid else []
     passwd.write_text("\n".join([*entries, "sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"]))
-    capabilities = "-all,+setgid,+setuid,+sys_chroot" if uid == 0 else "-all"
+    capabilities = f"-all,{root_capabilities}" if uid == 0 else "-all"
     rights = ["--no-new-privs", f"--bounding-set={capabilities}", "--inh-caps=-all"]
     rights += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     enter = ["unshare", "--mount", "sh", "-c", ENTER_NAMESPACE, str(passwd)]

@@ -164,16 +164,28 @@ def test_unusable_key_is_named_with_what_to_do(
         assert word in str(refused.value)
 
 
+def run_worker(pod: Pod) -> subprocess.CompletedProcess[bytes]:
+    """Run a worker's main program, which must end."""
+    program = str(pod.files / "worker.py")
+    return pod.run(PYTHON, "-I", program, HVD_SSH_PORT="2222", HVD_REVISION="r1")
+
+
 def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Path) -> None:
     """The kubelet shows the termination message, and the Job gives up on exit code 78."""
-    with tempfile.TemporaryDirectory() as folder:
-        pod = Pod(Path(folder) / "pod", make_user(os.geteuid(), Path(folder)), {})
-        done = pod.run(
-            PYTHON, "-I", str(pod.files / "worker.py"), HVD_SSH_PORT="2222", HVD_REVISION="r1"
-        )
-        assert done.returncode == settings.BAD_CONFIGURATION
-        for shown in (done.stderr.decode(), (pod.generated / "termination-log").read_text()):
-            assert "cannot read key 'host-key' of the SSH Secret" in shown
+    pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
+    done = run_worker(pod)
+    assert done.returncode == settings.BAD_CONFIGURATION
+    for shown in (done.stderr.decode(), (pod.generated / "termination-log").read_text()):
+        assert "cannot read key 'host-key' of the SSH Secret" in shown
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to lack")
+def test_worker_of_root_without_a_capability_does_not_start(tmp_path: Path) -> None:
+    user = make_user(0, tmp_path, root_capabilities="+setgid,+sys_chroot")
+    pod = Pod(tmp_path / "pod", user, {name: make_key() for name in ("user-key", "host-key")})
+    done = run_worker(pod)
+    assert done.returncode == settings.BAD_CONFIGURATION
+    assert b"without the capabilities SETUID: set podSecurityContext.runAsUser" in done.stderr
 
 
 # The numbers of linux/capability.h.
