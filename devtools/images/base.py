@@ -85,7 +85,7 @@ def package_sources(suite: str, distribution: str) -> list[str]:
     machine = platform.freedesktop_os_release()
     if not matching and machine.get("ID") == distribution:
         own = machine.get("VERSION_CODENAME", "")
-        matching = [entry for entry in entries if _is_enabled(entry) and _has_suite(entry, own)]
+        matching = [entry for entry in entries if _has_suite(entry, own)]
         for entry in matching:
             entry["Suites"] = re.sub(rf"\b{re.escape(own)}\b", suite, entry["Suites"])
     chosen = [entry for entry in matching if _is_enabled(entry)] or matching
