@@ -183,6 +183,9 @@ def test_comments_on_gpus_show_what_limits_them() -> None:
     plain = node("p", "8", "32Gi", devices={"nvidia.com/gpu": "1"})
     assert "# one rank each" in discovered([plain])[0]
     assert "MIG slices: NCCL does not connect" in discovered([mig("m")])[0]
+    full, _ = discovered([dgx("g1")])
+    assert "time-sliced" not in full
+    assert "MIG slices" not in full
 
 
 def test_reserve_without_daemons_is_the_kubelets_and_the_masters() -> None:

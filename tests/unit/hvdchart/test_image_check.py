@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,3 +129,26 @@ def test_probe_pod_meets_pod_security_restricted() -> None:
     (container,) = spec["containers"]
     assert container["image"] == "team/train:1"
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho no fabric >&2\nexit 3\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").write_text("")
+    (tmp_path / "horovod" / "torch.py").write_text("raise ImportError('no mpi_lib_v2')")
+    (tmp_path / "horovod" / "tensorflow.py").write_text("def gloo_built(): return 1")
+    (tmp_path / "torch.py").write_text("")
+    (tmp_path / "tensorflow.py").write_text("__version__ = '2.15.1'")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *probe_command()[1:]],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    probe = read_probe("this", done.stdout, "")
+    assert (probe["horovod"], probe["mpi"]) == (True, "no fabric")
+    assert probe["programs"]["mpirun"] == str(tmp_path / "mpirun")
+    assert probe["frameworks"] == {
+        "tensorflow": {"version": "2.15.1", "built": ["gloo"]},
+        "torch": {"error": "ImportError: no mpi_lib_v2"},
+    }

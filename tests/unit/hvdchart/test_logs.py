@@ -193,3 +193,16 @@ def test_started_containers_have_a_log() -> None:
     sidecar["status"]["containerStatuses"][0]["name"] = "other"
     pods = (crashed, waiting, WORKER, unlabelled, sidecar, {**WORKER, "status": {}})
     assert [has_log(each) for each in pods] == [True, False, True, True, False, False]
+
+
+def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("jobs", job())
+    fake_cluster.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
+    fake_cluster.log("hvd-worker-0", "w1", end=True)
+    lines = follow(Cluster.connect(), "hvd")
+    assert next(lines) == LogLine("hvd-worker-0", "w1")
+    fake_cluster.log("hvd-master-1-a", "m1")
+    fake_cluster.put("pods", MASTER)
+    assert next(lines) == LogLine("hvd-master-1-a", "m1")
+    finish(fake_cluster)
+    assert list(lines) == []
