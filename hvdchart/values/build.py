@@ -64,7 +64,7 @@ def explain(plan: Plan) -> dict[ValuePath, Reason]:
 
 def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plain]:
     nodes = group.group
-    own_paths = _paths(plan, nodes.name) if len(plan.groups) > 1 else {}
+    own_paths = _paths(plan, nodes.name)
     interfaces = plan.launching.group_env.get(nodes.name, {})
     worker: dict[str, Plain] = {"number": nodes.count, "slots": group.slots}
     worker["env"] = [*_environment({**group.env, **interfaces, **own_paths}), *common]
