@@ -1,4 +1,4 @@
-"""The wheel is enough: it carries the chart, and renders away from any checkout."""
+"""The wheel is complete: it has the chart, and renders without a checkout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_the_wheel_carries_the_whole_chart(installed: Path) -> None:
+def test_wheel_has_every_file_of_the_chart(installed: Path) -> None:
     chart = ROOT / "charts" / "horovod"
     ours = {p.relative_to(chart) for p in chart.rglob("*") if p.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
@@ -43,7 +43,7 @@ def test_the_wheel_carries_the_whole_chart(installed: Path) -> None:
     ).read_bytes()
 
 
-def test_it_renders_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+def test_wheel_renders_without_a_checkout(installed: Path, tmp_path: Path) -> None:
     spec = ROOT / "values" / "local.spec.yaml"
     done = subprocess.run(
         [sys.executable, "-m", "hvdchart", "render", str(spec)],
