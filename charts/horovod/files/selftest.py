@@ -62,7 +62,6 @@ def main() -> int:
     api = Api()
     run = bandwidth_run(parse_run(os.environ["HVD_RUN"]))
     workers = Counter(host.stateful_set for host in run.hosts)
-    code = 1
     try:
         wait_for_end(api, os.environ["HVD_TESTED_JOB"])
         scale(api, dict(workers))

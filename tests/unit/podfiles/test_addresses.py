@@ -154,6 +154,7 @@ def test_a_closed_follower_asks_no_more(
     source.close()
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
     (follower,) = [t for t in threading.enumerate() if t.name == "follow-endpointslices"]
+    assert follower.daemon, "it does not keep the process running"
     follower.join(fake_api.PATIENCE)
     assert not follower.is_alive()
     assert source.find(HOST) == IPV4

@@ -125,7 +125,7 @@ def test_the_job_is_read_without_a_wait_when_no_deadline_is_near(
 ) -> None:
     far = job(deadline=100)
     api_server.put("batch/jobs", far)
-    monkeypatch.setattr("time.time", lambda: START + 39)
+    monkeypatch.setattr("time.time", lambda: START + 40)
     assert ending.read_job(kube.Api(), stopped) == far
     assert len(api_server.requests) == 1
 

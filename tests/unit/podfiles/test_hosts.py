@@ -394,6 +394,9 @@ def test_a_closed_rendezvous_ends_its_threads_and_whoever_waits_for_a_change(
     workers.start(0)
     elastic = rendezvous(workers.run(1, maximum=3, mode="elastic"))
     change = background(elastic.wait_for_change, elastic.wait())
+    threads = [item for item in threading.enumerate() if "_follow" in item.name]
+    assert len(threads) == 3
+    assert all(thread.daemon for thread in threads), "they do not keep the process running"
     elastic.close()
     assert change.result(PATIENCE) is None
     join_host_threads()

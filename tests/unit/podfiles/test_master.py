@@ -18,7 +18,7 @@ import master
 import mesh
 import pytest
 from events import EventRecorder
-from settings import ConfigurationError, Host
+from settings import ConfigurationError, Host, Run
 
 from tests.unit.podfiles import fake_api
 from tests.unit.podfiles.fake_api import PATIENCE
@@ -316,17 +316,24 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     assert len(lines) == 2
 
 
-def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it(
-    pod: MasterPod, capsys: pytest.CaptureFixture[str]
+def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    followers: list[threading.Thread] = []
+
+    def follow(run: Run, rendezvous: hosts.HostRendezvous) -> None:
+        followers.append(threading.current_thread())
+        follow_hosts(run, rendezvous)
+
+    follow_hosts = master.follow_hosts
+    monkeypatch.setattr(master, "follow_hosts", follow)
     pod.install('"$OUT/generated/bin/hosts" >"$OUT/listed"')
     assert pod.run(number=1, maximum=2, mode="elastic") == 0
-    listed = (pod.generated.parent / "listed").read_text()
-    assert "hvd-worker-" in listed
-    followers = [item for item in threading.enumerate() if "follow_hosts" in item.name]
-    for follower in followers:
-        follower.join(PATIENCE)
-        assert not follower.is_alive(), "it ends with the training"
+    assert "hvd-worker-" in (pod.generated.parent / "listed").read_text()
+    (follower,) = followers
+    assert follower.daemon, "it does not keep the process running"
+    follower.join(PATIENCE)
+    assert not follower.is_alive()
 
 
 def test_only_an_elastic_run_has_a_list_of_hosts(pod: MasterPod) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 from pathlib import Path
@@ -79,6 +80,25 @@ def test_a_termination_message_that_cannot_be_written_is_logged(
     output = capsys.readouterr()
     assert output.err == "[hvd] error: no mpirun\n"
     assert "cannot write the termination message: " in output.out
+
+
+def test_log_lines_and_errors_are_flushed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stream(io.StringIO):
+        flushed = ""
+
+        def flush(self) -> None:
+            self.flushed = self.getvalue()
+
+    log, errors = Stream(), Stream()
+    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
+    monkeypatch.setattr("sys.stdout", log)
+    monkeypatch.setattr("sys.stderr", errors)
+    settings.log("training finished")
+    settings.report_failure(settings.RunError("no mpirun"))
+    assert log.flushed.endswith("] training finished\n")
+    assert errors.flushed == "[hvd] error: no mpirun\n"
 
 
 def test_a_log_line_has_the_seconds_since_the_start(

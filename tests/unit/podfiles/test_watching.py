@@ -51,6 +51,11 @@ def test_a_file_not_written_yet_is_empty(tmp_path: Path) -> None:
     assert metrics.read_script_file("") is None
 
 
+def test_of_a_file_that_grows_without_end_one_mebibyte_is_read(tmp_path: Path) -> None:
+    (tmp_path / "metrics").write_text("x" * (2**20 + 1))
+    assert len(metrics.read_script_file(str(tmp_path / "metrics")) or "") == 2**20
+
+
 def stop(server: ThreadingHTTPServer) -> None:
     """Stop a server without waiting for its thread, which looks up every half second."""
     threading.Thread(target=server.shutdown, daemon=True).start()
@@ -62,6 +67,9 @@ def test_both_ip_families_are_answered(host: str) -> None:
     with urllib.request.urlopen(f"http://{host}:{server.server_port}/metrics") as answer:
         assert answer.read() == b"horovod_ranks 4\n"
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    serving = [item for item in threading.enumerate() if "serve_forever" in item.name]
+    assert all(thread.daemon for thread in serving), "they do not keep the process running"
+    assert server.daemon_threads
     stop(server)
 
 
