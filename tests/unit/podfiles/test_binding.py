@@ -118,32 +118,35 @@ def test_this_hosts_topology_has_each_allowed_cpu_once() -> None:
     assert sorted(cpus) == sorted(allowed)
 
 
-# Binding holds for the process and what it becomes: tried in one of its own.
+# Binding changes the process and the program that replaces it: tried in a process of its own.
 PROGRAM = """
 import os, sys
-sys.path.insert(0, {folder!r})
+sys.path.insert(0, sys.argv[1])
 import binding
 from settings import Binding
-before = os.sched_getaffinity(0)
-binding.read_topology = lambda allowed: [[{{cpu}} for cpu in sorted(allowed)]]
-binding.bind(Binding({to!r}, 1), {rank})
-after = os.sched_getaffinity(0)
-print(after == before, sorted(after) == sorted(before)[{rank}:{rank} + 1])
+binding.read_topology = lambda allowed: [[{cpu} for cpu in sorted(allowed)]]
+binding.bind(Binding(sys.argv[2], 1), int(sys.argv[3]))
+print(*sorted(os.sched_getaffinity(0)))
 """
+CPUS = sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
-    ("to", "rank", "printed"), [("none", 0, "True"), ("core", 0, " True"), ("core", 1, " True")]
+    ("allowed", "to", "rank", "bound"),
+    [
+        (CPUS, "none", 0, CPUS),
+        (CPUS, "core", 0, CPUS[:1]),
+        (CPUS, "core", len(CPUS) - 1, CPUS[-1:]),
+        (CPUS[-1:], "core", 0, CPUS[-1:]),
+    ],
 )
-def test_bind_changes_the_process_unless_the_binding_is_none(
-    to: str, rank: int, printed: str
+def test_bind_uses_the_cpus_of_this_process_unless_the_binding_is_none(
+    allowed: list[int], to: str, rank: int, bound: list[int]
 ) -> None:
-    if rank >= len(os.sched_getaffinity(0)):
-        pytest.skip("one CPU: no second rank")
     folder = str(Path(binding.__file__).parent)
-    program = PROGRAM.format(folder=folder, to=to, rank=rank)
+    taskset = ["taskset", "--cpu-list", ",".join(map(str, allowed))]
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    unchanged, bound = done.stdout.split()
-    assert (unchanged if to == "none" else bound) == printed.strip()
+        [*taskset, sys.executable, "-c", PROGRAM, folder, to, str(rank)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [int(cpu) for cpu in done.stdout.split()] == bound
