@@ -24,12 +24,14 @@ def session_environment(ssh_pods: SshPods) -> dict[str, str]:
     with ssh_pods.master.start("ssh-agent", "-D", "-a", str(agent), stdout=PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        done = ssh_pods.master.ssh(
-            "-A", "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
-            WORKER, "env -0",
-            FROM_CLIENT="1", LANG="xx", DISPLAY=":0", SSH_AUTH_SOCK=str(agent),
-        )  # fmt: skip
-        process.terminate()
+        try:
+            done = ssh_pods.master.ssh(
+                "-A", "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
+                WORKER, "env -0",
+                FROM_CLIENT="1", LANG="xx", DISPLAY=":0", SSH_AUTH_SOCK=str(agent),
+            )  # fmt: skip
+        finally:
+            process.terminate()
     assert done.returncode == 0, done.stderr
     entries = (entry.partition(b"=") for entry in done.stdout.split(b"\0") if entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
