@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from devtools.images.catalogue import Image
-from devtools.images.inside import python_packages, sbom
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
 # Bytes, unpacked, by image.
@@ -172,25 +166,6 @@ def test_sshd_works_without_root(image: Image, inside: Sandbox) -> None:
     # A session gets none of the image's environment, and finds the same programs.
     local = ["/usr/local/bin/python", "/usr/local/bin/python3"]
     assert found == [*local, "/usr/bin/mpirun", f"/usr/bin/{daemon}"]
-
-
-def test_sbom_lists_the_installed_packages(image: Image, inside: Sandbox) -> None:
-    text = sbom(inside.image)
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    listed = {item.get("purl", "").partition("?")[0] for item in json.loads(text)["components"]}
-    # purls have PyPI's normalized names.
-    installed = {
-        (re.sub(r"[-_.]+", "-", name).lower(), version)
-        for name, version in python_packages(inside.image).items()
-    }
-    assert ("horovod", image.versions["horovod"]) in installed
-    # The list also has those of Debian's Python packages that the environment overrides.
-    assert {f"pkg:pypi/{name}@{quote(version)}" for name, version in installed} <= listed
-    shown = inside.succeed("dpkg-query", "--show", "--showformat=${Package} ${Version}\n")
-    assert {purl for purl in listed if purl.startswith("pkg:deb/")} == {
-        f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}"
-        for name, version in (line.split() for line in shown.splitlines())
-    }
 
 
 def test_unpacked_size_is_below_its_limit(image: Image, inside: Sandbox) -> None:

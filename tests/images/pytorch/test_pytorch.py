@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
+from devtools.images.inside import python_packages, sbom
 from devtools.trials.checks import (
     checks_in,
     describe_failures,
@@ -37,6 +42,24 @@ def test_all_checks_of_pytorch_pass(pytorch: Sandbox, launcher: tuple[str, ...])
     results = parse_results(run_checks(pytorch, launcher))
     assert describe_failures(results) == ""
     assert set(results) == checks_in("of_torch")
+
+
+def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:
+    text = sbom(pytorch.image)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    listed = {item.get("purl", "").partition("?")[0] for item in json.loads(text)["components"]}
+    packages = python_packages(pytorch.image)
+    # purls have PyPI's normalized names. Both pip and Debian installed some of these.
+    assert {"horovod", "torch"} <= packages.keys()
+    assert {
+        f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{quote(version)}"
+        for name, version in packages.items()
+    } <= listed
+    shown = pytorch.succeed("dpkg-query", "--show", "--showformat=${Package} ${Version}\n")
+    assert {purl for purl in listed if purl.startswith("pkg:deb/")} == {
+        f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}"
+        for name, version in (line.split() for line in shown.splitlines())
+    }
 
 
 def result(done: Result) -> dict[str, Any]:
