@@ -75,6 +75,7 @@ def test_hosts_that_answer_at_once_are_returned_in_the_runs_order(
     assert not [request for request in workers.api.requests if "pods" in request.path]
     assert capsys.readouterr().out == ""
     assert threading.stack_size() == stack
+    join_host_threads()
 
 
 def test_a_late_host_is_waited_for_and_reported(
@@ -93,7 +94,7 @@ def test_a_late_host_is_waited_for_and_reported(
     assert len(lines) == 1, "an unchanged report is not repeated"
     assert re.fullmatch(
         r"\[hvd .*\] waiting for 1 of 2 hosts: "
-        r"hvd-worker-1: phase Pending; it has no address yet \(\d+ s left\)",
+        r"hvd-worker-1: phase Pending; it has no address yet \((60|5\d) s left\)",
         lines[0],
     )
     assert not workers.api.asked("GET", "core/pods/hvd-worker-0")
@@ -103,8 +104,11 @@ def test_a_worker_that_listens_late_is_tried_again(
     workers: Workers,
     rendezvous: Start,
     background: Background,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # A host that has an address is tried more often than one without.
+    monkeypatch.setattr(hosts, "ADDRESS_CHECK_EVERY", 60.0)
     workers.create_pod(0, phase="Running")
     workers.publish(0)
     waiting = background(rendezvous(workers.run(1)).wait)

@@ -73,6 +73,7 @@ def test_a_run_is_waited_for_until_it_ends(
     api_server.put("batch/jobs", job(("FailureTarget", "True")))
     api_server.put("batch/jobs", job(("Failed", "True")))
     waiting.result(PATIENCE)
+    assert len(api_server.requests) == 3, "a read, a watch, and a read at its end"
     assert capsys.readouterr().out.count(f"waiting for the run to end: {JOB}") == 1
 
 
