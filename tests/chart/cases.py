@@ -1,4 +1,4 @@
-"""Values that whole-chart checks are run over: the defaults, and every ready case that there is."""
+"""The values for checks of the whole chart: the defaults, values/ and the chart's ci/ folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VALUES = CHART.parents[1] / "values"
 
 @cache
 def ready_cases() -> dict[str, Values]:
-    """Name -> values: values/*.yaml and the chart's ci/*-values.yaml."""
+    """Return the values of each case by name: values/*.yaml and the chart's ci/*-values.yaml."""
     files = [
         *(file for file in sorted(VALUES.glob("*.yaml")) if not file.name.endswith(".spec.yaml")),
         *sorted((CHART / "ci").glob("*-values.yaml")),
@@ -24,5 +24,5 @@ def ready_cases() -> dict[str, Values]:
 
 @cache
 def ready_manifests(case: str) -> list[Manifest]:
-    """What a ready case renders; not to be changed."""
+    """Return the manifests of a case, which are cached: callers must not change them."""
     return render(ready_cases()[case])

@@ -1,4 +1,4 @@
-"""A chart registry for a test: a real one, on a free port of this machine, that keeps nothing."""
+"""A real chart registry for a test, on a free local port, with its data in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ http: {addr: "127.0.0.1:0", secret: of-this-test-alone}
 
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Run a registry while the block runs; its HOST:PORT. `folder` takes its configuration."""
+    """Run a registry during the block and yield its HOST:PORT; `folder` holds its settings."""
     file = folder / "registry.yaml"
     file.write_text(CONFIGURATION)
     process = subprocess.Popen(
@@ -38,13 +38,13 @@ def registry(folder: Path) -> Iterator[str]:
 
 
 def _address(process: subprocess.Popen[str]) -> str:
-    """What the registry says that it listens on."""
+    """Read the address that the registry listens on from its log."""
     assert process.stderr
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
-        if found := re.search(r"listening on ([0-9.]+:\d+)", line):
-            # A full pipe would hold it up.
+        lines.append(line)
+        if match := re.search(r"listening on ([0-9.]+:\d+)", line):
+            # A full pipe would block the registry.
             threading.Thread(target=process.stderr.read, daemon=True).start()
-            return found[1]
-    raise AssertionError(f"the registry ended before it listened: {''.join(said)}")
+            return match[1]
+    raise AssertionError(f"the registry ended before it listened: {''.join(lines)}")

@@ -1,4 +1,4 @@
-"""Render the chart with a real Helm."""
+"""Renders the chart with a real Helm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def helm_template(
     kubernetes: str = "",
     chart: Path = CHART,
 ) -> subprocess.CompletedProcess[str]:
-    """What `helm template` answers, output and exit code. kubernetes: the cluster's version."""
+    """Run `helm template` on the values, for a cluster of the version `kubernetes` if given."""
     text = json.dumps(values or {})
     if chart != CHART:
         return _helm_template(text, release, helm, kubernetes, chart)
@@ -52,42 +52,42 @@ _cached_helm_template = cache(_helm_template)
 def render(
     values: Values | None = None, release: str = "hvd", helm: str = "helm3"
 ) -> list[Manifest]:
-    """The manifests, in Helm's order."""
+    """Return the manifests in Helm's order."""
     done = helm_template(values, release, helm)
     assert done.returncode == 0, done.stderr
-    # As Kubernetes reads it: YAML 1.1, in which a mode such as 0440 is octal.
+    # Kubernetes reads YAML 1.1, in which a mode such as 0440 is octal.
     documents = yaml.load_all(done.stdout, Loader=yaml.CSafeLoader)
     return [document for document in documents if document]
 
 
 def refusal(values: Values, release: str = "hvd") -> str:
-    """Helm's message for values that must be refused."""
+    """Return Helm's error message for values that it must refuse."""
     done = helm_template(values, release)
-    assert done.returncode != 0, f"was accepted: {values}"
-    assert not done.stdout.strip(), "something was rendered although the values were refused"
+    assert done.returncode != 0, f"Helm accepted {values}"
+    assert not done.stdout.strip(), "Helm rendered manifests although it refused the values"
     return done.stderr
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
-    """All manifests of one kind."""
+    """Return all manifests of one kind."""
     return [manifest for manifest in manifests if manifest["kind"] == kind]
 
 
 def one(manifests: list[Manifest], kind: str) -> Manifest:
-    """The only manifest of a kind."""
-    found = of_kind(manifests, kind)
-    assert len(found) == 1, [manifest["metadata"]["name"] for manifest in found]
-    return found[0]
+    """Return the only manifest of a kind."""
+    matches = of_kind(manifests, kind)
+    assert len(matches) == 1, [manifest["metadata"]["name"] for manifest in matches]
+    return matches[0]
 
 
 def pod_spec(workload: Manifest) -> Manifest:
-    """The pod spec inside a StatefulSet or Job."""
+    """Return the pod spec of a workload, such as a StatefulSet or a Job."""
     spec: Manifest = workload["spec"]["template"]["spec"]
     return spec
 
 
 def run_settings(manifests: list[Manifest]) -> dict[str, Any]:
-    """What the master is told, as it will read it: Kubernetes turns $$ into $ in an env value."""
+    """Return the master's settings as it reads them: Kubernetes turns $$ in an env value into $."""
     environment = pod_spec(one(manifests, "Job"))["containers"][0]["env"]
     value = next(entry["value"] for entry in environment if entry["name"] == "HVD_RUN")
     settings: dict[str, Any] = json.loads(value.replace("$$", "$"))

@@ -1,4 +1,4 @@
-"""kube-score's findings on rendered manifests."""
+"""Runs kube-score on rendered manifests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from devtools.toolchain.tools import tool
 from tests.chart.render import Manifest
 
-# kube-score's grades; between them, 5 is a warning.
+# Grades of kube-score. 5, between them, is a warning.
 ALL_RIGHT, CRITICAL = 10, 1
 
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """What kube-score does not like. `kind` is the object's; `check` names the rule."""
+    """A finding of kube-score on an object of this kind; `check` is the name of the rule."""
 
     check: str
     summary: str
@@ -25,8 +25,8 @@ class Finding:
 
 
 def findings(manifests: Iterable[Manifest]) -> list[Finding]:
-    """One for each comment on each object, warnings included, in order."""
-    # It counts on the one release, so that all objects of a case must be given at once.
+    """Return a sorted list with a finding for each comment on each object, including warnings."""
+    # Some rules compare objects with each other, so kube-score needs all objects of a release.
     done = subprocess.run(
         [str(tool("kube-score")), "score", "--output-format", "json", "-"],
         input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
@@ -34,7 +34,7 @@ def findings(manifests: Iterable[Manifest]) -> list[Finding]:
         text=True,
         check=False,
     )
-    # 1 says that there are findings.
+    # The exit status is 1 when there are findings.
     if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(f"kube-score failed: {done.stderr}")
     return sorted(

@@ -1,4 +1,4 @@
-"""chart-testing, as chart maintainers run it."""
+"""chart-testing (ct) accepts the chart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def ct(*arguments: str, **environment: str) -> str:
-    """Run chart-testing with the tools that it calls by name."""
+    """Run ct with the tools that it calls on PATH, and return its output."""
     folders = [str(Path(sys.executable).parent), str(tool("helm3").parent)]
     path = os.pathsep.join([*folders, str(tool("kubectl").parent), os.environ["PATH"]])
     done = subprocess.run(

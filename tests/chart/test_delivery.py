@@ -1,4 +1,4 @@
-"""The chart as it is handed out: its package, a registry, and what Artifact Hub reads of it."""
+"""The published chart: its package, registries, and its annotations for Artifact Hub."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from tests.chart.render import CHART, of_kind, pod_spec, render
 
 ROOT = CHART.parents[1]
 HELMS = ("helm3", "helm4")
-# With keys of its own, a render is the same each time.
+# With an existing Secret, the chart creates no random keys, so each render is equal.
 VALUES = {"ssh": {"existingSecret": "mine"}, "worker": {"number": 3}}
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An empty registry's HOST:PORT."""
-    with registry(tmp_path_factory.mktemp("registry")) as found:
-        yield found
+    """Return the HOST:PORT of an empty registry."""
+    with registry(tmp_path_factory.mktemp("registry")) as host_and_port:
+        yield host_and_port
 
 
 def chart_yaml() -> dict[str, Any]:
-    """Chart.yaml."""
-    found: dict[str, Any] = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())
-    return found
+    """Return the content of Chart.yaml."""
+    content: dict[str, Any] = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())
+    return content
 
 
 def helm(version: str, home: Path, *arguments: str, values: object = None) -> str:
-    """Run a Helm that has nothing cached, which must succeed; what it printed."""
+    """Run Helm with an empty cache and return its output."""
     folders = {f"HELM_{name}_HOME": str(home / name) for name in ("CACHE", "CONFIG", "DATA")}
     done = subprocess.run(
         [str(tool(version)), *arguments],
@@ -89,7 +89,7 @@ def test_chart_and_library_versions_are_equal() -> None:
         for line in (ROOT / "CHANGELOG.md").read_text().splitlines()
         if line.startswith("## ")
     ]
-    assert headings[0] == version, "CHANGELOG.md begins with another version"
+    assert headings[0] == version, "CHANGELOG.md starts with another version"
 
 
 def test_artifact_hub_annotations_parse() -> None:

@@ -1,4 +1,4 @@
-"""hvdchart against real Helms and a real API server: its merge, its manifests, its cases."""
+"""hvdchart merges values, renders and installs as real Helms and a real API server do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
 Values = dict[str, Any]
 
-# Few keys and maps of maps, so that generated trees meet at every level.
+# With few keys and nested maps, generated trees have common keys at every level.
 KEYS = st.sampled_from(["a", "b", "c"])
 LEAVES = st.none() | st.integers(0, 5) | st.sampled_from(["", "no"]) | st.lists(st.just(1))
 INNER = st.dictionaries(KEYS, LEAVES, max_size=3)
@@ -35,19 +35,19 @@ TREES = st.dictionaries(KEYS, st.one_of(LEAVES, INNER, MIDDLE, MIDDLE), min_size
 
 
 def without_nulls(value: Any) -> Any:
-    """Helm passes on a null that deletes nothing; we leave it out."""
+    """Remove nulls that delete nothing, which Helm keeps and hvdchart omits."""
     if isinstance(value, dict):
         return {key: without_nulls(child) for key, child in value.items() if child is not None}
     return value
 
 
-# No default and no rendered value is null: a null is the person's word.
+# Neither a default nor a rendered value is null: only users set null.
 RIGHT = TREES.map(without_nulls)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chart that says what values it was given."""
+    """Return a chart that prints its values."""
     chart = tmp_path_factory.mktemp("echo")
     (chart / "templates").mkdir()
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: echo\nversion: 1.0.0\n")
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def helms_values(helm: str, chart: Path, defaults: Values, *files: Values) -> Values:
-    """The values that Helm hands to the templates."""
+    """Return the values that Helm passes to the templates."""
     (chart / "values.yaml").write_text(json.dumps(defaults))
     options: list[str] = []
     for index, file in enumerate(files):
@@ -78,14 +78,14 @@ def helms_values(helm: str, chart: Path, defaults: Values, *files: Values) -> Va
 def test_values_merge_like_helm(
     helm: str, folder: Path, defaults: Values, rendered: Values, persons: Values
 ) -> None:
-    """One file made by us is to the chart what Helm makes of two files."""
+    """The file that hvdchart merges has the same effect as Helm's merge of two files."""
     ours = omit_needless_nulls(merge_values(rendered, persons), defaults)
     expected = helms_values(helm, folder, defaults, rendered, persons)
     assert without_nulls(helms_values(helm, folder, defaults, ours)) == without_nulls(expected)
 
 
 def is_test(manifest: Manifest) -> bool:
-    """A pod of `helm test`, which an install does not send."""
+    """Whether this is a pod of `helm test`, which `helm install` does not create."""
     annotations = manifest["metadata"].get("annotations", {})
     return "test" in annotations.get("helm.sh/hook", "").split(",")
 
@@ -119,7 +119,7 @@ def test_api_server_accepts_every_example(spec: Path, kubeconfig: Path) -> None:
 )
 @given(specs())
 def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
-    """Not its schema alone: its templates refuse what contradicts itself."""
+    """The chart's templates, too, refuse values that contradict each other."""
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
     assert manifests(plan, "team", str(tool("helm3")))
 

@@ -1,4 +1,4 @@
-"""Every Kubernetes that Chart.yaml admits knows each field of each object."""
+"""Every Kubernetes release that Chart.yaml allows accepts each field of each object."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from tests.chart.test_real_api import CASES
 
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where kubeconform finds the API of each release."""
+    """Return the location of each release's API for kubeconform."""
     return write_for_kubeconform(tmp_path_factory.mktemp("kubernetes"))
 
 
 @pytest.fixture(scope="module")
 def manifests() -> list[Manifest]:
-    """Everything that the chart renders in all of the cases."""
+    """Return the manifests of all cases."""
     others = {name: values for name, values in CASES.items() if name not in ready_cases()}
     found = [
         *(manifest for case in ready_cases() for manifest in ready_manifests(case)),
         *(manifest for values in others.values() for manifest in render(values)),
     ]
-    # Many are the same in many cases.
+    # Many cases have manifests in common.
     return [json.loads(text) for text in {json.dumps(manifest): None for manifest in found}]
 
 
 def kubeconform(
     manifests: list[Manifest], release: str, schemas: str
 ) -> subprocess.CompletedProcess[str]:
-    """kubeconform's findings on the manifests, under one release's API."""
+    """Return kubeconform's findings on the manifests for one release's API."""
     command = [
         *(str(tool("kubeconform")), "-strict", "-summary", "-schema-location", schemas),
         *("-kubernetes-version", release.removeprefix("v"), "-output", "json"),
@@ -80,7 +80,7 @@ def test_kubeconform_reports_an_unknown_field_and_a_wrong_type(
 
 
 def minor(release: str) -> int:
-    """The minor version: 29 for v1.29.15."""
+    """Return the minor version: 29 for v1.29.15."""
     return int(release.split(".")[1])
 
 
@@ -91,13 +91,13 @@ def test_releases_start_at_the_charts_minimum_version() -> None:
     assert [minor(release) for release in RELEASES] == list(
         range(int(found[1]), int(found[1]) + len(RELEASES))
     )
-    # The tests' own cluster is one of them.
+    # The cluster of the tests runs one of these releases.
     assert minor(module_version("kube", "k8s.io/kubernetes")) in map(minor, RELEASES)
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
 def test_oldest_and_newest_kubernetes_render_the_same(helm: str) -> None:
-    """Nothing in the chart asks for the cluster's version, but its floor does."""
+    """Templates do not depend on the cluster's version; only kubeVersion in Chart.yaml does."""
     texts = set()
     for release in (RELEASES[0], RELEASES[-1]):
         done = helm_template({"ssh": {"existingSecret": "mine"}}, "hvd", helm, release)

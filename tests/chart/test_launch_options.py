@@ -17,7 +17,7 @@ from tests.chart.render import CHART, helm_template, of_kind, pod_spec, refusal,
 from tests.unit import launch_cases
 from tests.unit.launch_cases import Case
 
-# A template of its own, which judges all cases in one run of Helm.
+# A template that checks all cases in one run of Helm.
 VERDICTS = """problems:
 {{- range .Values.cases }}
 - {{ include "horovod.optionProblem" (dict "Values" . "Files" $.Files) | quote }}
@@ -27,7 +27,7 @@ VERDICTS = """problems:
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chart with the checks and the data file of ours, and the template above."""
+    """Return a chart with the checks and data files of charts/horovod, and the template above."""
     chart = tmp_path_factory.mktemp("judge")
     for folder in ("templates", "files"):
         (chart / folder).mkdir()
@@ -70,7 +70,7 @@ def test_chart_refuses_to_render_options_with_a_problem() -> None:
 
 @pytest.mark.parametrize("option", ["--npersocket", "-npernode", "--cpus-per-proc", "--map-by"])
 def test_planned_run_with_an_option_that_binds_renders(option: str) -> None:
-    """The planner plans no binding beside it, which the chart would refuse."""
+    """The planner plans no binding with such an option, because the chart would refuse both."""
     values = checked_values(Case("mpirun", (option, "1")).plan())
     assert values["launch"] == {"binding": {"to": "none"}, "options": [option, "1"]}
     render(values)
@@ -83,5 +83,5 @@ def test_workers_and_planned_groups_name_the_interface_to_the_same_libraries() -
     two = json.loads(Case("mpirun", (), interface="eth1").spec())
     two["nodes"].append({**two["nodes"][0], "name": "y", "interface": "eth2"})
     planned = make_plan(parse_spec(json.dumps(two).encode())).launching.group_env["x"]
-    # With one interface for all groups the master names it to the daemons; else each group must.
+    # The master passes a common interface to the daemons; otherwise each group sets its own.
     assert set(planned) == rendered | {"OMPI_MCA_oob_tcp_if_include"}

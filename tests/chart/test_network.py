@@ -1,4 +1,4 @@
-"""What reaches the pods, and over which network."""
+"""Ports, NetworkPolicies, interfaces and transports."""
 
 from __future__ import annotations
 

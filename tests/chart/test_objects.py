@@ -1,4 +1,4 @@
-"""Which objects are made, and that each says what it must."""
+"""The objects that the chart creates, and their most important fields."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_run_settings_list_every_host() -> None:
 
 @pytest.mark.parametrize("values", [{}, GROUPS], ids=["default", "groups"])
 def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
-    """Helm 4 leaves out keys whose default is null, Helm 3 hands them on."""
+    """Helm 4 omits keys whose default is null; Helm 3 passes them to the templates."""
     first, second = (
         [item for item in render(values, helm=helm) if item["kind"] != "Secret"]
         for helm in ("helm3", "helm4")
@@ -111,7 +111,7 @@ def test_job_name_changes_with_the_run_only() -> None:
         {**base, "image": {"tag": "other"}},
     ):
         assert job_name(other) != job_name(base), other
-    # How long it may take and how often it may fail is changed while it runs.
+    # Kubernetes allows changes of the deadline and the number of retries during a run.
     for same in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
         values = {"master": {**base["master"], same: 7}, "cleanup": "Always"}
         assert job_name(values) == job_name({**base, "cleanup": "Always"}), same
@@ -168,7 +168,7 @@ def test_private_keys_are_in_the_secret_only() -> None:
         begin, *body, _ = base64.b64decode(key).decode().splitlines()
         assert begin == "-----BEGIN EC PRIVATE KEY-----"
         assert [line for line in (key, *body) if line in elsewhere] == []
-    # Pods get them as files.
+    # These are files in the pods.
     assert "secretKeyRef" not in elsewhere
 
 
@@ -176,7 +176,7 @@ def test_suspended_run_has_no_pods() -> None:
     held, running = render({"master": {"suspend": True}}), render()
     assert one(held, "Job")["spec"]["suspend"] is True
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
-    # Letting it go is not another run.
+    # Ending the suspension does not start another run.
     assert one(held, "Job")["metadata"]["name"] == one(running, "Job")["metadata"]["name"]
 
 
@@ -215,7 +215,7 @@ def test_workers_have_no_service_account_token() -> None:
     ("uid", "volume"), [(1000, "files"), (4321, "files"), (0, None), (None, "generated")]
 )
 def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: str | None) -> None:
-    """Of the chart's making; in the pod only where the platform chooses the UID."""
+    """The chart creates the entry; an init container does only if the platform sets the UID."""
     context = {"runAsUser": uid, "runAsNonRoot": uid != 0}
     manifests = render({"podSecurityContext": context})
     for kind in ("StatefulSet", "Job"):
@@ -233,7 +233,7 @@ def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: 
 
 
 def test_root_workers_get_the_capabilities_of_sshd() -> None:
-    """Enough under Pod Security `baseline` and a read-only root file system."""
+    """That is enough under Pod Security `baseline` with a read-only root file system."""
     of_root = {"runAsUser": 0, "runAsNonRoot": False}
     for context, needs in (({}, False), (of_root, True)):
         spec = pod_spec(one(render({"podSecurityContext": context}), "StatefulSet"))

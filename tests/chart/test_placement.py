@@ -1,4 +1,4 @@
-"""Where pods go, and what schedulers and queues are told about them."""
+"""Scheduling of pods: affinity, tolerations, gangs and queues."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ WORKERS = {
 
 
 def anti_affinity(workload: Manifest) -> Manifest:
-    """The pods' anti-affinity."""
+    """Return the anti-affinity of a workload's pods."""
     found: Manifest = pod_spec(workload).get("affinity", {}).get("podAntiAffinity", {})
     return found
 
 
 def run_pods(manifests: list[Manifest]) -> list[Manifest]:
-    """The pod templates of all workers and the master."""
+    """Return the pod templates of all workers and the master."""
     workloads = [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]
     return [workload["spec"]["template"] for workload in workloads]
 
@@ -142,12 +142,12 @@ def test_init_containers_keep_the_guaranteed_class() -> None:
     values: Values = {
         "worker": {"resources": resources},
         "master": {"resources": {"requests": exact, "limits": exact}},
-        # Without a user of the chart's own an init container writes its name down.
+        # If the values set no UID, an init container writes the passwd entry.
         "podSecurityContext": {"runAsUser": None},
     }
     for template in run_pods(render(values)):
         for container in template["spec"]["initContainers"]:
-            # The GPU is the main container's alone.
+            # Only the main container gets the GPU.
             assert container["resources"] == {"requests": exact, "limits": exact}
 
 
@@ -155,7 +155,7 @@ BUDGET: Values = {"podDisruptionBudget": {"enabled": True}}
 
 
 def elastic(slots: int, fewest: int | None) -> Values:
-    """An elastic run of four workers."""
+    """Return the values of an elastic run with four workers."""
     launch = {"mode": "elastic", "elastic": {"minRanks": fewest}}
     return {"worker": {"number": 4, "slots": slots}, "launch": launch}
 

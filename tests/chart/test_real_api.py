@@ -1,4 +1,4 @@
-"""Rendered manifests, judged by a real API server: names, fields, types, Pod Security."""
+"""A real API server accepts the rendered manifests: names, fields, types, Pod Security."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_api_server_accepts_every_object(case: str, kubeconfig: Path) -> None:
     for manifest in render(CASES[case]):
         manifest["metadata"].pop("namespace", None)
         if manifest["kind"] == "Pod":
-            # The one that it names is only made in a dry run too.
+            # Its own service account does not exist, because a dry run creates nothing.
             manifest["spec"]["serviceAccountName"] = "default"
         answer = server.kubectl(
             *("apply", "--dry-run=server", "--validate=strict", "--filename", "-"),

@@ -1,4 +1,4 @@
-"""Values that are refused, and that the message names the key."""
+"""The chart refuses invalid values, and the message names the key."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_contradiction_names_both_keys(values: Values, release: str, words: list
 
 
 def keys(node: dict[str, Any], prefix: str = "") -> set[str]:
-    """Dotted names of every key that a document or schema level describes."""
+    """Return the dotted name of each key of a document or schema."""
     found = set()
     for name, child in node.items():
         found.add(prefix + name)
@@ -174,7 +174,7 @@ def keys(node: dict[str, Any], prefix: str = "") -> set[str]:
 
 
 def schema_keys(node: dict[str, Any], prefix: str = "") -> set[str]:
-    """Dotted names of the schema's properties, not looking into definitions."""
+    """Return the dotted name of each property of the schema, without those of definitions."""
     found = set()
     for name, child in node.get("properties", {}).items():
         found.add(prefix + name)
@@ -183,13 +183,12 @@ def schema_keys(node: dict[str, Any], prefix: str = "") -> set[str]:
 
 
 def test_values_and_schema_have_the_same_keys() -> None:
-    """Contract both ways, on the files that Helm itself reads."""
     from ruamel.yaml import YAML
 
     values = YAML(typ="safe").load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
     described = schema_keys(schema) - {"global", *load_source()["retired"]}
-    # Below an object of Kubernetes' own the schema describes nothing.
+    # The schema does not describe the keys of Kubernetes' own objects.
     opaque = tuple(
         f"{key}." for key in described if key not in {k.rpartition(".")[0] for k in described}
     )

@@ -1,4 +1,4 @@
-"""What kube-score finds is explained in charts/kube-score.yaml, and nothing else is."""
+"""charts/kube-score.yaml explains exactly the findings of kube-score."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.chart.scan import Finding, findings
 from tests.chart.test_real_api import CASES
 
 EXPLAINED = CHART.parent / "kube-score.yaml"
-# Beside the ready cases, those with objects or settings that these have not.
+# The ready cases, and those of the API tests with further objects and settings.
 SCANNED = [*ready_cases(), "network", "staging", "watching"]
 PLANNED = {file.name for file in VALUES.glob("*.yaml")}
 
 
 @cache
-def found(case: str) -> list[Finding]:
-    """The findings of one case."""
+def findings_of(case: str) -> list[Finding]:
+    """Return the findings on one case."""
     ready = case in ready_cases()
     return findings(ready_manifests(case) if ready else render(CASES[case]))
 
 
 @cache
 def explained() -> dict[Finding, str]:
-    """Each finding that is explained, and for which values: "all" or "unplanned"."""
+    """Return each accepted finding, and for which values it is accepted: "all" or "unplanned"."""
     entries: list[dict[str, Any]] = YAML(typ="safe").load(EXPLAINED.read_text())["explained"]
     for entry in entries:
         assert entry["reason"], entry
@@ -45,12 +45,12 @@ def test_every_scanner_finding_has_an_explanation(case: str) -> None:
     accepted = {
         finding for finding, cases in explained().items() if cases == "all" or case not in PLANNED
     }
-    assert set(found(case)) - accepted == set(), f"mend it, or explain it in {EXPLAINED}"
+    assert set(findings_of(case)) - accepted == set(), f"fix it, or explain it in {EXPLAINED}"
 
 
 def test_every_explanation_has_a_scanner_finding() -> None:
-    seen = {finding for case in SCANNED for finding in found(case)}
-    assert set(explained()) - seen == set(), f"take it out of {EXPLAINED}"
+    seen = {finding for case in SCANNED for finding in findings_of(case)}
+    assert set(explained()) - seen == set(), f"remove it from {EXPLAINED}"
 
 
 def test_scanner_reports_a_writable_root_file_system() -> None:
@@ -58,7 +58,7 @@ def test_scanner_reports_a_writable_root_file_system() -> None:
     for kind in ("StatefulSet", "Job"):
         (workload,) = of_kind(manifests, kind)
         pod_spec(workload)["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
-    new = set(findings(manifests)) - set(found("default"))
+    new = set(findings(manifests)) - set(findings_of("default"))
     rule = "container-security-context-readonlyrootfilesystem"
     assert {(finding.check, finding.kind) for finding in new} == {
         (rule, "StatefulSet"),

@@ -1,4 +1,4 @@
-"""What docs/security.md promises about pods, rights and keys, as the chart renders them."""
+"""The rendered manifests keep the promises of docs/security.md about pods, rights and keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.chart.cases import ready_cases, ready_manifests
 from tests.chart.render import CHART, Manifest, Values, of_kind, one, pod_spec, refusal, render
 
-# Values that add every pod and every container that there can be.
+# Values with which the chart renders every pod and every container that it has.
 EVERY_POD: Values = {
     "podSecurityContext": {"runAsUser": None},
     "tensorboard": {"enabled": True, "logDir": "/data/logs"},
@@ -28,7 +28,7 @@ PAGE = CHART.parents[1] / "docs" / "security.md"
 
 @cache
 def pods() -> dict[str, Manifest]:
-    """The kind of workload -> the spec of its pods."""
+    """Return the pod spec of each workload, by the kind of the workload."""
     manifests = render(EVERY_POD)
     workloads = {kind: pod_spec(one(manifests, kind)) for kind in ("StatefulSet", "Job")}
     workloads["Deployment"] = pod_spec(one(manifests, "Deployment"))
@@ -36,7 +36,7 @@ def pods() -> dict[str, Manifest]:
 
 
 def containers() -> Iterator[Manifest]:
-    """Every container and init container."""
+    """Return all containers and init containers."""
     for spec in pods().values():
         yield from spec.get("initContainers", [])
         yield from spec["containers"]
@@ -49,7 +49,7 @@ def test_every_kind_of_container_is_looked_at() -> None:
 
 @pytest.mark.parametrize("case", ready_cases())
 def test_objects_are_namespaced_and_extend_nothing(case: str) -> None:
-    """A CustomResourceDefinition, a webhook or a ClusterRole would need rights of the cluster."""
+    """A CustomResourceDefinition, a webhook or a ClusterRole would need cluster-wide rights."""
     assert {manifest["kind"] for manifest in ready_manifests(case)} <= NAMESPACED
 
 
@@ -139,7 +139,7 @@ def test_ssh_listens_on_an_unprivileged_port() -> None:
 
 
 def test_variables_of_workers_are_not_in_the_masters_pod() -> None:
-    """What a worker's variable holds reaches its ranks by its own pod, never by a command line."""
+    """Ranks get a worker's variables within its pod, and never on a command line."""
     manifests = render({"worker": {"env": [{"name": "TOKEN", "value": "hunter2"}]}})
     assert "hunter2" in str(one(manifests, "StatefulSet"))
     assert "hunter2" not in str([item for item in manifests if item["kind"] != "StatefulSet"])

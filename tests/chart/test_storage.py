@@ -1,4 +1,4 @@
-"""Staging: a directory of a volume filled before workers start."""
+"""Staging fills a directory of a volume before the workers start."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host
 
 
 def init_containers(workload: Manifest) -> list[Manifest]:
-    """A workload's init containers."""
+    """Return the init containers of a workload."""
     found: list[Manifest] = pod_spec(workload).get("initContainers", [])
     return found
 
 
 def staging(values: Values) -> Manifest:
-    """The workers' staging container."""
+    """Return the staging container of the workers."""
     (container,) = init_containers(one(render({**DATA, **values}), "StatefulSet"))
     return container
 
 
 def environment(container: Manifest) -> dict[str, str]:
-    """Its plain variables."""
+    """Return the container's variables that have a plain value."""
     return {entry["name"]: entry.get("value", "") for entry in container["env"]}
 
 
@@ -69,7 +69,7 @@ def test_staging_key_changes_with_its_source() -> None:
     def key(**changes: object) -> str:
         return environment(staging({"staging": {**STAGING, **changes}}))["STAGING_KEY"]
 
-    assert key() == key(verify="Checksum"), "how it is checked is not what it is"
+    assert key() == key(verify="Checksum"), "verification does not change the source"
     assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
 
 

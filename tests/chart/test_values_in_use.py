@@ -1,4 +1,4 @@
-"""Every value of the chart changes what the chart renders: none is accepted without an effect."""
+"""Every value of the chart has an effect on the rendered manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from devtools.docs_gen.chart_docs import load_source
 from tests.chart.render import CHART, Values, helm_template
 
-# Switches everything on, so that each value below has something to act on.
+# Turns everything on, so that each value below can have an effect.
 BASE: Values = {
     "metrics": {"enabled": True},
     "tensorboard": {"enabled": True, "logDir": "/zzlogs/of-run"},
@@ -24,7 +24,7 @@ BASE: Values = {
     ],
     "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/zzlogs/of-run"}]},
 }
-# Text that appears nowhere else -> the values that it stands in.
+# Each value contains text that appears nowhere else in the manifests.
 MARKED: Values = {
     "fullnameOverride": "zz01",
     "image": {"repository": "zz02", "tag": "zz03"},
@@ -68,7 +68,7 @@ MARKED: Values = {
 }  # fmt: skip
 # 7037 MiB in bytes.
 SHOWN_AS = {"7037": str(7037 * 1048576)}
-# Words and switches: the base with this one change must render something else.
+# Enumerations and booleans: changing one of them must change the manifests of the base.
 CHANGED: dict[str, Any] = {
     "image.pullPolicy": "Always",
     "worker.spread": "Required",
@@ -101,19 +101,19 @@ CHANGED: dict[str, Any] = {
     "securityContext.readOnlyRootFilesystem": False,
     "serviceAccount.create": False,
 }
-# What a changed value needs beside it.
+# Further values that a changed value needs.
 WITH: dict[str, Values] = {
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     "launch.elastic.minRanks": {"launch": {"mode": "elastic"}},
     "launch.elastic.maxRanks": {"launch": {"mode": "elastic"}},
 }
-# Set in BASE and needed by everything else there, or read by parent charts only.
+# Values that BASE sets because others need them, and those that only parent charts read.
 IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}
 UNREAD = {"global"}
 
 
 def merged(base: Values, over: Values) -> Values:
-    """Two values files merged as Helm merges them."""
+    """Merge two values files as Helm does."""
     result = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -122,7 +122,7 @@ def merged(base: Values, over: Values) -> Values:
 
 
 def nested(key: str, value: Any) -> Values:
-    """{"a.b": 1} as {"a": {"b": 1}}."""
+    """Return {"a": {"b": 1}} for the key "a.b" and the value 1."""
     for step in reversed(key.split(".")):
         value = {step: value}
     result: Values = value
@@ -133,12 +133,12 @@ def nested(key: str, value: Any) -> Values:
 def rendered(values: str) -> str:
     done = helm_template(json.loads(values))
     assert done.returncode == 0, done.stderr
-    # New keys are made for each render.
+    # The chart creates new keys at each render.
     return re.sub(r"(user|host)-key: \S+", "", done.stdout)
 
 
 def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
-    """Dotted key -> value, not looking into Kubernetes' own objects and lists."""
+    """Return values by dotted key, without looking into Kubernetes' own objects and into lists."""
     found: dict[str, Any] = {}
     for name, child in node.items():
         found |= (
@@ -150,7 +150,7 @@ def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
 
 
 def schema_leaves(schema: dict[str, Any], prefix: str = "") -> tuple[set[str], set[str]]:
-    """The keys that hold values, and those that hold keys."""
+    """Return the dotted keys of values, and those of maps of values."""
     values, parents = set(), set()
     for name, child in schema.get("properties", {}).items():
         if "properties" in child:

@@ -1,4 +1,4 @@
-"""Horovod's switches, TensorBoard and metrics."""
+"""Horovod's settings, TensorBoard and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUTPUT: Values = {
 
 
 def environment(manifests: list[Manifest], kind: str = "StatefulSet") -> dict[str, str]:
-    """The main container's plain variables, of which each may be named once."""
+    """Return the main container's variables, each of which must be set only once."""
     entries = pod_spec(one(manifests, kind))["containers"][0]["env"]
     names = [entry["name"] for entry in entries]
     assert len(names) == len(set(names)), names
@@ -42,7 +42,7 @@ def test_horovod_settings_become_environment_of_workers() -> None:
     assert found["HOROVOD_AUTOTUNE"] == "1"
     assert found["HOROVOD_FUSION_THRESHOLD"] == str(32 * 1024 * 1024)
     assert found["HOROVOD_CYCLE_TIME"] == "2.5"
-    # Kubernetes fills in only what stands before.
+    # Kubernetes expands only variables that come before.
     names = list(found)
     assert names.index("OUTPUT_PATH") < names.index("HOROVOD_TIMELINE")
 
