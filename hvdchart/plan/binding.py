@@ -66,7 +66,7 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     if any(option is not None and option.binding for option in options):
         return "none", Reason("launch.options binds or maps the ranks", _SPEC)
     if spec.launch.mode == "elastic":
-        return "none", Reason("elastic runs change their ranks a host", "Horovod")
+        return "none", Reason("ranks per host change in an elastic run", "Horovod")
     if spec.launch.mode == "custom":
         return "none", Reason("the whole command line is the user's", _SPEC)
     for group, ranks in zip(spec.nodes, slots, strict=True):
