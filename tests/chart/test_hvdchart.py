@@ -18,7 +18,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.merge import merge_values, omit_needless_nulls
-from tests.chart.render import Manifest, render
+from tests.chart.render import Manifest, parse_manifests, render
 from tests.e2e.cluster import Namespace
 from tests.unit.hvdchart.strategies import specs
 
@@ -95,7 +95,7 @@ def test_manifests_equal_helm_template_of_the_values(spec: Path) -> None:
     values = YAML(typ="safe").load(spec.with_name(spec.name.replace(".spec", "")).read_text())
     plan = make_plan(load_spec(spec))
     text = manifests(plan, "team", str(tool("helm3")))
-    ours = [document for document in YAML(typ="safe").load_all(text) if document]
+    ours = parse_manifests(text)
     theirs = [document for document in render(values, plan.spec.name) if not is_test(document)]
     for document in (*ours, *theirs):
         if document["kind"] == "Secret":
