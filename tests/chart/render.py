@@ -55,9 +55,12 @@ def render(
     """Return the manifests in Helm's order."""
     done = helm_template(values, release, helm)
     assert done.returncode == 0, done.stderr
-    # Kubernetes reads YAML 1.1, in which a mode such as 0440 is octal.
-    documents = yaml.load_all(done.stdout, Loader=yaml.CSafeLoader)
-    return [document for document in documents if document]
+    return parse_manifests(done.stdout)
+
+
+def parse_manifests(text: str) -> list[Manifest]:
+    """The documents as Kubernetes reads them: YAML 1.1, in which a mode such as 0440 is octal."""
+    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
 
 
 def refusal(values: Values, release: str = "hvd") -> str:
