@@ -19,6 +19,8 @@ from tests.unit.podfiles.fake_api import PATIENCE
 from tests.unit.podfiles.fake_worker import SLICES, FakeWorker, Workers, ssh_banner
 
 Background = Callable[..., "Future[Any]"]
+# A thread of the rendezvous that ends with an exception fails the test.
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 Start = Callable[..., hosts.HostRendezvous]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 import time
@@ -48,6 +49,13 @@ def test_every_field_of_the_charts_document_is_read() -> None:
     assert run.binding == settings.Binding("core", 5, 6)
     assert (run.options, run.args, run.mode) == (["-x"], ["python", "train.py"], "mpirun")
     assert (run.hosts_timeout, run.ssh_port, run.record, run.service) == (7.0, 2200, "r", "hvd")
+
+
+def test_a_run_and_its_parts_do_not_change() -> None:
+    run = make_run()
+    for item, field in ((run, "mode"), (run.hosts[0], "name"), (run.binding, "to")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(item, field, "x")
 
 
 @pytest.mark.parametrize(("mode", "elastic"), [("elastic", True), ("mpirun", False)])

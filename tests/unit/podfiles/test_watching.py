@@ -66,6 +66,7 @@ def test_both_ip_families_are_answered(host: str) -> None:
     server = metrics.serve(lambda: "horovod_ranks 4\n", 0)
     with urllib.request.urlopen(f"http://{host}:{server.server_port}/metrics") as answer:
         assert answer.read() == b"horovod_ranks 4\n"
+        assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     serving = [item for item in threading.enumerate() if "serve_forever" in item.name]
     assert all(thread.daemon for thread in serving), "they do not keep the process running"
@@ -109,3 +110,8 @@ def test_a_held_proxy_is_ended_and_a_missing_one_is_no_error(mode: str, asked: l
     mesh.end_proxy({closed: "/shutdown", proxy.server_port: "/quit"}, {"HVD_MESH": mode})
     assert proxy.asked == asked
     stop(proxy)
+
+
+def test_the_proxies_of_istio_and_linkerd_are_known() -> None:
+    """As istio.io ("pilot-agent" /quitquitquit) and linkerd.io ("Graceful pod shutdown") say."""
+    assert mesh.PROXIES == {15020: "/quitquitquit", 4191: "/shutdown"}
