@@ -88,9 +88,7 @@ def discover(
             group.entry["nodeSelector"] = {**selected, **group.entry.get("nodeSelector", {})}
     notes = [f"excluded: node {node.name}: {node.unusable}" for node in facts if node.unusable]
     if not pods_known:
-        notes.append(
-            "requests of DaemonSets are estimated: cannot list the pods of all namespaces"
-        )
+        notes.append("requests of DaemonSets are estimated: cannot list the pods of all namespaces")
     notes.append(
         "not in the API: the network interface of the ranks (interface) and the kubelet's CPU "
         "manager (cpuManager)"

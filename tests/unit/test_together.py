@@ -11,10 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_files_that_share_a_cluster_are_told() -> None:
     assert [name for name in TOGETHER if not (ROOT / name).is_file()] == []
-    sharing = {
-        str(file.relative_to(ROOT))
-        for file in ROOT.glob("tests/localkube/test_*.py")
-    }
+    sharing = {str(file.relative_to(ROOT)) for file in ROOT.glob("tests/localkube/test_*.py")}
     assert sharing == {name for name, shared in TOGETHER.items() if shared == "a second cluster"}
 
 
