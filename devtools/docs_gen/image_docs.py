@@ -69,8 +69,8 @@ def proof_table(images: Mapping[str, Image]) -> str:
         when = proved_for(proof, image, images)
         skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
         lines.append(
-            f"| `{name}` | separately, on {proof.day}, {when} | {proof.passed} | {proof.gpu}{skipped} | "
-            f"{proof.bytes / 1e9:.2f} GB |"
+            f"| `{name}` | separately, on {proof.day}, {when} | {proof.passed} "
+            f"| {proof.gpu}{skipped} | {proof.bytes / 1e9:.2f} GB |"
         )
     return "\n".join(lines)
 
