@@ -73,8 +73,8 @@ def test_worker_groups_inherit_from_worker() -> None:
 
 def test_run_settings_list_every_host() -> None:
     groups = run_settings(render(GROUPS))["groups"]
-    told = [(group["statefulSet"], group["number"], group["slots"]) for group in groups]
-    assert told == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
+    listed = [(group["statefulSet"], group["number"], group["slots"]) for group in groups]
+    assert listed == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
 
 
 @pytest.mark.parametrize("values", [{}, GROUPS], ids=["default", "groups"])
@@ -196,8 +196,8 @@ def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
     (tester,), (master,) = pod["spec"]["containers"], pod_spec(job)["containers"]
     assert tester["command"][-1].endswith("selftest.py")
-    told = {entry["name"]: entry.get("value") for entry in tester["env"]}
-    assert told["HVD_TESTED_JOB"] == job["metadata"]["name"]
+    listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
+    assert listed["HVD_TESTED_JOB"] == job["metadata"]["name"]
     for key in ("image", "securityContext", "volumeMounts"):
         assert tester[key] == master[key]
 

@@ -71,11 +71,11 @@ def test_ranks_of_other_mpis_run_on_the_planned_hosts_and_cores(
         assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
     assert f"mpirun is {name}" in log
-    said = [line for line in log.splitlines() if line.startswith("SUM ")]
-    for line in said:
+    output = [line for line in log.splitlines() if line.startswith("SUM ")]
+    for line in output:
         assert line.startswith("SUM 6 MARK worker ON "), "a rank missed the sum or its environment"
         assert release in line, "another MPI's library was loaded"
-    hosts = sorted(re.findall(r" ON (\S+) ", "\n".join(said)))
+    hosts = sorted(re.findall(r" ON (\S+) ", "\n".join(output)))
     assert hosts == ["hvd-a-0", "hvd-b-0", "hvd-b-0"]
     placed = dict(re.findall(r"rank (\d) of 3 on (\S+), CPUs \S+", log))
     assert placed == {"0": "hvd-a-0", "1": "hvd-b-0", "2": "hvd-b-0"}
@@ -108,7 +108,7 @@ def foreign(image: str, **changes: Any) -> Values:
 
 
 def lines(namespace: Namespace) -> list[str]:
-    """What the ranks of a run that has to complete said."""
+    """Return what the ranks print; the run must complete."""
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     return sorted(line for line in namespace.log("hvd").splitlines() if line.startswith("SUM "))
 

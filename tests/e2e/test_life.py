@@ -49,7 +49,7 @@ def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
     assert namespace.job("hvd") == first, "the same values started a new run"
     assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
 
-    # A time to live is no other run either, and takes the Job and all pods.
+    # Setting a time to live does not start a new run either, and removes the Job and all pods.
     mortal = values(cleanup="Always", master={"ttlSecondsAfterFinished": 0})
     namespace.upgrade("hvd", mortal, version=version)
     namespace.kubectl("wait", f"job/{first}", "--for=delete", "--timeout=60s")

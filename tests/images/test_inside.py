@@ -85,7 +85,7 @@ def test_advisories_of_a_checkout_match_by_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "message"),
+    ("output", "status", "message"),
     [
         ("", 0, None),
         ("Found 1 known vulnerability in 1 package", 1, None),
@@ -93,14 +93,14 @@ def test_advisories_of_a_checkout_match_by_version(tmp_path: Path) -> None:
     ],
 )
 def test_findings_of_pip_audit_are_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: int, message: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, status: int, message: str | None
 ) -> None:
     """pip-audit ends with 1 for both."""
     package = tmp_path / "pip_audit"
     package.mkdir()
     (package / "__init__.py").touch()
     asked = "assert '--strict' in sys.argv"
-    program = f"import sys\n{asked}\nprint({said!r}, file=sys.stderr)\nsys.exit({status})\n"
+    program = f"import sys\n{asked}\nprint({output!r}, file=sys.stderr)\nsys.exit({status})\n"
     (package / "__main__.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     if message is None:

@@ -45,8 +45,8 @@ def checks_say(monkeypatch: pytest.MonkeyPatch) -> Any:
         printed = {TWO_RANKS: over_mpi, (*TWO_RANKS_OVER_GLOO, *COMMON): over_gloo}
 
         def run_checks(inside: None, launcher: tuple[str, ...], *checks: str) -> Any:
-            said = printed[*launcher, *checks]
-            return subprocess.CompletedProcess(launcher, 0, said, "a traceback")
+            printed_text = printed[*launcher, *checks]
+            return subprocess.CompletedProcess(launcher, 0, printed_text, "a traceback")
 
         monkeypatch.setattr(try_tensorflow, "build", build)
         monkeypatch.setattr(try_tensorflow, "sandbox", sandbox)
@@ -64,11 +64,11 @@ def test_exit_status_is_0_when_all_checks_pass(
     assert try_tensorflow.main("2.99.0", "3.99.0") == 0
     wanted = {"tensorflow": "2.99.0", "keras": "3.99.0", "suite": "bookworm", "openmpi": "4.1.4"}
     assert asked == [{"name": "cpu", "overrides": wanted, "untested": True}]
-    said = capsys.readouterr().out
-    assert "passes  one_check" in said
-    assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over MPI" in said
-    assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over Gloo" in said
-    assert "`versions`" in said
+    printed_text = capsys.readouterr().out
+    assert "passes  one_check" in printed_text
+    assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over MPI" in printed_text
+    assert f"{REFERENCE}: 1 of 1 checks pass on two ranks over Gloo" in printed_text
+    assert "`versions`" in printed_text
 
 
 def test_python_selects_its_suite_and_openmpi(checks_say: Any) -> None:
@@ -99,10 +99,10 @@ def test_failed_check_is_listed_with_its_message(
 ) -> None:
     checks_say(result(another_check={"1": "Traceback\n  File\nValueError: no ref\n"}))
     assert try_tensorflow.main("2.99.0") == 1
-    said = capsys.readouterr().out
-    assert "fails   another_check\n        ValueError: no ref" in said
-    assert "1 of 2 checks pass" in said
-    assert "`versions`" not in said
+    printed_text = capsys.readouterr().out
+    assert "fails   another_check\n        ValueError: no ref" in printed_text
+    assert "1 of 2 checks pass" in printed_text
+    assert "`versions`" not in printed_text
 
 
 def test_failure_over_gloo_alone_is_a_failure(
@@ -118,9 +118,9 @@ def test_checks_without_a_result_are_a_failure(
 ) -> None:
     checks_say("noise, and no result")
     assert try_tensorflow.main("2.99.0") == 1
-    said = capsys.readouterr().out
-    assert "did not finish" in said
-    assert "a traceback" in said
+    printed_text = capsys.readouterr().out
+    assert "did not finish" in printed_text
+    assert "a traceback" in printed_text
 
 
 def test_build_error_is_printed(

@@ -97,7 +97,7 @@ spec:
     {{- end }}
 {{- end }}
 
-{{/* How this run ended: Finished, Failed, or empty while it has not ended. The Job tells; when the Job has been removed, the record does. */}}
+{{/* How this run ended: Finished, Failed, or empty while it has not ended. The Job has the result; after the Job has been removed, the record has it. */}}
 {{- define "horovod.end" -}}
 {{- $name := include "horovod.job" . -}}
 {{- $job := lookup "batch/v1" "Job" .Release.Namespace $name -}}
@@ -110,9 +110,9 @@ spec:
 {{/* The record of this run as JSON when it has ended and its Job has been removed (ttlSecondsAfterFinished), so that an upgrade does not repeat it. */}}
 {{- define "horovod.earlierEnd" -}}
 {{- $name := include "horovod.job" . -}}
-{{- $told := dig "data" dict (lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict) -}}
-{{- $ended := and (eq (get $told "job") $name) (has (get $told "state") (list "Finished" "Failed")) -}}
-{{- ternary $told dict (and $ended (not (lookup "batch/v1" "Job" .Release.Namespace $name))) | toJson -}}
+{{- $record := dig "data" dict (lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict) -}}
+{{- $ended := and (eq (get $record "job") $name) (has (get $record "state") (list "Finished" "Failed")) -}}
+{{- ternary $record dict (and $ended (not (lookup "batch/v1" "Job" .Release.Namespace $name))) | toJson -}}
 {{- end }}
 
 {{/* Not empty when this run has ended and its workers were scaled to zero, so that an upgrade does not scale them up again. */}}

@@ -46,11 +46,11 @@ def main() -> None:
             continue
         try:
             check()
-            said = ""
-        # Whatever it is, it is this check's result, and the other ranks wait to be told.
+            failure = ""
+        # Any failure is the result of this check: the other ranks wait for it.
         except Exception:  # noqa: BLE001
-            said = traceback.format_exc()
-        everyone = hvd.allgather_object(said)
+            failure = traceback.format_exc()
+        everyone = hvd.allgather_object(failure)
         results[check.__name__] = {rank: text for rank, text in enumerate(everyone) if text}
     if hvd.rank() == 0:
         print(f"RESULT {json.dumps(results)}", flush=True)

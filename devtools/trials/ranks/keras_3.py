@@ -135,10 +135,10 @@ def of_tf_keras() -> Any:
 def jit_compile_is_turned_off_and_said() -> None:
     mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)), jit_compile=True)
     callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mine.fit(*data(hvd.rank()), batch_size=BATCH, verbose=0, callbacks=[callback])
-    assert any("going on with jit_compile=False" in str(w.message) for w in said)
+    assert any("going on with jit_compile=False" in str(w.message) for w in caught)
     assert_close(mine.get_weights(), expected_after(1, lambda: keras.optimizers.SGD(RATE)))
 
 

@@ -94,7 +94,7 @@ def parameters_and_optimizer_state_are_broadcast() -> None:
         mine = net(seed=hvd.rank())
         optimizer = make(mine.parameters())
         if hvd.rank() == 0:
-            # As a rank that resumed from a checkpoint, beside others that start anew.
+            # Like a rank that resumed from a checkpoint next to ranks that start from scratch.
             for _ in range(2):
                 step(mine, optimizer, whole())
             optimizer.param_groups[0]["lr"] = 0.125

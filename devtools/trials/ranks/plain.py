@@ -24,10 +24,10 @@ def assert_close(got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
 
 
 def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> None:
-    said = None
+    message = None
     try:
         call()
     except kind as error:
-        said = str(error)
-    assert said is not None, f"nothing was refused; expected {kind.__name__} with {text!r}"
-    assert text in said
+        message = str(error)
+    assert message is not None, f"nothing was refused; expected {kind.__name__} with {text!r}"
+    assert text in message

@@ -1,5 +1,6 @@
-"""What of the images for NVIDIA's GPUs needs a GPU; left out, and said in the proof, where there is
-none. One rank a GPU.
+"""Tests that need a GPU, with one rank for each GPU.
+
+Without a GPU they are skipped, and the proof of the image counts them.
 """
 
 from __future__ import annotations

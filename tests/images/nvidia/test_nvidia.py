@@ -49,12 +49,12 @@ def framework(image: Image) -> str:
 
 
 def test_horovod_has_mpi_gloo_and_nccl(framework: str, inside: Sandbox) -> None:
-    said = inside.python(
+    output = inside.python(
         f"import horovod.{framework} as hvd, {framework};"
         "print(bool(hvd.mpi_built()), bool(hvd.gloo_built()), bool(hvd.nccl_built()),"
         f" bool(hvd.cuda_built()), bool(hvd.rocm_built()), {FRAMEWORKS[framework].for_cuda})"
     )
-    assert said.split() == ["True", "True", "True", "True", "False", "True"]
+    assert output.split() == ["True", "True", "True", "True", "False", "True"]
 
 
 def test_horovod_loads_the_only_nccl(framework: str, inside: Sandbox) -> None:
@@ -72,12 +72,12 @@ def test_horovod_loads_the_only_nccl(framework: str, inside: Sandbox) -> None:
 
 def test_nccl_has_the_version_of_the_versions_file(image: Image, inside: Sandbox) -> None:
     (pinned,) = (value for name, value in image.versions.items() if "-nccl-" in name)
-    said = inside.python(
+    output = inside.python(
         f"import ctypes; nccl = ctypes.CDLL('{NCCL}'); version = ctypes.c_int();"
         "nccl.ncclGetVersion(ctypes.byref(version)); print(version.value)"
     )
     major, minor, patch = (int(word) for word in pinned.split("."))
-    assert int(said) == major * 10000 + minor * 100 + patch
+    assert int(output) == major * 10000 + minor * 100 + patch
 
 
 def test_horovods_libraries_are_all_found(framework: str, inside: Sandbox) -> None:
@@ -106,7 +106,7 @@ def test_gpu_compiler_is_not_in_the_image(inside: Sandbox) -> None:
 
 
 def test_image_requests_driver_capabilities(inside: Sandbox) -> None:
-    said = inside.succeed("printenv", "NVIDIA_DRIVER_CAPABILITIES")
-    assert said.strip() == "compute,utility"
+    output = inside.succeed("printenv", "NVIDIA_DRIVER_CAPABILITIES")
+    assert output.strip() == "compute,utility"
     # Which GPUs is for Kubernetes to say.
     assert inside.run("printenv", "NVIDIA_VISIBLE_DEVICES").returncode != 0
