@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """One request that the server got."""
 
@@ -23,6 +23,8 @@ class Request:
     path: str
     query: dict[str, str]
     body: Any = None
+    # How often watches had been ended when it came: a watch that starts after that ends at once.
+    generation: int = 0
 
     @property
     def resource(self) -> str:
@@ -115,6 +117,7 @@ class FakeCluster:
 
     def record(self, request: Request) -> None:
         with self._changed:
+            request.generation = self._generation
             self.requests.append(request)
             self._changed.notify_all()
 
@@ -125,7 +128,7 @@ class FakeCluster:
 
     def watch(self, request: Request) -> Iterator[Object]:
         with self._changed:
-            position, generation = len(self._changes), self._generation
+            position, generation = len(self._changes), request.generation
             present = [] if request.resource in self._held else self.find(request)
         for item in present:
             yield {"type": "ADDED", "object": item}

@@ -12,7 +12,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.report import document, reason_table, tables
 
-VALUES = Path(__file__).parents[3] / "values"
+VALUES = Path(__file__).parents[4] / "values"
 
 
 def example(name: str) -> Plan:

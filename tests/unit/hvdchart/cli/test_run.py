@@ -13,6 +13,7 @@ from hvdchart.image.probe import MARK
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.image.test_check import GOOD
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.nodes import pod as other_pod
 from tests.unit.hvdchart.runs import (
@@ -26,7 +27,6 @@ from tests.unit.hvdchart.runs import (
     pod,
     terminated,
 )
-from tests.unit.hvdchart.test_image_check import GOOD
 
 pytestmark = pytest.mark.timeout(30)
 SPEC = {

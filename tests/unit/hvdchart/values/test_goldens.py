@@ -11,7 +11,7 @@ from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import render_values
 
-VALUES = Path(__file__).parents[3] / "values"
+VALUES = Path(__file__).parents[4] / "values"
 SPECS = sorted(VALUES.glob("*.spec.yaml"))
 
 

@@ -19,10 +19,10 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.build import make_values
 from tests.chart.cases import ready_cases
+from tests.unit.hvdchart.spec.test_spec import GOOD, WRONG_VALUES
 from tests.unit.hvdchart.strategies import damaged_specs, specs
-from tests.unit.hvdchart.test_spec import GOOD, WRONG_VALUES
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCHEMAS = {
     name: json.loads((ROOT / name).read_text())
     for name in ("charts/horovod/values.schema.json", "docs/spec.schema.json")

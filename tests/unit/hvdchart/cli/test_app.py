@@ -13,7 +13,7 @@ import pytest
 
 from hvdchart.cli.app import main
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SPEC = ROOT / "values" / "xeon-4.spec.yaml"
 GOLDEN = ROOT / "values" / "xeon-4.yaml"
 
