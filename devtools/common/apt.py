@@ -8,9 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
+
 from devtools.common.cache import cache_dir
 from devtools.common.commands import run_logged
 from devtools.common.errors import DevtoolsError
+from devtools.common.locks import exclusive_lock
 from devtools.common.ui import step
 
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -19,8 +22,11 @@ FORBID_STARTS = (
     "#!/bin/sh\n# Exists while devtools installs packages; remove it if one was interrupted.\n"
     "exit 101\n"
 )
-# Another apt-get may be running; waiting for its lock beats failing.
+# One for the machine, whichever cache a checkout uses.
+LOCK = Path("/run/lock/hvd-apt.lock")
+# How long to wait for an apt-get that somebody else runs, such as unattended upgrades.
 LOCK_TIMEOUT_SECONDS = 300
+RETRY_SECONDS = 2.0
 
 
 def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> None:
@@ -35,10 +41,19 @@ def install_packages(packages: Sequence[str], error: type[DevtoolsError]) -> Non
             " can install them",
             f"install {names}, or what your distribution has for them",
         )
-    with step(f"install Debian packages: {names}"):
-        _run_apt("update", error=error)
+    with exclusive_lock(LOCK, "installing packages"), step(f"install Debian packages: {names}"):
+        _update(error)
         with _services_not_started():
             _run_apt("install", "--yes", "--no-install-recommends", *packages, error=error)
+
+
+def _update(error: type[DevtoolsError]) -> None:
+    """Updates the package lists; DPkg::Lock::Timeout does not cover their lock."""
+    retry = Retrying(
+        retry=retry_if_exception_message(match=r"(?s).*Could not get lock"),
+        wait=wait_fixed(RETRY_SECONDS), stop=stop_after_delay(LOCK_TIMEOUT_SECONDS), reraise=True,
+    )  # fmt: skip
+    retry(_run_apt, "update", error=error)
 
 
 def _run_apt(*arguments: str, error: type[DevtoolsError]) -> None:
@@ -65,4 +80,4 @@ def _services_not_started() -> Iterator[None]:
     try:
         yield
     finally:
-        POLICY.unlink()
+        POLICY.unlink(missing_ok=True)

@@ -80,20 +80,26 @@ class SliceAddresses:
     def _follow(self, version: str) -> None:
         """Watch, and list again when a watch ends: nothing that happened in between is missed."""
         while not self._closed.is_set():
+            has_news = False
             try:
-                self._watch(version or self._list())
+                has_news = self._watch(version or self._list())
             except ApiError as problem:
                 if not self._closed.is_set():
                     log(f"cannot watch the hosts' addresses: {problem}; trying again")
+            if not has_news:
+                # A server that ends each watch at once must not be asked without a pause.
                 self._closed.wait(RECONNECT_EVERY)
             version = ""
 
-    def _watch(self, version: str) -> None:
+    def _watch(self, version: str) -> bool:
+        """Apply events until the watch ends; whether there was any."""
+        has_news = False
         query = {**self._query, "resourceVersion": version}
         for event in self._api.watch("discovery.k8s.io/endpointslices", query):
             if event["type"] == "ERROR" or self._closed.is_set():
                 # The version is too old to watch from.
-                return
+                return has_news
+            has_news = True
             name = event["object"]["metadata"]["name"]
             slices = {key: item for key, item in self._slices.items() if key != name}
             if event["type"] != "DELETED":

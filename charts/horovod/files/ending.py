@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from datetime import datetime, timezone
 
@@ -18,33 +19,39 @@ FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 360.0
 CONDITION_WITHIN = 10
 # Seconds by which the clocks of the controller's machine and this one may differ.
 CLOCK_SKEW = 60.0
+# Stands for a Job that the API server did not show: another attempt may follow a failure.
+UNREADABLE: Object = {"metadata": {}, "spec": {"backoffLimit": sys.maxsize}}
 
 
 def read_job(api: Api, stopped: bool) -> Object | None:
-    """Read the Job after this attempt; None when it is gone, going or cannot be read.
+    """Read the Job after this attempt; None when it was deleted or is being deleted.
 
     `stopped`: this pod was asked to end, of which the Job's deadline may be the reason.
+    UNREADABLE when the API server does not show it.
     """
     name = os.environ["HVD_JOB"]
     try:
         job = api.get(f"batch/jobs/{name}")
-        if stopped and not failure_reason(job) and time.time() > deadline(job) - CLOCK_SKEW:
-            job = _wait_for_failure(api, name, job)
     except ApiError as problem:
+        log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.
-        log(f"the Job is gone or cannot be read: {problem}")
-        return None
+        return None if problem.status in (403, 404) else UNREADABLE
+    if stopped and not failure_reason(job) and time.time() > deadline(job) - CLOCK_SKEW:
+        job = _wait_for_failure(api, name, job)
     return None if "deletionTimestamp" in job["metadata"] else job
 
 
 def _wait_for_failure(api: Api, name: str, job: Object) -> Object:
     """Return the Job as soon as it has failed, or as it is after CONDITION_WITHIN seconds."""
     query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(CONDITION_WITHIN)}
-    for event in api.watch("batch/jobs", query):
-        if event["type"] != "ERROR":
-            job = event["object"]
-        if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
-            break
+    try:
+        for event in api.watch("batch/jobs", query):
+            if event["type"] != "ERROR":
+                job = event["object"]
+            if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
+                break
+    except ApiError as problem:
+        log(f"cannot watch the Job: {problem}")
     return job
 
 

@@ -61,8 +61,7 @@ class HostRendezvous:
         for host in self.run.hosts:
             threading.Thread(target=self._follow_host, args=(host,), daemon=True).start()
         threading.stack_size(default_stack)
-        self._wait_for_enough()
-        if not self.is_enough():
+        if not self._wait_for_enough():
             raise self._missing_error(self._missing())
         return self.addresses()
 
@@ -92,7 +91,8 @@ class HostRendezvous:
         """Return those of the hosts to start with that do not answer."""
         return [host for host in self.run.hosts if host not in self.answering and not host.optional]
 
-    def _wait_for_enough(self) -> None:
+    def _wait_for_enough(self) -> bool:
+        """Whether enough hosts answer before the deadline."""
         report_at = time.monotonic() + FIRST_REPORT_AFTER
         while True:
             now = time.monotonic()
@@ -100,7 +100,7 @@ class HostRendezvous:
             with self.changed:
                 self.changed.wait_for(self.is_enough, wake_at - now)
                 if self.is_enough() or time.monotonic() >= self.deadline:
-                    return
+                    return self.is_enough()
             if self._is_stopped():
                 raise InterruptedRunError("asked to end while waiting for hosts")
             if time.monotonic() >= report_at:

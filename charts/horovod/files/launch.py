@@ -103,7 +103,10 @@ def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
 
 
 def _elastic(run: Run) -> list[str]:
-    """A host that failed may come back under its name: its StatefulSet creates the pod again."""
+    """Return horovodrun's options for an elastic run.
+
+    The blacklist cooldown is short, because a StatefulSet creates a failed pod again under its name.
+    """
     return [
         *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks)),
         *("--host-discovery-script", str(DISCOVERY), "--blacklist-cooldown-range", "1", "10"),
@@ -118,7 +121,8 @@ def _nics(interface: str) -> list[str]:
 
 def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
     """The launcher's environment; a variable of master.env overrides the chart's."""
-    merged = {**mpi.mpirun_environment(run, default_interface()), **inherited}
+    own = "" if run.interface else default_interface()
+    merged = {**mpi.mpirun_environment(run, own), **inherited}
     merged["PATH"] = f"{GENERATED / 'bin'}:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged
 
@@ -132,7 +136,7 @@ class Launcher:
         signal.signal(signal.SIGTERM, self._stop)
 
     def was_stopped(self) -> bool:
-        """Has this pod been asked to end?"""
+        """Whether this pod was asked to end."""
         return self.stopped
 
     def run(self, arguments: list[str], environment: Mapping[str, str]) -> int:
@@ -144,6 +148,9 @@ class Launcher:
         if self.stopped:
             return 128 + signal.SIGTERM
         self._process = subprocess.Popen(arguments, env=dict(environment), cwd=Path.cwd())
+        if self.stopped:
+            # The request came while the launcher was being started, and was not passed on.
+            self._process.send_signal(signal.SIGTERM)
         code = self._process.wait()
         return 128 - code if code < 0 else code
 

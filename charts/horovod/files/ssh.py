@@ -88,15 +88,19 @@ def check_capabilities(status: str) -> None:
         )
 
 
-def sshd_config(port: int, revision: str, python: str, user: str) -> str:
-    """Return the worker's server configuration: `user` may log in with a key and run commands."""
+def sshd_config(port: int, revision: str, python: str, is_root: bool) -> str:
+    """Return the worker's server configuration: only its own user may log in, with the key.
+
+    An sshd of another user than root cannot log in anyone else. It gets no AllowUsers: its user may
+    have another name in the master's image, by which the client asks for it.
+    """
+    allowed = "AllowUsers root\n" if is_root else ""
     return f"""\
 Port {port}
 HostKey {GENERATED}/host-key
 AuthorizedKeysFile {GENERATED}/authorized_keys
 AuthenticationMethods publickey
-AllowUsers {user}
-PermitRootLogin prohibit-password
+{allowed}PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 StrictModes no
@@ -149,14 +153,14 @@ def prepare_worker(port: int, revision: str, python: str) -> list[str]:
 
     Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
     """
-    user = require_user_name()
+    require_user_name()
     sshd = find_program("sshd", "openssh-server")
     install_key("host-key")
     user_key = derive_public_key(install_key("user-key"))
     # `restrict` also forbids what a later version of OpenSSH may add to it.
     (GENERATED / "authorized_keys").write_text(f"restrict,pty {user_key}\n")
     config = GENERATED / "sshd_config"
-    config.write_text(sshd_config(port, revision, python, user))
+    config.write_text(sshd_config(port, revision, python, os.getuid() == 0))
     if os.getuid() == 0:
         check_capabilities(Path("/proc/self/status").read_text())
         PRIVILEGE_SEPARATION.mkdir(exist_ok=True)

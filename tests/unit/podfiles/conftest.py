@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,10 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "charts" / "horovod
 import addresses
 import hosts
 import kube
+import settings
 
 from tests.unit.podfiles.fake_api import Certificates, FakeApi, serve
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
+from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
+from tests.unit.podfiles.threads import join_threads, record_threads
 
 
 @pytest.fixture(scope="session")
@@ -59,13 +63,42 @@ def background() -> Iterator[Callable[..., Future[Any]]]:
 
 @pytest.fixture
 def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
-    """The workers' side, and a rendezvous that loses no time."""
-    for name in ("FIRST_REPORT_AFTER", "REPORT_EVERY", "STOP_CHECK_EVERY", "ADDRESS_CHECK_EVERY"):
+    """The workers' side, and a rendezvous that loses no time and does not report missing hosts."""
+    monkeypatch.setattr(hosts, "FIRST_REPORT_AFTER", 60.0)
+    for name in ("STOP_CHECK_EVERY", "ADDRESS_CHECK_EVERY"):
         monkeypatch.setattr(hosts, name, 0.02)
     monkeypatch.setattr(addresses.DnsAddresses, "poll_seconds", 0.02)
     started = Workers(api_server)
     yield started
     started.close()
+
+
+@pytest.fixture
+def reports(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing hosts are reported at once and often."""
+    for name in ("FIRST_REPORT_AFTER", "REPORT_EVERY"):
+        monkeypatch.setattr(hosts, name, 0.02)
+
+
+@pytest.fixture
+def host_threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that a rendezvous has started for its hosts."""
+    return record_threads(hosts, monkeypatch)
+
+
+@pytest.fixture
+def rendezvous(host_threads: list[threading.Thread]) -> Iterator[StartRendezvous]:
+    """Starts a rendezvous, which the test's end closes."""
+    started = []
+
+    def start(run: settings.Run, is_stopped: IsStopped = lambda: False) -> hosts.HostRendezvous:
+        started.append(hosts.HostRendezvous(run, kube.Api() if run.api else None, is_stopped))
+        return started[-1]
+
+    yield start
+    for item in started:
+        item.close()
+    join_threads(host_threads)
 
 
 @pytest.fixture(scope="session")

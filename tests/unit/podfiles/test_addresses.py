@@ -15,6 +15,7 @@ from settings import Host
 
 from tests.unit.podfiles import fake_api
 from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.threads import join_threads, record_threads
 
 SLICES = "discovery.k8s.io/endpointslices"
 HOST = Host("hvd-worker-0", "hvd-worker-0.hvd", 1, "hvd-worker", "r1")
@@ -53,8 +54,14 @@ def test_terminating_endpoints_and_those_of_no_pod_are_left_out() -> None:
 
 
 @pytest.fixture
+def followers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that follow EndpointSlices."""
+    return record_threads(addresses, monkeypatch)
+
+
+@pytest.fixture
 def source(
-    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+    api_server: FakeApi, followers: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[addresses.SliceAddresses]:
     """The Service's slices, one pod at first, followed."""
     monkeypatch.setattr(addresses, "RECONNECT_EVERY", 0.01)
@@ -149,14 +156,16 @@ def test_slices_that_cannot_be_listed_at_the_start_are_an_error(api_server: Fake
 
 
 def test_a_closed_follower_asks_no_more(
-    source: addresses.SliceAddresses, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+    source: addresses.SliceAddresses,
+    followers: list[threading.Thread],
+    api_server: FakeApi,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     source.close()
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
-    (follower,) = [t for t in threading.enumerate() if t.name == "follow-endpointslices"]
+    (follower,) = followers
     assert follower.daemon, "it does not keep the process running"
-    follower.join(fake_api.PATIENCE)
-    assert not follower.is_alive()
+    join_threads(followers)
     assert source.find(HOST) == IPV4
     assert len(api_server.requests) == 2
     assert capsys.readouterr().out == ""

@@ -20,8 +20,6 @@ from tests.unit.podfiles.runs import make_run
 START = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC).timestamp()
 JOB = "hvd-master-1"
 NO_ANSWERS = {
-    "403": fake_api.status(403),
-    "404": fake_api.status(404),
     "503": fake_api.status(503),
     "429": fake_api.status(429, Retry_After="1"),
     "reset": fake_api.reset,
@@ -201,22 +199,31 @@ def test_a_watch_that_the_server_gives_up_returns_the_job_as_it_was(
     assert reading.result(PATIENCE) == job(deadline=100)
 
 
-def test_a_watch_that_is_cut_leaves_the_job_unknown(
+def test_a_watch_that_is_cut_leaves_the_job_as_it_was_read(
     reading: Future[Any], api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.end_watches(fake_api.cut_chunk)
-    assert reading.result(PATIENCE) is None
-    assert "the Job is gone or cannot be read: " in capsys.readouterr().out
+    assert reading.result(PATIENCE)["metadata"]["name"] == job()["metadata"]["name"]
+    assert "cannot watch the Job: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_job_that_an_upgrade_removed_is_gone(api_server: FakeApi, status: int) -> None:
+    api_server.fail("GET", "batch/jobs", fake_api.status(status))
+    assert ending.read_job(kube.Api(), False) is None
 
 
 @pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_a_job_that_cannot_be_read_is_unknown(
+def test_a_job_that_cannot_be_read_may_retry_a_failure_but_not_a_success(
     api_server: FakeApi, failure: fake_api.Failure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.put("batch/jobs", job())
     api_server.fail("GET", "batch/jobs", failure)
-    assert ending.read_job(kube.Api(), False) is None
-    assert "the Job is gone or cannot be read: " in capsys.readouterr().out
+    unreadable = ending.read_job(kube.Api(), False)
+    assert unreadable == ending.UNREADABLE
+    assert "cannot read the Job: " in capsys.readouterr().out
+    assert ending.will_retry(unreadable, 1, 0.0)
+    assert not ending.will_retry(unreadable, 0, 0.0)
 
 
 def test_a_job_that_is_being_deleted_is_gone(api_server: FakeApi) -> None:
@@ -289,6 +296,14 @@ def test_the_last_attempt_allowed_records_its_failure(
     ending.finish(run, kube.Api(), job(2), record, LaunchError("exit code 3", 3))
     assert recorded(api_server) == ("Failed", "exit code 3")
     assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
+
+
+def test_workers_are_scaled_to_zero_after_a_success_although_the_job_cannot_be_read(
+    api_server: FakeApi, record: RunRecord
+) -> None:
+    ending.finish(make_run(), kube.Api(), ending.UNREADABLE, record, None)
+    assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
+    assert recorded(api_server) == ("Finished", "")
 
 
 def test_without_a_job_record_and_workers_are_left_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     )
     program.chmod(0o755)
     monkeypatch.setattr(apt, "POLICY", policy)
+    monkeypatch.setattr(apt, "LOCK", tmp_path / "apt.lock")
+    monkeypatch.setattr(apt, "RETRY_SECONDS", 0)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
     monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
@@ -66,3 +69,27 @@ def test_installation_needs_root_and_apt_get(
     (machine / "apt-get").unlink()
     with pytest.raises(ImageError, match="the Debian packages one are missing"):
         apt.install_packages(["one"], ImageError)
+
+
+def test_two_processes_install_one_after_the_other(machine: Path) -> None:
+    """The policy of one must not go while the other installs, nor may both update at once."""
+    with ThreadPoolExecutor() as pool:
+        ends = [pool.submit(apt.install_packages, [name], ImageError) for name in ("one", "two")]
+    for end in ends:
+        end.result()
+    calls = [line.rsplit(" ", 1)[-1] for line in (machine / "calls").read_text().splitlines()]
+    assert calls in (["update", "one", "update", "two"], ["update", "two", "update", "one"])
+    assert not apt.POLICY.exists()
+
+
+def test_update_waits_for_an_apt_get_of_somebody_else(machine: Path) -> None:
+    """apt-get update does not wait for the lock of the package lists itself."""
+    program = machine / "apt-get"
+    once = (
+        f"if [ ! -e {machine}/tried ]; then : > {machine}/tried; "
+        'echo "E: Could not get lock"; exit 100; fi\n'
+    )
+    program.write_text(program.read_text().replace("#!/bin/sh\n", "#!/bin/sh\n" + once))
+    apt.install_packages(["one"], ImageError)
+    calls = [line.rsplit(" ", 1)[-1] for line in (machine / "calls").read_text().splitlines()]
+    assert calls == ["update", "one"]

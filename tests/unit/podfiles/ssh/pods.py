@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import settings
 
 from devtools.common.apt import install_packages
 from devtools.common.errors import DevtoolsError
+from tests.waiting import wait_until
 
 FILES = Path(settings.__file__).parent
 WORKER = "hvd-worker-0"
@@ -164,9 +164,8 @@ class Worker(Pod):
             )  # fmt: skip
         try:
             # sshd does not announce that it listens.
-            while not read_banner(port):
-                assert process.poll() is None, self.log
-                time.sleep(0.01)
+            wait_until(lambda: process.poll() is not None or read_banner(port), 20, "sshd listens")
+            assert process.poll() is None, self.log
             yield port
         finally:
             process.terminate()
