@@ -1,0 +1,43 @@
+"""What the tests of the rendezvous share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import hosts
+import pytest
+import settings
+
+from tests.unit.podfiles.fake_api import PATIENCE
+from tests.unit.podfiles.fake_worker import Workers
+
+Background = Callable[..., "Future[Any]"]
+IsStopped = Callable[[], bool]
+# Starts a rendezvous for a run; the second argument answers whether the pod was asked to end.
+StartRendezvous = Callable[..., hosts.HostRendezvous]
+# A thread of the rendezvous that ends with an exception fails the test.
+fail_on_thread_exceptions = pytest.mark.filterwarnings(
+    "error::pytest.PytestUnhandledThreadExceptionWarning"
+)
+
+
+def names(answering: dict[settings.Host, str] | None) -> list[str]:
+    """Return the names of the hosts that answer, in their order."""
+    return [host.name for host in answering or {}]
+
+
+def fail_at_deadline(
+    workers: Workers,
+    background: Background,
+    current: hosts.HostRendezvous,
+    is_ready: Callable[[], bool],
+) -> settings.RunError:
+    """Wait for hosts in vain: let the deadline come once a condition on the requests holds."""
+    waiting = background(current.wait)
+    workers.api.wait(is_ready)
+    current.deadline = 0.0
+    with pytest.raises(settings.RunError) as raised:
+        waiting.result(PATIENCE)
+    return raised.value

@@ -1,0 +1,32 @@
+"""The threads that a module of the pods' files starts, without those of other tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from tests.unit.podfiles.fake_api import PATIENCE
+
+
+def record_threads(module: ModuleType, patch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """Return a list that each thread joins that `module` starts from now on."""
+    started: list[threading.Thread] = []
+
+    class RecordedThread(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            started.append(self)
+
+    known = SimpleNamespace(**{**vars(threading), "Thread": RecordedThread})
+    patch.setattr(module, "threading", known)
+    return started
+
+
+def join_threads(threads: Iterable[threading.Thread]) -> None:
+    """Wait until the threads have ended; fails when one does not."""
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread.name
