@@ -123,8 +123,8 @@ def tool(name: str) -> Path:
         raise ToolError(f"no tool is called {name!r}", f"use one of: {', '.join(NAMES)}")
     directory = _directory(built)
     if not directory.exists():
-        lock = directory.parent / f".{built.name}.lock"
-        with exclusive_lock(lock, f"building {built.name}"):
+        # One build at a time: each uses all cores, and gigabytes of memory.
+        with exclusive_lock(directory.parent / ".build.lock", "building a Go program"):
             if not directory.exists():
                 _build(built, directory)
     return directory / (built.binary if name == built.name else name)

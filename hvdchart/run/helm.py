@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import subprocess
+from asyncio.subprocess import PIPE
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,24 +25,24 @@ T = TypeVar("T")
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
     """pyhelm3's Helm commands, started from a list of arguments where pyhelm3 uses a shell."""
 
-    def _run(self, arguments: list[Any], input: bytes | None = None) -> bytes:
-        command = [self._executable, *map(str, arguments)]
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+        arguments = list(map(str, command))
         if self._kubecontext:
-            command += ["--kube-context", self._kubecontext]
+            arguments += ["--kube-context", self._kubecontext]
         if input:
             # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
             input = json.dumps(json.loads(input), ensure_ascii=False).encode()
-        done = subprocess.run(command, input=input or b"", capture_output=True, check=False)
-        if done.returncode != 0:
+        process = await asyncio.create_subprocess_exec(
+            self._executable, *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        output, errors = await process.communicate(input or b"")
+        if process.returncode != 0:
             # pyhelm3 maps Helm's messages to classes of its own; only the message is needed here.
-            raise pyhelm3.errors.Error(done.returncode, done.stdout, done.stderr)
-        return done.stdout
-
-    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
-        return self._run(command, input)
+            raise pyhelm3.errors.Error(process.returncode, output, errors)
+        return output
 
     def client_version(self) -> semver.VersionInfo:
-        version = self._run(["version", "--template", "{{ .Version }}"]).decode()
+        version = asyncio.run(self.run(["version", "--template", "{{ .Version }}"])).decode()
         return semver.VersionInfo.parse(version.removeprefix("v"))
 
 

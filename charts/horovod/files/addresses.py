@@ -105,6 +105,7 @@ class SliceAddresses:
             if event["type"] != "DELETED":
                 slices[name] = event["object"]
             self._replace(slices)
+        return has_news
 
     def _replace(self, slices: dict[str, Slice]) -> None:
         with self.changed:

@@ -105,7 +105,7 @@ def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
 def _elastic(run: Run) -> list[str]:
     """Return horovodrun's options for an elastic run.
 
-    The blacklist cooldown is short, because a StatefulSet creates a failed pod again under its name.
+    The blacklist cooldown is short: a StatefulSet creates a failed pod again under the same name.
     """
     return [
         *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks)),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,3 +112,20 @@ def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, c
     with pytest.raises(HelmError, match="`helm version` does not print a version"):
         undeploy("run", "team")
     assert helm.commands() == ["version"]
+
+
+def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
+    helm, started = tmp_path / "helm", tmp_path / "started"
+    os.mkfifo(started)
+    helm.write_text(f"#!/bin/sh\ntrap '' INT\necho $$ > {started}\nexec sleep 60\n")
+    helm.chmod(0o755)
+    spec = Path(__file__).parents[4] / "values" / "local.spec.yaml"
+    command = [sys.executable, "-m", "hvdchart", "render", str(spec), "--manifests"]
+    with subprocess.Popen(
+        [*command, "--helm", str(helm)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        # Reading waits until Helm has opened it too.
+        helm_process = int(started.read_text())
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 130
+    os.kill(helm_process, signal.SIGKILL)
