@@ -20,7 +20,8 @@ import hosts
 import kube
 import settings
 
-from tests.unit.podfiles.fake_api import Certificates, FakeApi, serve
+from tests.unit.podfiles.fake_api import FakeApi, serve
+from tests.unit.podfiles.fake_https import Certificates
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous

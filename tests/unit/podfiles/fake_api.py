@@ -1,28 +1,23 @@
-"""An API server for tests: HTTPS on loopback, objects in memory, and failures on purpose."""
+"""An API server for tests: HTTPS on loopback, and objects in memory."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import queue
-import socket
 import ssl
-import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from devtools.localkube.pki import Authority
+from tests.unit.podfiles import faults
+from tests.unit.podfiles.fake_https import Certificates, Handler, HttpsServer
+from tests.unit.podfiles.faults import PATIENCE, Failure, Object, status_object
 
-Object = dict[str, Any]
-Failure = Callable[["Handler"], None]
 NAMESPACE, TOKEN = "team", "secret"
-# Seconds after which a test that waits for a request or a watch has failed.
-PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class FakeApi:
         self.closed = threading.Event()
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(certificate, key)
-        self._server = _Server(self, address, tls)
+        self._server = HttpsServer(self, address, tls)
         self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -115,7 +110,7 @@ class FakeApi:
         """End the open watches, as the server does after a while, or with a failure."""
         with self._changed:
             for watch in self._watches:
-                watch.items.put(failure or end)
+                watch.items.put(failure or faults.end)
 
     def expire(self) -> None:
         """Forget the history: a watch from an older version gets the error 410 Gone."""
@@ -187,7 +182,7 @@ class FakeApi:
         if request.method == "POST":
             name = request.body["metadata"]["name"]
             if name in objects:
-                return _status(409, f"{name} already exists")
+                return status_object(409, f"{name} already exists")
             self.put(resource, request.body)
             return 201, request.body
         if not rest:
@@ -195,7 +190,7 @@ class FakeApi:
             return 200, {"metadata": {"resourceVersion": str(self._version)}, "items": items}
         item = objects.get(rest[0])
         if item is None:
-            return _status(404, f"{request.path} not found")
+            return status_object(404, f"{request.path} not found")
         if request.method == "DELETE":
             self.remove(resource, rest[0])
         elif request.method == "PATCH":
@@ -226,7 +221,7 @@ class FakeApi:
                 if version > since and resource == request.path:
                     watch.push(kind, item)
             if self.closed.is_set():
-                watch.items.put(end)
+                watch.items.put(faults.end)
             self._watches.append(watch)
             self._changed.notify_all()
         handler.start_chunks()
@@ -243,127 +238,10 @@ class FakeApi:
                 self._changed.notify_all()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # A test ends without waiting for answers that nobody reads.
-    block_on_close = False
-
-    def __init__(self, api: FakeApi, address: str, tls: ssl.SSLContext) -> None:
-        self.api = api
-        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        super().__init__((address, 0), Handler)
-        # The handshake is done by the thread of the connection, at its first read.
-        self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        import sys
-
-        problem = sys.exc_info()[1]
-        # Clients close watches, and refuse certificates.
-        if problem and not isinstance(problem, OSError):
-            self.api.errors.append(problem)
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One connection, which carries one request."""
-
-    server: _Server
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self.close_connection = True
-        self.server.api.answer(self)
-
-    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
-
-    def send_json(self, code: int, answer: Object, headers: Mapping[str, str] = {}) -> None:
-        self.send_text(code, json.dumps(answer), headers)
-
-    def send_text(
-        self, code: int, text: str, headers: Mapping[str, str] = {}, missing: int = 0
-    ) -> None:
-        """Send an answer; `missing` bytes are announced but do not follow."""
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(text) + missing))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def start_chunks(self) -> None:
-        self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-
-    def send_chunk(self, data: bytes, missing: int = 0) -> None:
-        self.wfile.write(b"%x\r\n%s" % (len(data) + missing, data))
-        if not missing:
-            self.wfile.write(b"\r\n")
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Write nothing."""
-
-
-# Failures of a whole answer, and ends of a watch.
-
-
-def status(code: int, message: str = "on purpose", **headers: str) -> Failure:
-    """Return a failure that answers with a Status object; `Retry_After` becomes a header."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler: handler.send_json(*_status(code, message), named)
-
-
-def text(code: int, body: str) -> Failure:
-    """Return a failure that answers with a text, such as a proxy's."""
-    return lambda handler: handler.send_text(code, body)
-
-
-def accept(handler: Handler) -> None:
-    """Answer a change as if it had been made."""
-    handler.send_json(200, {})
-
-
-def cut_answer(handler: Handler) -> None:
-    """Close the connection in the middle of the answer."""
-    handler.send_text(200, '{"metadata": {"na', missing=20)
-
-
-def reset(handler: Handler) -> None:
-    """Reset the connection."""
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    socket.socket(fileno=handler.connection.detach()).close()
-
-
-def silence(handler: Handler) -> None:
-    """Answer nothing for as long as the test runs."""
-    handler.server.api.closed.wait(PATIENCE)
-
-
-def end(handler: Handler) -> None:
-    """End a watch as the server does after a while."""
-    with contextlib.suppress(OSError):
-        handler.wfile.write(b"0\r\n\r\n")
-
-
-def cut_chunk(handler: Handler) -> None:
-    """Close the connection in the middle of a chunk of a watch."""
-    handler.send_chunk(b'{"type": "ADDED", "obj', missing=20)
-
-
-def cut_line(handler: Handler) -> None:
-    """End a watch in the middle of an event."""
-    handler.send_chunk(b'{"type": "ADDED", "obj')
-    end(handler)
-
-
 def _push_gone(watch: Watch) -> None:
-    gone = _status(410, "too old resource version")[1]
+    gone = status_object(410, "too old resource version")[1]
     watch.items.put(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
-    watch.items.put(end)
-
-
-def _status(code: int, message: str) -> tuple[int, Object]:
-    return code, {"kind": "Status", "status": "Failure", "message": message, "code": code}
+    watch.items.put(faults.end)
 
 
 def _path_below_namespace(path: str) -> str:
@@ -394,18 +272,6 @@ def _merge(item: Object, patch: Object) -> Object:
     for key, value in patch.items():
         merged[key] = _merge(item.get(key) or {}, value) if isinstance(value, dict) else value
     return merged
-
-
-class Certificates:
-    """A certificate authority and a server certificate of loopback, made once for all tests."""
-
-    def __init__(self, folder: Path) -> None:
-        authority = Authority("test")
-        pair = authority.issue("server", hosts=["127.0.0.1", "::1"])
-        self.authority = authority.certificate
-        self.key, self.certificate = folder / "key.pem", folder / "certificate.pem"
-        self.key.write_bytes(pair.key)
-        self.certificate.write_bytes(pair.certificate)
 
 
 @contextlib.contextmanager

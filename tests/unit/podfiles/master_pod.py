@@ -86,6 +86,12 @@ class MasterPod:
         return item["data"]["state"], item["data"]["reason"]
 
 
+def read_log(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return what the master logged, without the times."""
+    lines = capsys.readouterr().out.splitlines()
+    return [line.partition("] ")[2] for line in lines if line.startswith("[hvd ")]
+
+
 def describe(run: settings.Run) -> str:
     """HVD_RUN of a run whose workers are all in one group."""
     first = run.hosts[0]

@@ -13,7 +13,7 @@ import kube
 import pytest
 from settings import Host
 
-from tests.unit.podfiles import fake_api
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 from tests.unit.podfiles.threads import join_threads, record_threads
 
@@ -76,7 +76,7 @@ def source(
 
 def wait_for(source: addresses.SliceAddresses, condition: Callable[[], bool]) -> None:
     with source.changed:
-        assert source.changed.wait_for(condition, fake_api.PATIENCE)
+        assert source.changed.wait_for(condition, faults.PATIENCE)
 
 
 def test_slices_are_read_before_start_returns(source: addresses.SliceAddresses) -> None:
@@ -102,9 +102,9 @@ def test_slices_that_are_added_changed_and_deleted_are_followed(
     "break_off",
     [
         lambda api: api.end_watches(),
-        lambda api: api.end_watches(fake_api.cut_chunk),
-        lambda api: api.end_watches(fake_api.cut_line),
-        lambda api: api.end_watches(fake_api.reset),
+        lambda api: api.end_watches(faults.cut_chunk),
+        lambda api: api.end_watches(faults.cut_line),
+        lambda api: api.end_watches(faults.reset),
         lambda api: api.expire(),
     ],
     ids=["server's limit", "cut chunk", "cut line", "reset", "410 event"],
@@ -120,14 +120,14 @@ def test_the_follower_goes_on_after_a_watch_ends(
 
 @pytest.mark.parametrize(
     "failure",
-    [fake_api.status(503), fake_api.status(429, Retry_After="1"), fake_api.status(410),
-     fake_api.reset, fake_api.cut_answer],
+    [faults.status(503), faults.status(429, Retry_After="1"), faults.status(410),
+     faults.reset, faults.cut_answer],
     ids=["503", "429", "410", "reset", "cut"],
 )  # fmt: skip
 def test_the_follower_goes_on_when_it_cannot_list_for_a_while(
     source: addresses.SliceAddresses,
     api_server: FakeApi,
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     api_server.fail("GET", SLICES, failure, times=3)
@@ -150,7 +150,7 @@ def test_a_version_that_is_too_old_is_not_watched_again(
 
 
 def test_slices_that_cannot_be_listed_at_the_start_are_an_error(api_server: FakeApi) -> None:
-    api_server.fail("GET", SLICES, fake_api.status(403))
+    api_server.fail("GET", SLICES, faults.status(403))
     with pytest.raises(kube.ApiError, match="403"):
         addresses.SliceAddresses(kube.Api(), "hvd").start()
 

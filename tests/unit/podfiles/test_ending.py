@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
-from datetime import UTC, datetime
 from typing import Any
 
 import ending
@@ -13,52 +10,31 @@ import pytest
 from record import RunRecord
 from settings import ConfigurationError, LaunchError, RunError
 
-from tests.unit.podfiles import fake_api
-from tests.unit.podfiles.fake_api import PATIENCE, FakeApi
+from tests.unit.podfiles import faults
+from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.jobs import NO_ANSWERS, START, make_job
 from tests.unit.podfiles.runs import make_run
-
-START = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC).timestamp()
-JOB = "hvd-master-1"
-NO_ANSWERS = {
-    "503": fake_api.status(503),
-    "429": fake_api.status(429, Retry_After="1"),
-    "reset": fake_api.reset,
-    "cut": fake_api.cut_answer,
-}
-
-
-def job(failed: int = 0, *conditions: tuple[str, str], deadline: int | None = None) -> Any:
-    """A Job that may fail three times; conditions are (type, reason)."""
-    return {
-        "metadata": {"name": JOB},
-        "spec": {"backoffLimit": 2, "activeDeadlineSeconds": deadline},
-        "status": {
-            "startTime": "2026-01-01T10:00:00Z",
-            "failed": failed,
-            "conditions": [{"type": k, "status": "True", "reason": r} for k, r in conditions],
-        },
-    }
 
 
 @pytest.mark.parametrize(
     ("current", "code", "seconds", "again"),
     [
-        (job(), 0, 5, False),
-        (job(), 78, 5, False),
-        (job(), 1, 5, True),
-        (job(1), 1, 5, True),
-        (job(2), 1, 5, False),
-        (job(3), 1, 5, False),
+        (make_job(), 0, 5, False),
+        (make_job(), 78, 5, False),
+        (make_job(), 1, 5, True),
+        (make_job(1), 1, 5, True),
+        (make_job(2), 1, 5, False),
+        (make_job(3), 1, 5, False),
         # Kubernetes 1.31 and later announce the failure first; earlier ones set Failed alone.
-        (job(0, ("FailureTarget", "DeadlineExceeded")), 143, 5, False),
-        (job(0, ("Failed", "DeadlineExceeded")), 143, 5, False),
-        (job(0, ("Suspended", "JobSuspended")), 143, 5, True),
+        (make_job(0, ("FailureTarget", "DeadlineExceeded")), 143, 5, False),
+        (make_job(0, ("Failed", "DeadlineExceeded")), 143, 5, False),
+        (make_job(0, ("Suspended", "JobSuspended")), 143, 5, True),
         # The next attempt would begin 10 s later, the one after it 20 s.
-        (job(deadline=60), 1, 49, True),
-        (job(deadline=60), 1, 50, False),
-        (job(deadline=60), 1, 51, False),
-        (job(1, deadline=60), 1, 39, True),
-        (job(1, deadline=60), 1, 41, False),
+        (make_job(deadline=60), 1, 49, True),
+        (make_job(deadline=60), 1, 50, False),
+        (make_job(deadline=60), 1, 51, False),
+        (make_job(1, deadline=60), 1, 39, True),
+        (make_job(1, deadline=60), 1, 41, False),
     ],
 )
 def test_whether_another_attempt_can_follow(
@@ -69,7 +45,7 @@ def test_whether_another_attempt_can_follow(
 
 @pytest.mark.parametrize(("failed", "pause"), [(0, 10), (3, 80), (5, 320), (6, 360), (9, 360)])
 def test_the_pause_before_an_attempt_doubles_up_to_six_minutes(failed: int, pause: int) -> None:
-    current = job(failed, deadline=1000)
+    current = make_job(failed, deadline=1000)
     current["spec"]["backoffLimit"] = 20
     assert ending.will_retry(current, 1, START + 1000 - pause - 1)
     assert not ending.will_retry(current, 1, START + 1000 - pause + 1)
@@ -82,8 +58,8 @@ def test_a_job_without_a_status_yet_may_try_again() -> None:
 
 
 def test_the_deadline_counts_from_the_start_in_utc() -> None:
-    assert ending.deadline(job(deadline=60)) == START + 60
-    assert ending.deadline(job()) == float("inf")
+    assert ending.deadline(make_job(deadline=60)) == START + 60
+    assert ending.deadline(make_job()) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -105,132 +81,16 @@ def test_why_a_job_creates_no_more_pods(conditions: Any, reason: str) -> None:
     ("current", "words"),
     [
         (None, "removed its Job"),
-        (job(0, ("FailureTarget", "DeadlineExceeded"), deadline=60),
+        (make_job(0, ("FailureTarget", "DeadlineExceeded"), deadline=60),
          "longer than master.activeDeadlineSeconds=60"),
-        (job(0, ("Failed", "BackoffLimitExceeded")), "deleted or evicted"),
-        (job(), "deleted or evicted"),
+        (make_job(0, ("Failed", "BackoffLimitExceeded")), "deleted or evicted"),
+        (make_job(), "deleted or evicted"),
     ],
 )  # fmt: skip
 def test_why_the_master_was_asked_to_end(current: Any, words: str) -> None:
     problem = ending.interruption(current, 143)
     assert words in str(problem)
     assert problem.exit_code == 143
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_the_job_is_read_without_a_wait_when_no_deadline_is_near(
-    api_server: FakeApi, stopped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    far = job(deadline=100)
-    api_server.put("batch/jobs", far)
-    monkeypatch.setattr("time.time", lambda: START + 40)
-    assert ending.read_job(kube.Api(), stopped) == far
-    assert len(api_server.requests) == 1
-
-
-def test_a_failed_job_is_not_waited_for(
-    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failed = job(0, ("Failed", "DeadlineExceeded"), deadline=100)
-    api_server.put("batch/jobs", failed)
-    monkeypatch.setattr("time.time", lambda: START + 101)
-    assert ending.read_job(kube.Api(), True) == failed
-    assert len(api_server.requests) == 1
-
-
-def test_an_attempt_that_ended_by_itself_does_not_wait_for_the_deadline(
-    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api_server.put("batch/jobs", job(deadline=100))
-    monkeypatch.setattr("time.time", lambda: START + 101)
-    ending.read_job(kube.Api(), False)
-    assert len(api_server.requests) == 1
-
-
-@pytest.fixture
-def reading(
-    api_server: FakeApi,
-    background: Callable[..., Future[Any]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Future[Any]:
-    """A master that was asked to end reads its Job, just before the deadline by its own clock."""
-    api_server.put("batch/jobs", job(deadline=100))
-    monkeypatch.setattr("time.time", lambda: START + 41)
-    future = background(ending.read_job, kube.Api(), True)
-    api_server.wait_for_watch("batch/jobs")
-    assert api_server.requests[-1].query == {
-        "watch": "1", "fieldSelector": f"metadata.name={JOB}", "timeoutSeconds": "10",
-    }  # fmt: skip
-    return future
-
-
-def test_near_the_deadline_the_jobs_failure_is_waited_for(
-    reading: Future[Any], api_server: FakeApi
-) -> None:
-    api_server.put("batch/jobs", job(1, deadline=100))
-    failed = job(1, ("FailureTarget", "DeadlineExceeded"), deadline=100)
-    api_server.put("batch/jobs", failed)
-    assert reading.result(PATIENCE) == failed
-
-
-def test_a_job_that_does_not_fail_in_time_is_returned_as_it_is_then(
-    reading: Future[Any], api_server: FakeApi
-) -> None:
-    changed = job(1, deadline=100)
-    api_server.put("batch/jobs", changed)
-    api_server.end_watches()
-    assert reading.result(PATIENCE) == changed
-
-
-def test_a_job_that_is_deleted_during_the_wait_is_not_returned(
-    reading: Future[Any], api_server: FakeApi
-) -> None:
-    deleted = job(deadline=100)
-    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T10:01:00Z"
-    api_server.put("batch/jobs", deleted)
-    api_server.remove("batch/jobs", JOB)
-    assert reading.result(PATIENCE) is None
-
-
-def test_a_watch_that_the_server_gives_up_returns_the_job_as_it_was(
-    reading: Future[Any], api_server: FakeApi
-) -> None:
-    api_server.expire()
-    assert reading.result(PATIENCE) == job(deadline=100)
-
-
-def test_a_watch_that_is_cut_leaves_the_job_as_it_was_read(
-    reading: Future[Any], api_server: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api_server.end_watches(fake_api.cut_chunk)
-    assert reading.result(PATIENCE)["metadata"]["name"] == job()["metadata"]["name"]
-    assert "cannot watch the Job: " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("status", [403, 404])
-def test_a_job_that_an_upgrade_removed_is_gone(api_server: FakeApi, status: int) -> None:
-    api_server.fail("GET", "batch/jobs", fake_api.status(status))
-    assert ending.read_job(kube.Api(), False) is None
-
-
-@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_a_job_that_cannot_be_read_may_retry_a_failure_but_not_a_success(
-    api_server: FakeApi, failure: fake_api.Failure, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api_server.put("batch/jobs", job())
-    api_server.fail("GET", "batch/jobs", failure)
-    unreadable = ending.read_job(kube.Api(), False)
-    assert unreadable == ending.UNREADABLE
-    assert "cannot read the Job: " in capsys.readouterr().out
-    assert ending.will_retry(unreadable, 1, 0.0)
-    assert not ending.will_retry(unreadable, 0, 0.0)
-
-
-def test_a_job_that_is_being_deleted_is_gone(api_server: FakeApi) -> None:
-    going = job()
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T10:01:00Z"
-    api_server.put("batch/jobs", going)
-    assert ending.read_job(kube.Api(), False) is None
 
 
 @pytest.fixture
@@ -273,7 +133,7 @@ def test_the_end_is_recorded_and_the_runs_workers_are_scaled_down_as_cleanup_say
     is_scaled_down: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ending.finish(make_run(cleanup=cleanup), kube.Api(), job(), record, problem)
+    ending.finish(make_run(cleanup=cleanup), kube.Api(), make_job(), record, problem)
     number = 0 if is_scaled_down else 2
     assert replicas(api_server) == {"hvd-cpu": number, "hvd-gpu": number, "another": 2}
     assert recorded(api_server) == (("Failed", "no mpirun") if problem else ("Finished", ""))
@@ -284,7 +144,7 @@ def test_an_attempt_that_another_follows_leaves_record_and_workers_alone(
     record: RunRecord, api_server: FakeApi
 ) -> None:
     run = make_run(cleanup="Always")
-    ending.finish(run, kube.Api(), job(1), record, LaunchError("exit code 3", 3))
+    ending.finish(run, kube.Api(), make_job(1), record, LaunchError("exit code 3", 3))
     assert recorded(api_server) is None
     assert set(replicas(api_server).values()) == {2}
 
@@ -293,7 +153,7 @@ def test_the_last_attempt_allowed_records_its_failure(
     record: RunRecord, api_server: FakeApi
 ) -> None:
     run = make_run(cleanup="Always")
-    ending.finish(run, kube.Api(), job(2), record, LaunchError("exit code 3", 3))
+    ending.finish(run, kube.Api(), make_job(2), record, LaunchError("exit code 3", 3))
     assert recorded(api_server) == ("Failed", "exit code 3")
     assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
 
@@ -319,11 +179,11 @@ def test_without_a_job_record_and_workers_are_left_alone(
 def test_a_finished_training_stays_finished_when_the_api_fails_at_its_end(
     record: RunRecord,
     api_server: FakeApi,
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     api_server.fail("PATCH", "", failure, times=9)
-    ending.finish(make_run(), kube.Api(), job(), record, None)
+    ending.finish(make_run(), kube.Api(), make_job(), record, None)
     output = capsys.readouterr().out
     assert "cannot write the record of this run: " in output
     assert "cannot scale hvd-cpu, hvd-gpu to 0: " in output

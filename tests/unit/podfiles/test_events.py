@@ -10,7 +10,7 @@ import kube
 import pytest
 from events import EventRecorder
 
-from tests.unit.podfiles import fake_api
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 
 
@@ -56,12 +56,12 @@ def test_events_of_one_second_keep_their_order_by_name(api_server: FakeApi) -> N
 
 @pytest.mark.parametrize(
     "failure",
-    [fake_api.status(403), fake_api.status(409), fake_api.status(503), fake_api.status(429),
-     fake_api.reset, fake_api.cut_answer, fake_api.text(200, "")],
+    [faults.status(403), faults.status(409), faults.status(503), faults.status(429),
+     faults.reset, faults.cut_answer, faults.text(200, "")],
     ids=["403", "409", "503", "429", "reset", "cut", "empty"],
 )  # fmt: skip
 def test_an_event_that_cannot_be_created_is_logged(
-    api_server: FakeApi, failure: fake_api.Failure, capsys: pytest.CaptureFixture[str]
+    api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.fail("POST", "core/events", failure)
     recorder = EventRecorder(kube.Api())

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import settings
 
-from tests.unit.podfiles import fake_api
-from tests.unit.podfiles.fake_api import PATIENCE
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
+from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.rendezvous import (
     Background,
     StartRendezvous,
@@ -100,7 +100,7 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
 
 @pytest.mark.parametrize(
     ("failure", "is_logged"),
-    [(fake_api.status(403), True), (fake_api.reset, True), (fake_api.status(404), False)],
+    [(faults.status(403), True), (faults.reset, True), (faults.status(404), False)],
     ids=["403", "reset", "404"],
 )
 def test_a_stale_worker_that_cannot_be_deleted_is_logged_unless_it_is_gone(
@@ -108,7 +108,7 @@ def test_a_stale_worker_that_cannot_be_deleted_is_logged_unless_it_is_gone(
     rendezvous: StartRendezvous,
     background: Background,
     host_threads: list[threading.Thread],
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     is_logged: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -191,12 +191,12 @@ def test_a_closed_rendezvous_ends_its_threads_and_whoever_waits_for_a_change(
 
 
 @pytest.mark.parametrize(
-    "failure", [fake_api.status(403), fake_api.reset, None], ids=["403", "reset", "no API"]
+    "failure", [faults.status(403), faults.reset, None], ids=["403", "reset", "no API"]
 )
 def test_without_endpointslices_hosts_are_found_through_dns(
     workers: Workers,
     rendezvous: StartRendezvous,
-    failure: fake_api.Failure | None,
+    failure: faults.Failure | None,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -12,7 +12,7 @@ import kube
 import pytest
 
 from devtools.localkube.pki import Authority
-from tests.unit.podfiles import fake_api
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 
 POD: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"node": "n"}}
@@ -56,7 +56,7 @@ def test_objects_are_created_patched_and_deleted(api: kube.Api, api_server: Fake
 def test_an_error_status_is_raised_with_its_message(
     api: kube.Api, api_server: FakeApi, code: int
 ) -> None:
-    api_server.fail("GET", "core/pods", fake_api.status(code, "try later", Retry_After="1"))
+    api_server.fail("GET", "core/pods", faults.status(code, "try later", Retry_After="1"))
     with pytest.raises(kube.ApiError, match=f"^{code}: try later$") as raised:
         api.get("core/pods/a")
     assert raised.value.status == code
@@ -73,18 +73,18 @@ def test_an_absent_object_is_404(api: kube.Api) -> None:
 def test_an_error_without_a_status_object_keeps_its_text(
     api: kube.Api, api_server: FakeApi, body: str
 ) -> None:
-    api_server.fail("GET", "core/pods", fake_api.text(502, body))
+    api_server.fail("GET", "core/pods", faults.text(502, body))
     with pytest.raises(kube.ApiError) as raised:
         api.get("core/pods/a")
     assert str(raised.value) == f"502: {body}"
 
 
-BROKEN: list[tuple[fake_api.Failure, type[Exception]]] = [
-    (fake_api.reset, OSError),
-    (fake_api.cut_answer, http.client.IncompleteRead),
-    (fake_api.text(200, '{"metadata": {"na'), json.JSONDecodeError),
-    (fake_api.text(200, "<html>"), json.JSONDecodeError),
-    (fake_api.silence, TimeoutError),
+BROKEN: list[tuple[faults.Failure, type[Exception]]] = [
+    (faults.reset, OSError),
+    (faults.cut_answer, http.client.IncompleteRead),
+    (faults.text(200, '{"metadata": {"na'), json.JSONDecodeError),
+    (faults.text(200, "<html>"), json.JSONDecodeError),
+    (faults.silence, TimeoutError),
 ]
 CALLS: list[Callable[[kube.Api], object]] = [
     lambda api: api.get("core/pods/a"),
@@ -100,12 +100,12 @@ CALLS: list[Callable[[kube.Api], object]] = [
 def test_an_incomplete_answer_is_an_api_error(
     api: kube.Api,
     api_server: FakeApi,
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     cause: type[Exception],
     call: Callable[[kube.Api], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if failure is fake_api.silence:
+    if failure is faults.silence:
         monkeypatch.setattr(kube, "CALL_TIMEOUT", 0.05)
         monkeypatch.setattr(kube, "WATCH_TIMEOUT", 0.05)
     for method in ("GET", "DELETE", "PATCH", "POST"):
@@ -143,15 +143,15 @@ def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_serve
 def test_a_watch_may_be_shorter_and_its_connection_outlives_the_servers_limit(
     api: kube.Api, api_server: FakeApi
 ) -> None:
-    api_server.fail("GET", "core/pods", fake_api.text(200, ""))
+    api_server.fail("GET", "core/pods", faults.text(200, ""))
     assert list(api.watch("core/pods", {"timeoutSeconds": "7"})) == []
     assert api_server.requests[0].query["timeoutSeconds"] == "7"
     assert kube.WATCH_TIMEOUT > kube.WATCH_SECONDS
 
 
-@pytest.mark.parametrize("failure", [fake_api.cut_chunk, fake_api.cut_line])
+@pytest.mark.parametrize("failure", [faults.cut_chunk, faults.cut_line])
 def test_a_watch_that_is_cut_is_an_api_error_after_the_events_before(
-    api: kube.Api, api_server: FakeApi, failure: fake_api.Failure
+    api: kube.Api, api_server: FakeApi, failure: faults.Failure
 ) -> None:
     events = api.watch("core/pods", {})
     assert next(events)["object"] == POD
@@ -164,7 +164,7 @@ def test_a_watch_that_is_cut_is_an_api_error_after_the_events_before(
 def test_a_watch_that_is_reset_between_two_events_ends(api: kube.Api, api_server: FakeApi) -> None:
     events = api.watch("core/pods", {})
     assert next(events)["object"] == POD
-    api_server.end_watches(fake_api.reset)
+    api_server.end_watches(faults.reset)
     assert list(events) == []
 
 

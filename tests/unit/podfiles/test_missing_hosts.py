@@ -9,9 +9,9 @@ import hosts
 import pytest
 import settings
 
-from tests.unit.podfiles import fake_api
-from tests.unit.podfiles.fake_api import PATIENCE
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_worker import Workers, ssh_banner
+from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.rendezvous import (
     Background,
     StartRendezvous,
@@ -171,11 +171,11 @@ def test_a_reason_that_no_attempt_can_help_ends_the_run_for_good(
 
 @pytest.mark.parametrize(
     "failure",
-    [fake_api.status(503), fake_api.cut_answer, fake_api.reset],
+    [faults.status(503), faults.cut_answer, faults.reset],
     ids=["503", "cut", "reset"],
 )
 def test_a_pod_that_cannot_be_read_is_reported_and_waited_for(
-    workers: Workers, rendezvous: StartRendezvous, failure: fake_api.Failure
+    workers: Workers, rendezvous: StartRendezvous, failure: faults.Failure
 ) -> None:
     workers.api.fail("GET", "core/pods", failure, times=100)
     with pytest.raises(settings.RunError) as raised:
@@ -221,7 +221,7 @@ def test_why_a_pod_was_not_created_is_in_the_error(
 def test_a_statefulset_that_cannot_be_read_is_reported(
     workers: Workers, rendezvous: StartRendezvous
 ) -> None:
-    workers.api.fail("GET", "apps/statefulsets", fake_api.status(403, "no right"), times=100)
+    workers.api.fail("GET", "apps/statefulsets", faults.status(403, "no right"), times=100)
     with pytest.raises(settings.RunError, match="the pod does not exist: 403: no right"):
         rendezvous(workers.run(1, hostsTimeoutSeconds=0.05)).wait()
 

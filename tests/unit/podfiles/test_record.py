@@ -10,16 +10,16 @@ import pytest
 import record
 from record import RunRecord
 
-from tests.unit.podfiles import fake_api
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 
 ENDED = {"job": "hvd-master-1", "uid": "uid-0", "state": "Finished", "time": "t", "reason": ""}
 NO_ANSWERS = {
-    "403": fake_api.status(403),
-    "503": fake_api.status(503),
-    "reset": fake_api.reset,
-    "cut": fake_api.cut_answer,
-    "cut JSON": fake_api.text(200, '{"data'),
+    "403": faults.status(403),
+    "503": faults.status(503),
+    "reset": faults.reset,
+    "cut": faults.cut_answer,
+    "cut JSON": faults.text(200, '{"data'),
 }
 
 
@@ -75,7 +75,7 @@ def test_a_state_is_written_beside_what_others_keep(kept: RunRecord, api_server:
 def test_a_record_that_cannot_be_read_or_written_is_logged(
     kept: RunRecord,
     api_server: FakeApi,
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     put(api_server, **ENDED)

@@ -10,8 +10,9 @@ import kube
 import pytest
 import selftest
 
-from tests.unit.podfiles import fake_api
-from tests.unit.podfiles.fake_api import PATIENCE, FakeApi
+from tests.unit.podfiles import faults
+from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import JOB, MasterPod
 from tests.unit.podfiles.runs import make_run
 
@@ -95,7 +96,7 @@ def test_the_wait_outlasts_a_watch(
 
 
 def test_the_api_servers_refusal_is_raised(api_server: FakeApi) -> None:
-    api_server.fail("GET", "batch/jobs", fake_api.status(403))
+    api_server.fail("GET", "batch/jobs", faults.status(403))
     with pytest.raises(kube.ApiError, match="403"):
         selftest.wait_for_end(kube.Api(), JOB)
 
@@ -159,13 +160,13 @@ def test_a_failed_test_has_the_launchers_exit_code(
     ("method", "path"), [("GET", "batch/jobs"), ("PATCH", "apps/statefulsets")]
 )
 @pytest.mark.parametrize(
-    "failure", [fake_api.status(503, "try later"), fake_api.cut_answer], ids=["503", "cut"]
+    "failure", [faults.status(503, "try later"), faults.cut_answer], ids=["503", "cut"]
 )
 def test_a_test_that_the_api_fails_says_so(
     ended: MasterPod,
     method: str,
     path: str,
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ended.api.fail(method, path, failure)
@@ -182,7 +183,7 @@ def test_workers_that_cannot_be_scaled_down_do_not_fail_the_test(
 ) -> None:
     ended.environment()
     # The first one scales up.
-    ended.api.fail("PATCH", "apps/statefulsets", fake_api.accept)
-    ended.api.fail("PATCH", "apps/statefulsets", fake_api.status(503))
+    ended.api.fail("PATCH", "apps/statefulsets", faults.accept)
+    ended.api.fail("PATCH", "apps/statefulsets", faults.status(503))
     assert selftest.main() == 0
     assert "cannot scale hvd-worker to 0: 503" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import kube
 import pytest
 import statefulsets
 
-from tests.unit.podfiles import fake_api
+from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 
 
@@ -40,13 +40,13 @@ def test_scaling_to_zero_is_logged(
 
 @pytest.mark.parametrize(
     "failure",
-    [fake_api.status(503), fake_api.reset, fake_api.cut_answer],
+    [faults.status(503), faults.reset, faults.cut_answer],
     ids=["503", "reset", "cut"],
 )
 def test_workers_that_cannot_be_scaled_to_zero_are_named(
     api: kube.Api,
     api_server: FakeApi,
-    failure: fake_api.Failure,
+    failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     api_server.fail("PATCH", "apps/statefulsets/hvd-cpu/scale", failure)
@@ -67,7 +67,7 @@ def test_only_workers_that_were_scaled_to_zero_are_scaled_up(
 
 def test_a_scale_without_replicas_is_zero(api: kube.Api, api_server: FakeApi) -> None:
     """The API server leaves a 0 out."""
-    api_server.fail("GET", "apps/statefulsets/hvd-gpu", fake_api.text(200, '{"spec": {}}'))
+    api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.text(200, '{"spec": {}}'))
     assert statefulsets.scale_up_from_zero(api, "hvd-gpu", 1)
 
 

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.unit.podfiles.fake_api import PATIENCE
+from tests.unit.podfiles.faults import PATIENCE
 
 
 def record_threads(module: ModuleType, patch: pytest.MonkeyPatch) -> list[threading.Thread]:

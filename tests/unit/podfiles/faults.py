@@ -1,0 +1,71 @@
+"""What can go wrong with an answer or a watch of the API server for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.unit.podfiles.fake_https import Handler
+
+Object = dict[str, Any]
+Failure = Callable[["Handler"], None]
+# Seconds after which a test that waits for a request or a watch has failed.
+PATIENCE = 5.0
+
+
+def status(code: int, message: str = "on purpose", **headers: str) -> Failure:
+    """Return a failure that answers with a Status object; `Retry_After` becomes a header."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler: handler.send_json(*status_object(code, message), named)
+
+
+def text(code: int, body: str) -> Failure:
+    """Return a failure that answers with a text, such as a proxy's."""
+    return lambda handler: handler.send_text(code, body)
+
+
+def accept(handler: Handler) -> None:
+    """Answer a change as if it had been made."""
+    handler.send_json(200, {})
+
+
+def cut_answer(handler: Handler) -> None:
+    """Close the connection in the middle of the answer."""
+    handler.send_text(200, '{"metadata": {"na', missing=20)
+
+
+def reset(handler: Handler) -> None:
+    """Reset the connection."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    socket.socket(fileno=handler.connection.detach()).close()
+
+
+def silence(handler: Handler) -> None:
+    """Answer nothing for as long as the test runs."""
+    handler.server.api.closed.wait(PATIENCE)
+
+
+def end(handler: Handler) -> None:
+    """End a watch as the server does after a while."""
+    with contextlib.suppress(OSError):
+        handler.wfile.write(b"0\r\n\r\n")
+
+
+def cut_chunk(handler: Handler) -> None:
+    """Close the connection in the middle of a chunk of a watch."""
+    handler.send_chunk(b'{"type": "ADDED", "obj', missing=20)
+
+
+def cut_line(handler: Handler) -> None:
+    """End a watch in the middle of an event."""
+    handler.send_chunk(b'{"type": "ADDED", "obj')
+    end(handler)
+
+
+def status_object(code: int, message: str) -> tuple[int, Object]:
+    """Return a code and the Status object that the API server sends with it."""
+    return code, {"kind": "Status", "status": "Failure", "message": message, "code": code}

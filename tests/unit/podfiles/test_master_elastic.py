@@ -1,0 +1,81 @@
+"""The master of an elastic run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import hosts
+import kube
+import launch
+import master
+import pytest
+from settings import Host, Run
+
+from tests.unit.podfiles.faults import PATIENCE
+from tests.unit.podfiles.master_pod import MasterPod, read_log
+
+Background = Callable[..., "Future[Any]"]
+
+
+def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
+    pod: MasterPod,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = pod.workers.run(1, maximum=2, mode="elastic")
+    pod.workers.stop(1)
+    write, lists = launch.write_live_hosts, queue.Queue[str]()
+    live_hosts = pod.generated / "hosts"
+
+    def write_and_announce(current: list[Host]) -> None:
+        write(current)
+        lists.put(live_hosts.read_text())
+
+    monkeypatch.setattr(master, "write_live_hosts", write_and_announce)
+    (pod.generated / "bin").mkdir()
+    rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
+    rendezvous.wait()
+    following = background(master.follow_hosts, run, rendezvous)
+    pod.workers.start(1)
+    assert lists.get(timeout=PATIENCE) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
+    config = (pod.generated / "ssh_config").read_text()
+    assert "Host hvd-worker-1.hvd hvd-worker-1\n  HostName 127.0.1.2\n" in config
+    pod.workers.stop(0)
+    assert lists.get(timeout=PATIENCE) == "hvd-worker-1.hvd:2\n"
+    rendezvous.close()
+    assert following.result(PATIENCE) is None
+    lines = read_log(capsys)
+    assert "host hvd-worker-1 joined, at 127.0.1.2" in lines
+    assert "host hvd-worker-0 left" in lines
+    assert len(lines) == 2
+
+
+def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followers: list[threading.Thread] = []
+
+    def follow(run: Run, rendezvous: hosts.HostRendezvous) -> None:
+        followers.append(threading.current_thread())
+        follow_hosts(run, rendezvous)
+
+    follow_hosts = master.follow_hosts
+    monkeypatch.setattr(master, "follow_hosts", follow)
+    pod.install('"$OUT/generated/bin/hosts" >"$OUT/listed"')
+    assert pod.run(number=1, maximum=2, mode="elastic") == 0
+    assert "hvd-worker-" in (pod.generated.parent / "listed").read_text()
+    (follower,) = followers
+    assert follower.daemon, "it does not keep the process running"
+    follower.join(PATIENCE)
+    assert not follower.is_alive()
+
+
+def test_only_an_elastic_run_has_a_list_of_hosts(pod: MasterPod) -> None:
+    pod.install("exit 0")
+    assert pod.run() == 0
+    assert not (pod.generated / "hosts").exists()

@@ -1,0 +1,178 @@
+"""How the master ends: failed and interrupted attempts, earlier results, and API failures."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.unit.podfiles import faults
+from tests.unit.podfiles.faults import PATIENCE
+from tests.unit.podfiles.master_pod import MasterPod, read_log
+
+
+def test_a_failed_attempt_with_another_to_follow_keeps_the_workers(pod: MasterPod) -> None:
+    pod.install("exit 3")
+    assert pod.run(cleanup="Always") == 3
+    problem = "horovodrun ended with exit code 3: its last lines above say why"
+    assert pod.termination_log.read_text() == f"{problem}\n"
+    event = pod.api.items("core/events")[-1]
+    assert (event["reason"], event["type"], event["message"]) == ("Failed", "Warning", problem)
+    assert pod.recorded() == ("Running", "")
+    assert pod.replicas() == 2
+
+
+def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
+    pod.put_job(failed=2)
+    pod.install("exit 3")
+    assert pod.run(cleanup="Always") == 3
+    assert pod.recorded()[0] == "Failed"
+    assert "exit code 3" in pod.recorded()[1]
+    assert pod.replicas() == 0
+
+
+def test_a_rank_may_say_that_no_other_attempt_can_help(pod: MasterPod) -> None:
+    pod.install("exit 78")
+    assert pod.run() == 78
+    assert pod.recorded()[0] == "Failed"
+    assert pod.replicas() == 2, "OnSuccess keeps the workers of a failed run"
+
+
+# The kubelet asks once. A master that does not pass the signal on sees the launcher succeed.
+ASK_TO_END = f"kill -TERM $PPID; exec sleep {PATIENCE}"
+
+
+def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
+    pod.install(ASK_TO_END)
+    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    assert "its pod was deleted or evicted" in pod.termination_log.read_text()
+    assert pod.replicas() == 2, "another attempt follows"
+
+
+def test_a_request_to_end_just_before_the_launcher_starts_ends_it(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = subprocess.Popen
+
+    def start_after_the_signal(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if arguments[0][0] == "horovodrun":
+            signal.raise_signal(signal.SIGTERM)
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start_after_the_signal)
+    pod.install(f"exec sleep {PATIENCE}")
+    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    assert "its pod was deleted or evicted" in pod.termination_log.read_text()
+
+
+def test_a_master_whose_job_is_being_deleted_leaves_the_workers(pod: MasterPod) -> None:
+    pod.put_job(deletionTimestamp="2026-01-01T10:00:00Z")
+    pod.install(ASK_TO_END)
+    assert pod.run(cleanup="Always") == 143
+    assert "removed its Job" in pod.termination_log.read_text()
+    assert pod.recorded() == ("Running", "")
+    assert pod.replicas() == 2
+
+
+def test_a_master_at_the_jobs_deadline_scales_the_workers_down(pod: MasterPod) -> None:
+    condition = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
+    pod.put_job(
+        spec={"activeDeadlineSeconds": 60},
+        status={"startTime": "2026-01-01T10:00:00Z", "conditions": [condition]},
+    )
+    pod.install(ASK_TO_END)
+    assert pod.run(cleanup="Always") == 143
+    assert pod.recorded()[0] == "Failed"
+    assert "longer than master.activeDeadlineSeconds=60" in pod.recorded()[1]
+    assert pod.replicas() == 0
+
+
+def record_earlier(pod: MasterPod, **data: str) -> None:
+    earlier = {"job": "hvd-master-1", "uid": "uid-0", "time": "2026-01-01T10:00:00Z", **data}
+    pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": earlier})
+    pod.install('touch "$OUT/launched"')
+
+
+def test_a_run_that_finished_under_another_job_is_not_repeated(
+    pod: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_earlier(pod, state="Finished", reason="")
+    assert pod.run() == 0
+    assert not (pod.generated.parent / "launched").exists()
+    (event,) = pod.api.items("core/events")
+    result = "this very run finished at 2026-01-01T10:00:00Z already"
+    remedy = "change a value to run it again, for instance master.podAnnotations"
+    assert (event["reason"], event["type"]) == ("Finished", "Normal")
+    assert event["message"] == f"{result}; {remedy}"
+    assert read_log(capsys) == [f"{result}: nothing to do; {remedy}", "workers scaled to 0"]
+    assert pod.recorded() == ("Finished", "")
+    assert pod.replicas() == 0
+    assert not pod.termination_log.exists()
+
+
+@pytest.mark.parametrize(("cleanup", "replicas"), [("OnSuccess", 2), ("Always", 0)])
+def test_a_run_that_failed_under_another_job_is_not_repeated(
+    pod: MasterPod, cleanup: str, replicas: int
+) -> None:
+    record_earlier(pod, state="Failed", reason="exit code 3")
+    assert pod.run(cleanup=cleanup) == 78
+    assert not (pod.generated.parent / "launched").exists()
+    assert pod.stages() == ["Failed"]
+    text = pod.termination_log.read_text()
+    assert text.startswith("this very run failed at 2026-01-01T10:00:00Z already: exit code 3; ch")
+    assert pod.replicas() == replicas
+
+
+def test_another_run_of_the_release_is_made(pod: MasterPod) -> None:
+    record_earlier(pod, state="Finished", reason="", job="hvd-master-0")
+    assert pod.run() == 0
+    assert (pod.generated.parent / "launched").exists()
+
+
+BOOKKEEPING = (
+    ("POST", "core/events"), ("PATCH", "core/configmaps"), ("GET", "core/configmaps"),
+    ("GET", "batch/jobs"), ("PATCH", "apps/statefulsets"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [faults.status(503), faults.status(429, Retry_After="1"), faults.status(403),
+     faults.reset, faults.cut_answer, faults.text(200, '{"cut')],
+    ids=["503", "429", "403", "reset", "cut", "cut JSON"],
+)  # fmt: skip
+def test_a_training_that_finished_is_a_success_whatever_the_api_does(
+    pod: MasterPod, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method, path in BOOKKEEPING:
+        pod.api.fail(method, path, failure, times=20)
+    pod.install("exit 0")
+    assert pod.run() == 0
+    assert "training finished" in read_log(capsys)
+
+
+@pytest.mark.parametrize(("cleanup", "is_logged"), [("OnSuccess", True), ("Never", False)])
+def test_without_a_service_account_the_workers_stay(
+    pod: MasterPod,
+    cleanup: str,
+    is_logged: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resolve = socket.getaddrinfo
+
+    def in_cluster(name: str, *arguments: Any, **options: Any) -> Any:
+        known = {f"hvd-worker-{number}.hvd": f"127.0.1.{number + 1}" for number in (0, 1)}
+        return resolve(known.get(name, name), *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", in_cluster)
+    pod.install("exit 0")
+    assert pod.run(api=False, cleanup=cleanup) == 0
+    assert pod.api.requests == []
+    output = capsys.readouterr().out
+    assert "training finished" in output
+    stay = "the workers stay: without a service account the master cannot scale them"
+    assert (stay in output) is is_logged
