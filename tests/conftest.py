@@ -17,8 +17,8 @@ from tests.e2e.cluster import Namespace
 
 # Whether this run started the shared cluster.
 _STARTED = pytest.StashKey[bool]()
-# Files of tests -> what they share, and what one process must therefore have alone.
-TOGETHER = {
+# Files of tests that share a resource: one process runs all files with the same resource.
+SHARED_RESOURCES = {
     "tests/localkube/test_lifecycle.py": "a second cluster",
     "tests/localkube/test_workloads.py": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
@@ -51,19 +51,19 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         node.config.stash[_STARTED] = True
 
 
-class Together(LoadScopeScheduling):  # type: ignore[misc]
+class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Hands each test to a process that is free, and the files of one group to the same.
 
     pytest-xdist's own groups do nothing with pytest 9.2: they write to an attribute that it lost.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+        return SHARED_RESOURCES.get(nodeid.partition("::")[0], nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
-    return Together(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling:
+    return GroupedScheduling(config, log)
 
 
 @pytest.fixture(scope="session")

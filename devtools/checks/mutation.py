@@ -242,8 +242,10 @@ def main() -> int:
     """Measure each target; status 1 when one is below `--least`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
-    parser.add_argument("--sample", type=int, default=0, help="so many mutants a target; 0: all")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument(
+        "--sample", type=int, default=0, help="number of mutants to try for each target (0: all)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--least", type=float, default=0.9, help="the lowest score that passes")
     arguments = parser.parse_args()

@@ -6,13 +6,11 @@ files/podstatus.py describes the table.
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hvdchart.chart_files import chart_dir
+from hvdchart.chart_files import read_data
 from hvdchart.run.release import Object
 
 # Longer messages repeat themselves; the first part says what happened.
@@ -30,13 +28,9 @@ class Problem:
     hopeless: bool = False
 
 
-@functools.cache
 def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
     """Read the chart's table: section -> sign -> hopeless and remedy."""
-    table: dict[str, dict[str, dict[str, Any]]] = json.loads(
-        (chart_dir() / "files" / "pod-problems.json").read_text("utf-8")
-    )
-    return table
+    return read_data("pod-problems.json")
 
 
 def _look_up(section: str, text: str) -> dict[str, Any] | None:
@@ -51,16 +45,19 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
         if condition.get("reason") == "Unschedulable" and condition["status"] == "False":
             message = _short(condition.get("message", ""))
             known = _look_up("scheduling", message) or {"remedy": "", "hopeless": False}
-            return Problem(f"no node takes it: {message}", known["remedy"], known["hopeless"])
+            return Problem(f"cannot be scheduled: {message}", known["remedy"], known["hopeless"])
     scheduler = pod.get("spec", {}).get("schedulerName", _SCHEDULER)
     if scheduler != _SCHEDULER and _is_unseen(status):
         return Problem(
-            f"no scheduler named {scheduler!r} has looked at it",
-            "is it installed and running? Else correct schedulerName or gang",
+            f"scheduler {scheduler!r} has not processed the pod",
+            "check that it is installed and running, or correct schedulerName or gang",
         )
     if status.get("phase") == "Failed" and status.get("reason"):
         text = f"{status['reason']}: {status.get('message', '')}"
-        return Problem(_short(text), "the node was short of something: kubectl describe node")
+        return Problem(
+            _short(text),
+            "the node ran out of memory, disk or process IDs: see kubectl describe node",
+        )
     for container in _containers(pod):
         problem = _container_problem(container)
         if problem:

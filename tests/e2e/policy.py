@@ -22,7 +22,7 @@ def enforcing() -> Iterator[None]:
         *(str(tool("policy")), str(instance.kubeconfig), instance.node_name),
     ]
     pipe = subprocess.PIPE
-    # Leaving closes its standard input, upon which it takes its rule away and ends.
+    # When the block ends, standard input is closed; the program then removes its rule and exits.
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as enforcer:
         assert enforcer.stdout is not None
         assert enforcer.stdout.readline() == "ready\n", "the enforcer did not start"

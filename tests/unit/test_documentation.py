@@ -126,7 +126,7 @@ def test_make_targets_exist(page: Path) -> None:
 def test_python_modules_exist(page: Path) -> None:
     for line in code(page):
         for module in re.findall(r"\bpython3? -m ([\w.]+)", line):
-            if module.partition(".")[0] in (*FOLDERS, "localkube", "tools"):
+            if module.partition(".")[0] in FOLDERS:
                 assert importlib.util.find_spec(module), f"{name(page)}: `{line}`: no such module"
 
 

@@ -1,4 +1,4 @@
-"""Waits until the hosts answer, all of them at once, and explains which do not and why."""
+"""Waits for all hosts in parallel, and explains which are missing and why."""
 
 from __future__ import annotations
 

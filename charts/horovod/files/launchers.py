@@ -32,11 +32,11 @@ def check_options(run: Run, launcher: str) -> None:
         option = find_option(argument)
         problem = ""
         if "value" in option:
-            problem = f"{option['value']} sets that: remove it from launch.options"
+            problem = f"the chart sets that from {option['value']}: remove it from launch.options"
         elif launcher not in option.get("readBy", [launcher]):
             problem = (
                 f"{KNOWLEDGE['launchers'][launcher]}, the launcher of this image, does not have "
-                "that option: give its own, or use launch.binding, network.interface and "
+                "that option: use an option of that launcher, or launch.binding, network.interface and "
                 "network.transport, which every launcher follows"
             )
         elif "interface" in option and run.interface:

@@ -27,7 +27,7 @@
 {{- range $launchers -}}{{- if has . $readBy -}}{{- $left = append $left . -}}{{- end -}}{{- end -}}
 {{- if $problem -}}
 {{- else if $option.value -}}
-{{- $problem = printf "launch.options has %q, but %s sets that: remove it from launch.options" $name $option.value -}}
+{{- $problem = printf "launch.options has %q, but the chart sets that from %s: remove it from launch.options" $name $option.value -}}
 {{- else if not (has $mode $modes) -}}
 {{- $problem = printf "launch.options has %q, but launch.mode is %s, whose launcher does not have that option: remove it, or set launch.mode to %s" $name $mode ($modes | uniq | join " or ") -}}
 {{- else if not $left -}}

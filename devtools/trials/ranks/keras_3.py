@@ -132,7 +132,7 @@ def of_tf_keras() -> Any:
     return type("SGD", (), {"__module__": "tf_keras.src.optimizers.sgd"})()
 
 
-def jit_compile_is_turned_off_and_said() -> None:
+def jit_compile_is_turned_off_with_a_warning() -> None:
     mine = model(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(RATE)), jit_compile=True)
     callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     with warnings.catch_warnings(record=True) as caught:
@@ -156,5 +156,5 @@ CHECKS = (
     keras_accumulates_gradients,
     a_wrapped_optimizer_keeps_its_state,
     what_is_not_supported_is_named,
-    jit_compile_is_turned_off_and_said,
+    jit_compile_is_turned_off_with_a_warning,
 )

@@ -78,7 +78,7 @@ def test_unschedulable_worker_has_the_schedulers_message_and_advice(
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
     }  # fmt: skip
     current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", conditions=[condition])])
-    assert current.reason == f"hvd-worker-1: no node takes it: {message}"
+    assert current.reason == f"hvd-worker-1: cannot be scheduled: {message}"
     assert advice in current.advice
 
 
@@ -120,7 +120,7 @@ def test_pod_without_its_scheduler_names_the_scheduler() -> None:
     waiting = pod("hvd-worker-0", "worker")
     waiting["spec"]["schedulerName"] = "volcano"
     current = status([MASTER, waiting])
-    assert "no scheduler named 'volcano' has looked at it" in current.reason
+    assert "scheduler 'volcano' has not processed the pod" in current.reason
     waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
     assert "volcano" not in status([MASTER, waiting]).reason
 
