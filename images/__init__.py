@@ -1,1 +1,1 @@
-"""Container images: what is in versions.yaml, built with Docker, Podman or Buildah, and cached by content."""
+"""Container images, built with Docker, Podman or Buildah and cached by content."""

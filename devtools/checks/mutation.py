@@ -31,18 +31,31 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[2]
 POD_FILES, LIBRARY = "tests/unit/podfiles", "tests/unit/hvdchart"
-# Target -> the folder to mutate, and the tests that run against it: its own and those of callers.
+# Target -> the modules to mutate, and the tests that run against them: their own and those of
+# modules that import them.
 TARGETS = {
-    "pods": ("charts/horovod/files", [POD_FILES]),
-    "spec": ("hvdchart/spec", [f"{LIBRARY}/spec", f"{LIBRARY}/values", f"{LIBRARY}/plan"]),
-    "plan": ("hvdchart/plan", [f"{LIBRARY}/plan", f"{LIBRARY}/values"]),
-    "values": ("hvdchart/values", [f"{LIBRARY}/values"]),
-    "run": ("hvdchart/run", [f"{LIBRARY}/run", f"{LIBRARY}/cli", f"{POD_FILES}/test_podstatus.py"]),
-    "discover": ("hvdchart/discover", [f"{LIBRARY}/discover", f"{LIBRARY}/cli"]),
-    "migrate": ("hvdchart/migrate", [f"{LIBRARY}/migrate"]),
-    "tune": ("hvdchart/tune", [f"{LIBRARY}/tune", f"{LIBRARY}/cli"]),
-    "image": ("hvdchart/image", [f"{LIBRARY}/image", f"{LIBRARY}/cli"]),
-    "cli": ("hvdchart/cli", [f"{LIBRARY}/cli", f"{LIBRARY}/migrate"]),
+    "pods": ("charts/horovod/files/*.py", [POD_FILES]),
+    "base": (
+        "hvdchart/*.py",
+        [
+            f"{LIBRARY}/test_files.py",
+            f"{LIBRARY}/test_quantity.py",
+            f"{LIBRARY}/spec",
+            f"{LIBRARY}/cli",
+        ],
+    ),
+    "spec": ("hvdchart/spec/**/*.py", [f"{LIBRARY}/spec", f"{LIBRARY}/values", f"{LIBRARY}/plan"]),
+    "plan": ("hvdchart/plan/**/*.py", [f"{LIBRARY}/plan", f"{LIBRARY}/values"]),
+    "values": ("hvdchart/values/**/*.py", [f"{LIBRARY}/values"]),
+    "run": (
+        "hvdchart/run/**/*.py",
+        [f"{LIBRARY}/run", f"{LIBRARY}/cli", f"{POD_FILES}/test_podstatus.py"],
+    ),
+    "discover": ("hvdchart/discover/**/*.py", [f"{LIBRARY}/discover", f"{LIBRARY}/cli"]),
+    "migrate": ("hvdchart/migrate/**/*.py", [f"{LIBRARY}/migrate"]),
+    "tune": ("hvdchart/tune/**/*.py", [f"{LIBRARY}/tune", f"{LIBRARY}/cli"]),
+    "image": ("hvdchart/image/**/*.py", [f"{LIBRARY}/image", f"{LIBRARY}/cli"]),
+    "cli": ("hvdchart/cli/**/*.py", [f"{LIBRARY}/cli", f"{LIBRARY}/migrate"]),
 }
 # Of each pair of like operators one is enough: any other replacement of `==` fails as `!=` does.
 REPLACEMENTS = {
@@ -115,6 +128,11 @@ def mutants_of(module: Path) -> Iterator[Mutant]:
                 text = lines[start[0] - 1].strip()
                 place = str(module.relative_to(ROOT))
                 yield Mutant(place, name, occurrence, start[0], start[1], text)
+
+
+def modules_of(target: str) -> list[Path]:
+    """The modules of a target."""
+    return sorted(ROOT.glob(TARGETS[target][0]))
 
 
 def _annotation_spans(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -212,9 +230,8 @@ def known_survivors() -> dict[str, str]:
 
 def measure(name: str, sample: int, jobs: int, seed: int) -> tuple[int, list[Mutant]]:
     """How many mutants of a target were tried, and those that survived."""
-    folder, tests = TARGETS[name]
-    modules = sorted((ROOT / folder).rglob("*.py"))
-    mutants = [mutant for module in modules for mutant in mutants_of(module)]
+    mutants = [mutant for module in modules_of(name) for mutant in mutants_of(module)]
+    tests = TARGETS[name][1]
     if sample and sample < len(mutants):
         mutants = random.Random(seed).sample(mutants, sample)  # noqa: S311
     survivors = []

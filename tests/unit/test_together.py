@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_files_that_share_a_cluster_are_in_one_group() -> None:
     assert [name for name in SHARED_RESOURCES if not (ROOT / name).is_file()] == []
     sharing = {str(file.relative_to(ROOT)) for file in ROOT.glob("tests/localkube/test_*.py")}
-    assert sharing == {name for name, shared in SHARED_RESOURCES.items() if shared == "a second cluster"}
+    assert sharing == {
+        name for name, resource in SHARED_RESOURCES.items() if resource == "a second cluster"
+    }
 
 
 def test_files_of_a_group_are_one_unit_of_work_and_other_tests_are_each_their_own() -> None:

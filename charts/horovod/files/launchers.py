@@ -36,8 +36,8 @@ def check_options(run: Run, launcher: str) -> None:
         elif launcher not in option.get("readBy", [launcher]):
             problem = (
                 f"{KNOWLEDGE['launchers'][launcher]}, the launcher of this image, does not have "
-                "that option: use an option of that launcher, or launch.binding, network.interface and "
-                "network.transport, which every launcher follows"
+                "that option: use an option of that launcher, or launch.binding, "
+                "network.interface and network.transport, which every launcher follows"
             )
         elif "interface" in option and run.interface:
             problem = f"network.interface is {run.interface}: give one of the two"
