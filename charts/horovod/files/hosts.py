@@ -104,7 +104,10 @@ class HostRendezvous:
             if self._is_stopped():
                 raise InterruptedRunError("asked to end while waiting for hosts")
             if time.monotonic() >= report_at:
-                self._report(self._missing())
+                # The last host may have answered since.
+                missing = self._missing()
+                if missing:
+                    self._report(missing)
                 report_at = time.monotonic() + REPORT_EVERY
 
     def _report(self, missing: list[Host]) -> None:
