@@ -86,7 +86,7 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
     for name, wanted in needs.items():
         free = node.free(name)
         if free < wanted:
-            return f"{_quantity(name, free)} of {_quantity(name, wanted)} {name} free"
+            return f"{_quantity(name, free)} {name} free, {_quantity(name, wanted)} needed"
     return ""
 
 

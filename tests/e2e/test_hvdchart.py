@@ -183,7 +183,7 @@ def test_discover_fit_counts_the_requests_of_other_pods(namespace: Namespace) ->
     done = hvdchart(namespace, "discover", "--fit", "1")
     assert done.returncode == 7, done.stdout
     assert "1 ranks do not fit now: there is room for 0" in done.stderr
-    assert "Mi memory free" in done.stderr
+    assert "Mi memory free, " in done.stderr
 
 
 def test_commands_without_permission_exit_with_7_and_say_so(

@@ -63,4 +63,4 @@ def test_failed_staging_is_reported_in_the_masters_log(
     failing["launch"] = {"hostsTimeoutSeconds": 5}
     privileged.install("hvd", failing)
     assert privileged.wait_for_end("hvd") == "Failed"
-    assert "staging: the command ended with exit code 9" in privileged.log("hvd")
+    assert "staging: the command failed with exit code 9" in privileged.log("hvd")

@@ -98,7 +98,7 @@ def test_fit_uses_free_nodes_only() -> None:
     assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
     assert make_plan(spec).ranks == 16
     assert "3 of 4 nodes of the group are free now" in text
-    assert "d0: 4 of 8 nvidia.com/gpu free" in text
+    assert "d0: 4 nvidia.com/gpu free, 8 needed" in text
 
 
 def test_fit_combines_groups_of_one_kind() -> None:
@@ -120,7 +120,7 @@ def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message:
     with pytest.raises(ClusterError) as refused:
         discovered([dgx(f"d{n}") for n in range(4)], busy, fit=ranks)
     assert message in str(refused.value)
-    assert "d0: 55500m of 255" in str(refused.value)
+    assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
 
 
 def test_unusable_nodes_are_refused_with_their_reasons() -> None:
