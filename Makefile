@@ -20,7 +20,7 @@ lint: venv ## Run the static checks: ruff, mypy, imports, generated files, yamll
 	@$(PY) -m devtools.checks.lint
 
 unit: venv ## Run the tests that need neither a cluster nor an image
-	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit -m "not fuzz"
+	@$(PY) -m pytest -q --numprocesses 2 --dist worksteal tests/unit -m "not fuzz"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many

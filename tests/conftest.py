@@ -62,8 +62,9 @@ class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling:
-    return GroupedScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
+    """Replace xdist's own scheduling by groups, which does nothing with pytest 9.2."""
+    return GroupedScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -128,4 +129,5 @@ def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
         helm_process = int(started.read_text())
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 130
-    os.kill(helm_process, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(helm_process, signal.SIGKILL)
