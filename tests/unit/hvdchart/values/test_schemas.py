@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import jsonschema
 import jsonschema_rs
 import pytest
 from hypothesis import given
@@ -30,10 +30,17 @@ SCHEMAS = {
 VALUES_SCHEMA, SPEC_SCHEMA = SCHEMAS.values()
 
 
+def reference() -> ModuleType:
+    """The package jsonschema; its import takes seconds, which only these tests are to wait for."""
+    import jsonschema
+
+    return jsonschema
+
+
 def verdict(schema: dict[str, Any], document: Any) -> bool:
     """Whether `document` is valid, on which both implementations must agree."""
     fast = jsonschema_rs.Draft7Validator(schema).is_valid(document)
-    assert jsonschema.Draft7Validator(schema).is_valid(document) == fast, document
+    assert reference().Draft7Validator(schema).is_valid(document) == fast, document
     return fast
 
 
@@ -49,7 +56,7 @@ def parametrized_values(module: object) -> Iterator[Any]:
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 def test_schema_is_valid_by_its_metaschema(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
-    jsonschema.Draft7Validator.check_schema(schema)
+    reference().Draft7Validator.check_schema(schema)
 
 
 def test_values_schema_accepts_every_ready_case() -> None:
