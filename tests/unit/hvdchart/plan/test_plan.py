@@ -200,3 +200,11 @@ def test_every_planned_number_has_a_reason() -> None:
     numbers = {f"env.{name}" for name in group.env} | {"slots", "number", "shm"}
     numbers |= {f"resources.requests.{name}" for name in group.requests}
     assert numbers <= set(group.reasons)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_claim_of_several_workers_is_warned_to_be_read_write_many(count: int) -> None:
+    node = f"{{name: x, count: {count}, coresPerSocket: 4, memory: 16Gi}}"
+    plan = planned(node, "volumes: {output: {pvc: results}}\n")
+    warned = [warning for warning in plan.warnings if "ReadWriteMany" in warning]
+    assert len(warned) == count - 1
