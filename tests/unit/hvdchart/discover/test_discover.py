@@ -199,3 +199,17 @@ def test_node_without_room_for_a_worker_has_a_comment(allocatable: str, room: bo
     # The master requests 100m of the node's only CPU, and the kubelet reserves the rest.
     text, _ = discovered([node("n", "1", "8Gi", allocatable=(allocatable, "8Gi"))])
     assert ("leave nothing for workers" in text) is not room
+
+
+def test_pod_requests_include_the_overhead_of_its_runtime() -> None:
+    sandboxed = pod("n", {"cpu": "2"})
+    sandboxed["spec"]["overhead"] = {"cpu": "250m", "memory": "64Mi"}
+    assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
+
+
+@pytest.mark.parametrize(("replicas", "is_shared"), [("1", False), ("2", True)])
+def test_time_slicing_is_told_from_whole_gpus(replicas: str, is_shared: bool) -> None:
+    labels = {"nvidia.com/gpu.product": "T4", "nvidia.com/gpu.replicas": replicas}
+    shared = node("s", "8", "32Gi", labels, devices={"nvidia.com/gpu": replicas})
+    text, _ = discovered([shared])
+    assert ("time-sliced" in text) is is_shared
