@@ -38,6 +38,7 @@ TARGETS = {
     "base": (
         "hvdchart/*.py",
         [
+            f"{LIBRARY}/test_errors.py",
             f"{LIBRARY}/test_files.py",
             f"{LIBRARY}/test_quantity.py",
             f"{LIBRARY}/spec",
