@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from hvdchart import errors
 from hvdchart.errors import SpecError
 
 
 def test_unprintable_characters_in_a_message_are_escaped() -> None:
     error = SpecError("a.yaml:1:1", "x", "unknown key 'a\n\x1b\\b'", "one of a, b")
     assert str(error) == "a.yaml:1:1: x: unknown key 'a\\n\\x1b\\b'; expected one of a, b"
+
+
+def test_each_error_has_its_documented_exit_code() -> None:
+    """docs/operate.md lists them; scripts rely on the numbers."""
+    kinds = (
+        errors.DifferenceError, errors.SpecError, errors.ValuesError, errors.FileError,
+        errors.HelmError, errors.ClusterError, errors.RunFailedError, errors.ImageError,
+    )  # fmt: skip
+    assert [kind.exit_code for kind in kinds] == [1, 3, 4, 5, 6, 7, 8, 9]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,12 @@ def test_difference_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xff")
     with pytest.raises(FileError, match="a: cannot read: 'utf-8'"):
         difference(tmp_path / "a", "")
+
+
+def test_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "new", "text")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
