@@ -18,12 +18,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
@@ -179,16 +179,14 @@ def run_tests(checkout: Path, tests: list[str], module: str) -> bool:
 
         options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not fuzz"]
         os._exit(int(pytest.main([*options, *map(str, files)])))
-    deadline = time.monotonic() + TIME_LIMIT
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            _kill_group(child)
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.02)
+    try:
+        code = psutil.Process(child).wait(TIME_LIMIT)
+    except psutil.TimeoutExpired:
+        code = None
     _kill_group(child)
-    os.waitpid(child, 0)
-    return False
+    if code is None:
+        os.waitpid(child, 0)
+    return code == 0
 
 
 def _kill_group(leader: int) -> None:
