@@ -31,3 +31,8 @@ def read_data(name: str) -> dict[str, Any]:
 def is_gpu(resource: str) -> bool:
     """Whether an extended resource is a GPU, a part of one or a share of one: one rank for each."""
     return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None
+
+
+def launch_modes() -> tuple[str, ...]:
+    """The chart's launch modes, the default one first."""
+    return tuple(read_data("launchers.json")["modes"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from hvdchart.chart_files import launch_modes
 from hvdchart.errors import ImageError
 from hvdchart.image.probe import MARK
 from hvdchart.run.release import Object
@@ -19,7 +20,8 @@ UNKNOWN_USER = 1000680000
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
 _PACKAGES = {"ssh": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server"}
-MODES = ("mpirun", "horovodrun", "elastic")
+# In mode custom the command line is the user's, and needs what it names.
+MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
 
 @dataclass(frozen=True)

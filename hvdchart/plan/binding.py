@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hvdchart.plan import rules
 from hvdchart.plan.rules import Reason
 from hvdchart.spec import topology
-from hvdchart.spec.launchers import common_interface, find_option, interface_variables
+from hvdchart.spec.launchers import common_interface, given_options, interface_variables
 from hvdchart.spec.model import NodeGroup, Spec
 
 _OURS = "hvdchart"
@@ -62,8 +62,7 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
             return group.tuning.binding, rules.given_by(f"nodes[{index}].tuning.binding")
     if spec.tuning.binding:
         return spec.tuning.binding, rules.given_by("tuning.binding")
-    options = map(find_option, spec.launch.options)
-    if any(option is not None and option.binding for option in options):
+    if any(option.binding for _, option in given_options(spec.launch.options)):
         return "none", Reason("launch.options binds or maps the ranks", _SPEC)
     if spec.launch.mode == "elastic":
         return "none", Reason("ranks per host change in an elastic run", "Horovod")

@@ -6,7 +6,7 @@ All of it is in the chart's files/launchers.json, which the templates and the po
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdchart.chart_files import read_data
@@ -58,6 +58,23 @@ def find_option(argument: str) -> Option | None:
     return _options().get(option_name(argument))
 
 
+def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, Option]]:
+    """The known options among `arguments`, with their index.
+
+    What follows an option as its argument is no option, even when it looks like one: in
+    `--mca plm_rsh_args -q` the last word is for ssh.
+    """
+    values = 0
+    for index, argument in enumerate(arguments):
+        if values:
+            values -= 1
+            continue
+        option = find_option(argument)
+        if option is not None:
+            values = 0 if "=" in argument else option.arguments
+            yield index, option
+
+
 def interface_variables(interface: str, transport: str) -> dict[str, str]:
     """The variables that name a group's network interface to its ranks and their daemons."""
     return {
@@ -79,33 +96,49 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
 
     A pod refuses more: it knows which MPI its image has.
     """
-    modes: Mapping[str, list[str]] = read_data("launchers.json")["modes"]
-    mode = spec.launch.mode
-    launchers = set(modes[mode])
     interface = common_interface(spec)
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
     binding = next((given for given in bindings if given not in (None, "none")), None)
-    for index, argument in enumerate(spec.launch.options):
-        option = find_option(argument)
-        if option is None:
-            continue
-        at: KeyPath = ("launch", "options", index)
-        subject = f"option {option_name(argument)!r}"
+    beside = Beside(
+        f"tuning.binding is {binding}" if binding else "",
+        f"the groups' interface is {interface}" if interface else "",
+    )
+    for index, problem, expected in find_option_problems(
+        spec.launch.mode, spec.launch.options, beside
+    ):
+        yield ("launch", "options", index), problem, expected
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What options may contradict, as a message names it; empty where it is not given."""
+
+    binding: str
+    interface: str
+
+
+def find_option_problems(
+    mode: str, arguments: Sequence[str], beside: Beside
+) -> Iterator[tuple[int, str, str]]:
+    """What the chart refuses in a list of options: the index, the problem, what is expected."""
+    modes: Mapping[str, Sequence[str]] = read_data("launchers.json")["modes"]
+    launchers = set(modes[mode])
+    for index, option in given_options(arguments):
+        subject = f"option {option_name(arguments[index])!r}"
         if option.value:
             expected = "no such option: nodes and launch set it"
-            yield at, f"{subject}, but the chart sets {option.value}", expected
+            yield index, f"{subject}, but the chart sets {option.value}", expected
         if option.launchers is not None:
             others = [name for name, ids in modes.items() if option.launchers.intersection(ids)]
             if mode not in others:
                 problem = f"{subject}, which the launcher of launch.mode {mode} does not have"
-                yield at, problem, f"no such option, or launch.mode {' or '.join(others)}"
+                yield index, problem, f"no such option, or launch.mode {' or '.join(others)}"
             launchers &= option.launchers
             if not launchers:
                 problem = f"{subject}, and no MPI has both it and the options before it"
-                yield at, problem, "options of the image's MPI only"
-        if option.interface and interface:
-            problem = f"{subject}, but the groups' interface is {interface}"
-            yield at, problem, "one of the two"
-        if option.binding and binding:
-            expected = "one of the two (tuning.binding none leaves it to the options)"
-            yield at, f"{subject}, but tuning.binding is {binding}", expected
+                yield index, problem, "options of the image's MPI only"
+        if option.interface and beside.interface:
+            yield index, f"{subject}, but {beside.interface}", "one of the two"
+        if option.binding and beside.binding:
+            expected = "one of the two (binding none leaves it to the options)"
+            yield index, f"{subject}, but {beside.binding}", expected

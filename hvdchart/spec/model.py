@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hvdchart.chart_files import launch_modes
 from hvdchart.spec.fields import (
     AnyObject,
     Boolean,
@@ -241,7 +242,7 @@ class Launch:
     """How the ranks are started."""
 
     mode: str = key(
-        OneOf(("mpirun", "horovodrun", "elastic", "custom")),
+        OneOf(launch_modes()),
         "what starts the ranks: mpirun, horovodrun, elastic (horovodrun with workers that join and "
         "leave), or custom (train.command is the complete command line)",
         "mpirun",

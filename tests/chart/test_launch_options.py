@@ -53,10 +53,11 @@ def test_chart_refuses_exactly_the_options_that_the_planner_refuses(helm: str, j
 @pytest.mark.parametrize("launcher", ["openmpi4", "openmpi5", "intel", "mpich"])
 def test_chart_takes_all_options_of_an_mpi_together(launcher: str) -> None:
     options = [
-        f"--{name}"
+        word
         for option in read_data("launchers.json")["options"]
         for name in option["names"]
         if "value" not in option and launcher in option.get("readBy", [launcher])
+        for word in (f"--{name}", *("--np", "--gloo")[: option["arguments"]])
     ]
     assert len(options) > 20
     render(Case("mpirun", tuple(options)).values())

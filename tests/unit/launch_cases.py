@@ -20,6 +20,19 @@ from hvdchart.spec.validate import find_contradictions
 # What no launcher has, what only begins like an option that one has, and what is not an option.
 UNKNOWN = ["no-such-option", "npersocketx", "binding-arg", "bind", "Z", "NP", ""]
 VALUES = ["1", "np", "bind-to=core", "--", "-", "-1", "=--np"]
+# Words that look like options where they are arguments of the option before them, and where not.
+LOOK_ALIKES = [
+    ("--mca", "plm_rsh_args", "-q"),
+    ("--mca", "plm_rsh_args", "-np"),
+    ("--mca", "plm_rsh_args", "-q", "-np"),
+    ("--mca=plm_rsh_args", "-np"),
+    ("-genv", "A", "--gloo"),
+    ("-genv", "A", "--gloo", "--gloo"),
+    ("-x", "-genv"),
+    ("--start-timeout", "--np", "4"),
+    ("--report-bindings", "--hostfile"),
+    ("--mca",),
+]
 FORMS = ("-{}", "--{}", "--{}=1")
 
 
@@ -104,14 +117,16 @@ def cases() -> Iterator[Case]:
                 yield Case(mode, (form.format(name),))
         for value in VALUES:
             yield Case(mode, (value,), binding="none")
+        for words in LOOK_ALIKES:
+            yield Case(mode, words)
     # The same lists each time: a red test is red for everyone.
     chosen = random.Random(0)  # noqa: S311
     harmless = [
-        name
+        (f"--{name}", *("--np", "-genv")[: option["arguments"]])
         for option in read_data("launchers.json")["options"]
         for name in option["names"]
         if "value" not in option
     ]
     for _ in range(400):
-        options = [f"--{name}" for name in chosen.choices(harmless, k=chosen.randint(2, 4))]
-        yield Case(chosen.choice(list(modes())), tuple(options))
+        options = chosen.choices(harmless, k=chosen.randint(2, 4))
+        yield Case(chosen.choice(list(modes())), tuple(word for words in options for word in words))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator, Sequence
 
 from settings import ConfigurationError, Run
 
@@ -22,14 +22,29 @@ def find_option(argument: str) -> dict[str, Any]:
     return option
 
 
+def given_options(arguments: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each known option among the arguments of a launcher, with its entry.
+
+    What follows an option as its argument is no option, even when it looks like one.
+    """
+    values = 0
+    for argument in arguments:
+        if values:
+            values -= 1
+            continue
+        option = find_option(argument)
+        if option:
+            values = 0 if "=" in argument else option["arguments"]
+            yield argument, option
+
+
 def check_options(run: Run, launcher: str) -> None:
     """Check launch.options for a launcher, named by its id. Raises ConfigurationError.
 
     The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
     whose own error would not say where the option comes from.
     """
-    for argument in run.options:
-        option = find_option(argument)
+    for argument, option in given_options(run.options):
         problem = ""
         if "value" in option:
             problem = f"the chart sets that from {option['value']}: remove it from launch.options"

@@ -98,7 +98,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
 
 def _open_mpi_binding(run: Run) -> list[str]:
     """By default Open MPI binds each rank to a core, in a container often all to the same one."""
-    given = {launchers.find_option(option).get("binding") for option in run.options}
+    given = {option.get("binding") for _, option in launchers.given_options(run.options)}
     if "binds" in given:
         return []
     binding = run.binding

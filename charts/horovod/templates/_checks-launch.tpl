@@ -14,10 +14,16 @@
 {{- end -}}
 {{- /* The launchers that have all of the options so far. */ -}}
 {{- $launchers := get $knowledge.modes $mode -}}
+{{- /* How many of the next words are arguments of the option before them, and so no options. */ -}}
+{{- $values := 0 -}}
 {{- range .Values.launch.options -}}
+{{- if gt $values 0 -}}
+{{- $values = sub $values 1 | int -}}
+{{- else -}}
 {{- $name := "" -}}
 {{- if hasPrefix "-" . -}}{{- $name = regexReplaceAll "^-+" . "" | splitList "=" | first -}}{{- end -}}
 {{- $option := get $known $name | default dict -}}
+{{- if not (contains "=" .) -}}{{- $values = int ($option.arguments | default 0) -}}{{- end -}}
 {{- $readBy := $option.readBy | default $launchers -}}
 {{- $modes := list -}}
 {{- range $other, $ids := $knowledge.modes -}}
@@ -38,6 +44,7 @@
 {{- $problem = printf "launch.options has %q, but launch.binding.to is %s: give one of the two (launch.binding.to none leaves it to the options)" $name $binding -}}
 {{- end -}}
 {{- $launchers = $left -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $problem -}}

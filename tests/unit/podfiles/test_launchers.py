@@ -185,6 +185,35 @@ def test_find_option_reads_every_form_of_an_option(argument: str) -> None:
     assert launchers.find_option(argument)["value"] == "worker.number and worker.slots"
 
 
+@pytest.mark.parametrize(
+    ("options", "mode", "refused"),
+    [
+        (("--mca", "plm_rsh_args", "-q"), "mpirun", False),
+        (("--mca", "plm_rsh_args", "-np"), "mpirun", False),
+        (("--mca", "plm_rsh_args", "-q", "-np"), "mpirun", True),
+        (("--tune", "--np"), "mpirun", False),
+        (("--tune=a", "--np"), "mpirun", True),
+        (("-x", "A", "-np"), "mpirun", True),
+        (("--start-timeout", "--mca"), "horovodrun", False),
+        (("--start-timeout=5", "--mca"), "horovodrun", True),
+        (("--no-such-option", "--np"), "mpirun", True),
+    ],
+)
+def test_the_argument_of_an_option_is_not_judged_as_an_option(
+    options: tuple[str, ...], mode: str, refused: bool
+) -> None:
+    case = Case(mode, options)
+    assert case.is_refused_by_planner() == refused
+    assert is_refused_by_pod(case, launch_cases.modes()[mode][0]) == refused
+
+
+def test_binding_in_the_argument_of_an_option_is_no_binding() -> None:
+    options = ["--mca", "a", "--bind-to"]
+    assert Case("mpirun", tuple(options)).plan().launching.binding.to == "core"
+    line = mpi.mpirun_line(make_run(options=options, binding=BINDINGS["core"]), mpi.OPEN_MPI_4)
+    assert "slot:PE=2" in line
+
+
 @pytest.mark.parametrize("argument", ["np", "np=-np", "", "-", "--", "--npx", "-Np", "=--np"])
 def test_find_option_finds_nothing_in_values_and_unknown_options(argument: str) -> None:
     assert launchers.find_option(argument) == {}
