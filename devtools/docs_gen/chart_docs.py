@@ -1,4 +1,4 @@
-"""Writes the chart's values.yaml, values.schema.json and README table from values.source.yaml.
+"""Writes the chart's values.yaml, schema, generated templates and README table from its source.
 
 `python -m devtools.docs_gen.chart_docs` writes them; with `--check` it exits with status 1 when a
 file differs.
@@ -88,6 +88,32 @@ def render_retired_keys(source: Node) -> str:
     return f'{note}{{{{- define "horovod.retired" -}}}}\n{keys}\n{{{{- end }}}}\n'
 
 
+def render_defaults(source: Node) -> str:
+    """The template with the default of each key that the templates cannot do without."""
+    defaults = json.dumps(dict(_needed_defaults(source, "")), indent=2)
+    note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
+    return f'{note}{{{{- define "horovod.defaults" -}}}}\n{defaults}\n{{{{- end }}}}\n'
+
+
+def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Dotted keys with their defaults. Null keeps its meaning where the type allows it, and it
+    empties an object of Kubernetes.
+    """
+    for name, child in node["properties"].items():
+        key = f"{prefix}{name}"
+        default = child.get("default")
+        if child.get("additionalProperties") or child.get("$ref", "").endswith("kubernetesObject"):
+            yield key, {}
+        elif "properties" in child:
+            own = {
+                below: {**grandchild, "default": default[below]} if default else grandchild
+                for below, grandchild in child["properties"].items()
+            }
+            yield from list(_needed_defaults({"properties": own}, f"{key}.")) or [(key, {})]
+        elif default is not None:
+            yield key, default
+
+
 def render_table(source: Node) -> str:
     """The README's table of keys."""
     rows = ["| Key | Type | Default | What it does |", "| --- | --- | --- | --- |"]
@@ -135,6 +161,7 @@ def main(arguments: list[str]) -> int:
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
         CHART / "templates" / "_retired.tpl": render_retired_keys(source),
+        CHART / "templates" / "_defaults.tpl": render_defaults(source),
         readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
     }
     return write_or_compare(texts, arguments)

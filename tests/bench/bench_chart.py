@@ -1,13 +1,7 @@
-"""Measures the chart: lines, objects, seconds to render and findings of a scanner.
-
-python -m tests.bench.bench_chart [RUNS]
-"""
+"""Measures the chart: lines, objects and findings of a scanner; bench_render measures the seconds."""
 
 from __future__ import annotations
 
-import statistics
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.chart.cases import ready_cases
-from tests.chart.render import CHART, helm_template, render
+from tests.chart.render import CHART, render
 from tests.chart.scan import findings
 from tests.chart.test_scanner import explained
 
@@ -34,29 +28,11 @@ def lines(pattern: str) -> int:
     return sum(len(file.read_text().splitlines()) for file in files)
 
 
-def seconds(helm: str, runs: int) -> list[float]:
-    """The seconds of each `helm template` with the default values."""
-    taken = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        done = helm_template(helm=helm)
-        taken.append(time.perf_counter() - start)
-        assert done.returncode == 0, done.stderr
-    return taken
-
-
 def main() -> None:
     """Measure and print."""
-    runs = int(sys.argv[1]) if sys.argv[1:] else 10
     table = Table("what", "figure", title=f"charts/{Path(CHART).name}")
     for name, pattern in PARTS.items():
         table.add_row(f"lines of {name}", str(lines(pattern)))
-    for helm in ("helm3", "helm4"):
-        taken = seconds(helm, runs)
-        best, middle = min(taken), statistics.median(taken)
-        table.add_row(
-            f"`helm template`, {helm}, s", f"best {best:.2f}, median of {runs} {middle:.2f}"
-        )
     made = Counter(manifest["kind"] for manifest in render())
     table.add_row("objects for the default values", f"{made.total()}: {', '.join(sorted(made))}")
     for case, values in ready_cases().items():

@@ -1,10 +1,12 @@
-"""Measures `hvdchart render` and `plan`, in a new process each time.
+"""Measures `hvdchart render`, `hvdchart plan` and `helm template`, in a new process each time.
 
-The aims, which nothing checks: 0.3 s for an ordinary spec, 1 s for 1,000 nodes in 50 groups.
+The aims, which nothing checks: 0.3 s for an ordinary spec, 1 s for 1,000 nodes in 50 groups; 0.2 s
+for `helm template` with the default values, 1 s with 50 groups.
 """
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -12,10 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from devtools.toolchain.tools import tool
 from tests.bench.figures import print_figures
 
 ROOT = Path(__file__).parents[2]
 RUNS = 10
+HVDCHART = (sys.executable, "-m", "hvdchart")
 
 
 def large_spec(groups: int = 50, nodes: int = 1000) -> str:
@@ -35,7 +39,14 @@ def large_spec(groups: int = 50, nodes: int = 1000) -> str:
     return "\n".join([*lines, "train: {command: [python, train.py]}", ""])
 
 
-def times(*arguments: str) -> tuple[list[float], float]:
+def large_values(groups: int) -> str:
+    """The chart's values with many worker groups."""
+    group = {"number": 20, "slots": 2, "nodeSelector": {"pool": "x"}}
+    named = [{"name": f"group-{index}", **group} for index in range(groups)]
+    return json.dumps({"image": {"repository": "registry.example/team/app"}, "workerGroups": named})
+
+
+def times(*command: str) -> tuple[list[float], float]:
     """The seconds of each run of the command, and the mean CPU seconds of a run.
 
     On a busy machine, compare the CPU time.
@@ -44,7 +55,6 @@ def times(*arguments: str) -> tuple[list[float], float]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     for _ in range(RUNS):
         start = time.perf_counter()
-        command = [sys.executable, "-m", "hvdchart", *arguments]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
         walls.append(time.perf_counter() - start)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -58,12 +68,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         large = Path(folder) / "large.spec.yaml"
         large.write_text(large_spec())
-        cases = {
-            "render values/xeon-4.spec.yaml": ("render", "values/xeon-4.spec.yaml"),
-            "render, 1,000 nodes in 50 groups": ("render", str(large)),
-            "plan values/xeon-4.spec.yaml": ("plan", "values/xeon-4.spec.yaml"),
-            "plan -o json, 1,000 nodes in 50 groups": ("plan", "-o", "json", str(large)),
+        cases: dict[str, tuple[str, ...]] = {
+            "render values/xeon-4.spec.yaml": (*HVDCHART, "render", "values/xeon-4.spec.yaml"),
+            "render, 1,000 nodes in 50 groups": (*HVDCHART, "render", str(large)),
+            "plan values/xeon-4.spec.yaml": (*HVDCHART, "plan", "values/xeon-4.spec.yaml"),
+            "plan -o json, 1,000 nodes in 50 groups": (*HVDCHART, "plan", "-o", "json", str(large)),
         }
+        for groups in (0, 30, 50):
+            values = Path(folder) / f"{groups}.yaml"
+            values.write_text(large_values(groups))
+            for helm in ("helm3", "helm4"):
+                template = (str(tool(helm)), "template", "hvd", "charts/horovod", "--values")
+                cases[f"{helm} template, {groups or 'no'} groups"] = (*template, str(values))
         for name, arguments in cases.items():
             seconds[name], cpu = times(*arguments)
             cpu_seconds[name] = f"{cpu:.2f}"

@@ -93,7 +93,7 @@
 {{- fail (printf "launch.elastic.minRanks is %d but launch.elastic.maxRanks is %d: the minimum must not exceed the maximum" (int $elastic.minRanks) (int $elastic.maxRanks)) -}}
 {{- end -}}
 {{- $ranks := 0 -}}
-{{- range include "horovod.groups" . | fromJsonArray -}}{{- $ranks = add $ranks (mul (int .number) (int .slots)) -}}{{- end -}}
+{{- range .horovod.groups -}}{{- $ranks = add $ranks (mul (int .number) (int .slots)) -}}{{- end -}}
 {{- if and $elastic.maxRanks (gt (int $ranks) (int $elastic.maxRanks)) -}}
 {{- fail (printf "number and slots make %d ranks but launch.elastic.maxRanks is %d: raise it or start with fewer workers" (int $ranks) (int $elastic.maxRanks)) -}}
 {{- end -}}

@@ -1,43 +1,103 @@
-{{/* Checks that fail when values contradict each other, by topic. validate.yaml includes them; they render nothing. */}}
+{{/*
+Checks of what the schema cannot express, by subject: keys that contradict each other, and names that are too long.
+They render nothing and fail with both keys and the way out. horovod.prepare runs them before any pod is rendered.
+*/}}
+{{- define "horovod.checks" -}}
+{{- include "horovod.checkRetired" . -}}
+{{- include "horovod.checkNames" . -}}
+{{- include "horovod.checkGroups" . -}}
+{{- include "horovod.checkPlacement" . -}}
+{{- include "horovod.checkSecurity" . -}}
+{{- include "horovod.checkLaunch" . -}}
+{{- include "horovod.checkElastic" . -}}
+{{- include "horovod.checkBinding" . -}}
+{{- include "horovod.checkEnd" . -}}
+{{- include "horovod.checkNetwork" . -}}
+{{- include "horovod.checkWatching" . -}}
+{{- include "horovod.checkStorage" . -}}
+{{- include "horovod.checkCluster" . -}}
+{{- end }}
 
-{{- define "horovod.checkPlacement" -}}
-{{- $root := . -}}
-{{- range include "horovod.userGroups" . | fromJsonArray -}}
-{{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
-{{- fail (printf "group %q: spread is Required but affinity.podAntiAffinity is given too: use only one of them (spread: None leaves it to affinity)" .name) -}}
+{{- define "horovod.checkRetired" -}}
+{{- $values := .Values -}}
+{{- range $key, $instead := include "horovod.retired" . | fromJson -}}
+{{- $parts := splitList "." $key -}}
+{{- $parent := $values -}}
+{{- range initial $parts -}}{{- $parent = get $parent . | default dict -}}{{- end -}}
+{{- if hasKey $parent (last $parts) -}}
+{{- fail (printf "%s is a key of older charts; use instead: %s" $key $instead) -}}
 {{- end -}}
-{{- if and .capabilities (ne (toString $root.Values.podSecurityContext.runAsUser) "0") -}}
-{{- fail (printf "group %q: capabilities is %s but podSecurityContext.runAsUser is %s: Linux gives added capabilities to root only; run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit instead" .name (toJson .capabilities) (toString ($root.Values.podSecurityContext.runAsUser | default "the image's"))) -}}
 {{- end -}}
+{{- end }}
+
+{{- define "horovod.checkNames" -}}
+{{- $fullname := include "horovod.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
+{{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
+{{- fail (printf "the release's name (or fullnameOverride) is %q: it becomes part of host names, so %s" $fullname $rule) -}}
+{{- end -}}
+{{- if gt (len $fullname) 47 -}}
+{{- $reason := "because the name of the master's Job must not exceed 63" -}}
+{{- $subject := printf "the release's name (or fullnameOverride) %q has %d characters" $fullname (len $fullname) -}}
+{{- fail (printf "%s: use at most 47, %s" $subject $reason) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkSecurity" -}}
+{{- with .Values.podSecurityContext -}}
+{{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
+{{- fail "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: for a root image set runAsNonRoot to false too" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What happens at the end of the run. */}}
+{{- define "horovod.checkEnd" -}}
+{{- if and (not (kindIs "invalid" .Values.master.ttlSecondsAfterFinished)) (ne .Values.cleanup "Always") -}}
+{{- $why := "the workers of a failed run would remain after the Job is removed; set cleanup to Always" -}}
+{{- fail (printf "master.ttlSecondsAfterFinished is set but cleanup is %s: %s" .Values.cleanup $why) -}}
+{{- end -}}
+{{- if and (eq .Values.cleanup "Always") (not (include "horovod.serviceAccount" .)) -}}
+{{- $none := "there is no serviceAccount (serviceAccount.create is false, serviceAccount.name empty)" -}}
+{{- fail (printf "cleanup is Always but %s: the master could not scale the workers" $none) -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.checkNetwork" -}}
-{{- if and .Values.hostNetwork .Values.networkPolicy.enabled -}}
-{{- fail "networkPolicy.enabled is true but hostNetwork is true: a NetworkPolicy does not apply to pods on their node's network; set one of them to false" -}}
+{{- if .Values.hostNetwork -}}
+{{- if .Values.networkPolicy.enabled -}}
+{{- $why := "a NetworkPolicy does not apply to pods on their node's network; set one of them to false" -}}
+{{- fail (printf "networkPolicy.enabled is true but hostNetwork is true: %s" $why) -}}
 {{- end -}}
 {{- $port := int .Values.ssh.port -}}
-{{- if and .Values.hostNetwork (or (has $port (list 2379 2380 6443)) (and (ge $port 10248) (le $port 10259)) (and (ge $port 30000) (le $port 32767))) -}}
-{{- fail (printf "hostNetwork is true but ssh.port is %d: Kubernetes uses that port on nodes (etcd, API server, kubelet, kube-proxy or node ports); choose another port" $port) -}}
+{{- $ofKubelet := and (ge $port 10248) (le $port 10259) -}}
+{{- $ofServices := and (ge $port 30000) (le $port 32767) -}}
+{{- if or (has $port (list 2379 2380 6443)) $ofKubelet $ofServices -}}
+{{- $users := "etcd, API server, kubelet, kube-proxy or node ports" -}}
+{{- $remedy := printf "Kubernetes uses that port on nodes (%s); choose another port" $users -}}
+{{- fail (printf "hostNetwork is true but ssh.port is %d: %s" $port $remedy) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.checkWatching" -}}
-{{- $root := . -}}
 {{- if .Values.horovod.timeline -}}
-{{- range include "horovod.userGroups" . | fromJsonArray -}}
+{{- range .horovod.groups -}}
 {{- if not (include "horovod.hasEnv" (dict "env" .env "name" "OUTPUT_PATH")) -}}
-{{- fail (printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q): the timeline is written there; add OUTPUT_PATH and a volume mounted at it" .name) -}}
+{{- $problem := printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name -}}
+{{- fail (printf "%s: the timeline is written there; add OUTPUT_PATH and a volume mounted at it" $problem) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.tensorboard.enabled -}}
 {{- $logDir := include "horovod.logDir" . -}}
 {{- if not $logDir -}}
-{{- fail "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH: set tensorboard.logDir to the directory with the logs" -}}
+{{- $problem := "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH" -}}
+{{- fail (printf "%s: set tensorboard.logDir to the directory with the logs" $problem) -}}
 {{- end -}}
 {{- if not (include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $logDir)) -}}
-{{- fail (printf "tensorboard.logDir is %q but no entry of volumeMounts contains it: TensorBoard reads only from volumes" $logDir) -}}
+{{- $problem := printf "tensorboard.logDir is %q but no entry of volumeMounts contains it" $logDir -}}
+{{- fail (printf "%s: TensorBoard reads only from volumes" $problem) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.metrics.podMonitor (not .Values.metrics.enabled) -}}
@@ -55,13 +115,15 @@
 {{- end -}}
 {{- if $staging.command -}}
 {{- $path := trimSuffix "/" $staging.path -}}
-{{- range include "horovod.userGroups" . | fromJsonArray -}}
+{{- range .horovod.groups -}}
 {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) -}}
 {{- if not $mount -}}
-{{- fail (printf "staging.path is %q but no entry of volumeMounts contains it (group %q): staged data must be on a volume" $path .name) -}}
+{{- $problem := printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name -}}
+{{- fail (printf "%s: staged data must be on a volume" $problem) -}}
 {{- end -}}
 {{- if eq $path (trimSuffix "/" ($mount | fromJson).mountPath) -}}
-{{- fail (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q): name a directory below it, because a mount cannot be replaced atomically" $path .name) -}}
+{{- $problem := printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name -}}
+{{- fail (printf "%s: name a directory below it, because a mount cannot be replaced atomically" $problem) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

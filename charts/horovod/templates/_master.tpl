@@ -1,10 +1,9 @@
 {{/* The run as JSON for the master; files/settings.py reads it. With hostNetwork the workers' interface does not exist in the master, so that only the workers' environment names it. */}}
 {{- define "horovod.run" -}}
-{{- $root := . -}}
 {{- $groups := list -}}
-{{- range include "horovod.groups" . | fromJsonArray -}}
-{{- $call := dict "root" $root "group" . -}}
-{{- $groups = append $groups (dict "statefulSet" (include "horovod.statefulSet" $call) "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) "revision" (include "horovod.revision" $call)) -}}
+{{- range .horovod.groups -}}
+{{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
+{{- $groups = append $groups (merge (pick . "statefulSet" "revision") $numbers) -}}
 {{- end -}}
 {{- dict
   "service" (include "horovod.service" .)
@@ -27,6 +26,10 @@
 
 {{/* The master's pod template. */}}
 {{- define "horovod.masterPod" -}}
+{{ include "horovod.once" (dict "root" . "name" "horovod.masterPodTemplate") }}
+{{- end }}
+
+{{- define "horovod.masterPodTemplate" -}}
 {{- $master := .Values.master -}}
 metadata:
   labels:

@@ -1,4 +1,4 @@
-{{/* Names, labels and selectors of this chart's objects, and the list of worker groups. */}}
+{{/* Names, labels and selectors of this chart's objects. */}}
 
 {{- define "horovod.fullname" -}}
 {{ .Values.fullnameOverride | default .Release.Name }}
@@ -15,6 +15,10 @@
 
 {{/* Named after its content and immutable, so that a pod never sees the files of another chart version. */}}
 {{- define "horovod.filesConfigMap" -}}
+{{ include "horovod.once" (dict "root" . "name" "horovod.filesConfigMapName") }}
+{{- end }}
+
+{{- define "horovod.filesConfigMapName" -}}
 {{- /* Hashes each file: AsConfig, which every pod template would repeat, takes most of the time to render. */ -}}
 {{- $content := include "horovod.passwdFile" . -}}
 {{- range $path, $file := .Files.Glob "files/*" -}}{{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}{{- end -}}
@@ -42,11 +46,6 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 {{- else -}}
 {{ .Values.serviceAccount.name }}
 {{- end -}}
-{{- end }}
-
-{{/* Call with (dict "root" $ "group" $group). */}}
-{{- define "horovod.statefulSet" -}}
-{{ include "horovod.fullname" .root }}-{{ .group.name }}
 {{- end }}
 
 {{/* The Job's name contains a hash of the pod template: an upgrade that changes the run creates a new Job, and any other upgrade leaves the Job alone. */}}
@@ -90,32 +89,4 @@ matchLabels:
   {{- include "horovod.runSelector" . | nindent 2 }}
 matchExpressions:
   - {key: app.kubernetes.io/component, operator: In, values: [master, worker]}
-{{- end }}
-
-{{/* JSON list of the worker groups with everything that their pods get: the values and what the release adds. */}}
-{{- define "horovod.groups" -}}
-{{- $root := . -}}
-{{- $groups := list -}}
-{{- range include "horovod.userGroups" . | fromJsonArray -}}
-{{- $groups = append $groups (include "horovod.placedGroup" (dict "root" $root "group" .) | fromJson) -}}
-{{- end -}}
-{{ $groups | toJson }}
-{{- end }}
-
-{{/* JSON list of the worker groups: the values of `worker` merged with those of each group. */}}
-{{- define "horovod.userGroups" -}}
-{{- $root := . -}}
-{{- $groups := list -}}
-{{- range (.Values.workerGroups | default (list (dict "name" "worker"))) -}}
-{{- $group := mergeOverwrite (deepCopy $root.Values.worker) (deepCopy .) -}}
-{{- $_ := set $group "env" (concat $root.Values.worker.env (.env | default list)) -}}
-{{- $_ := set $group "volumes" (concat $root.Values.volumes (.volumes | default list)) -}}
-{{- $_ := set $group "volumeMounts" (concat $root.Values.volumeMounts (.volumeMounts | default list)) -}}
-{{- $_ := set $group "image" (mergeOverwrite (deepCopy $root.Values.worker.image) (deepCopy (.image | default dict))) -}}
-{{- /* The number of hosts that an elastic run may grow to. In other modes the number is fixed. */ -}}
-{{- $most := div (int ($root.Values.launch.elastic.maxRanks | default 0)) (int $group.slots) -}}
-{{- $_ := set $group "maximum" (ternary (max (int $group.number) $most) (int $group.number) (eq $root.Values.launch.mode "elastic")) -}}
-{{- $groups = append $groups $group -}}
-{{- end -}}
-{{ $groups | toJson }}
 {{- end }}

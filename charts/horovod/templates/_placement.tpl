@@ -1,17 +1,5 @@
 {{/* Where pods run, and the labels and annotations that schedulers, queues and meshes read. */}}
 
-{{/* A group with what the release adds: spread, gang, mesh and Horovod settings. Call with (dict "root" $ "group" $group); JSON. */}}
-{{- define "horovod.placedGroup" -}}
-{{- $group := .group -}}
-{{- if and (ne $group.spread "None") (not (hasKey $group.affinity "podAntiAffinity")) -}}
-{{- $_ := set $group "affinity" (merge (dict "podAntiAffinity" (include "horovod.spread" . | fromYaml)) $group.affinity) -}}
-{{- end -}}
-{{- $_ := set $group "env" (concat ($group.env | default list) (include "horovod.switches" . | fromJsonArray)) -}}
-{{- $_ := set $group "podLabels" (merge $group.podLabels (include "horovod.podLabels" .root | fromYaml)) -}}
-{{- $_ := set $group "podAnnotations" (merge $group.podAnnotations (include "horovod.podAnnotations" .root | fromYaml)) -}}
-{{ $group | toJson }}
-{{- end }}
-
 {{/* Pod anti-affinity that places each worker of the release on a node of its own. */}}
 {{- define "horovod.spread" -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml)) -}}

@@ -115,5 +115,5 @@ volumes:
 
 {{/* A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run. */}}
 {{- define "horovod.revision" -}}
-{{ printf "%s %s %s %d" (include "horovod.workerPodBody" .) (toJson .group.podLabels) (toJson .group.podAnnotations) (int .root.Values.ssh.generation) | sha256sum | trunc 10 }}
+{{ printf "%s %s %s %d" .group.pod (toJson .group.podLabels) (toJson .group.podAnnotations) (int .root.Values.ssh.generation) | sha256sum | trunc 10 }}
 {{- end }}

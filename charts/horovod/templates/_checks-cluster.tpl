@@ -1,0 +1,35 @@
+{{/*
+Checks that objects which the values name exist. They need access to the cluster, which the namespace's default
+ServiceAccount proves.
+*/}}
+{{- define "horovod.checkCluster" -}}
+{{- $ns := .Release.Namespace -}}
+{{- if lookup "v1" "ServiceAccount" $ns "default" -}}
+{{- with .Values.ssh.existingSecret -}}
+{{- $secret := lookup "v1" "Secret" $ns . -}}
+{{- range $key := list "user-key" "host-key" -}}
+{{- if not (dig "data" $key "" ($secret | default dict)) -}}
+{{- $remedy := "create it first, or leave ssh.existingSecret empty and the chart creates one" -}}
+{{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
+{{- fail (printf "ssh.existingSecret is %q but %s: %s" $.Values.ssh.existingSecret $problem $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range .horovod.groups -}}
+{{- range $volume := .volumes -}}
+{{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
+{{- if and $claim (not (lookup "v1" "PersistentVolumeClaim" $ns $claim)) -}}
+{{- $remedy := "create it first, or correct volumes[].persistentVolumeClaim.claimName" -}}
+{{- $problem := printf "which namespace %q does not have" $ns -}}
+{{- fail (printf "volume %q names the PersistentVolumeClaim %q, %s: %s" $volume.name $claim $problem $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.serviceAccount -}}
+{{- if and .name (not .create) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
+{{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
+{{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

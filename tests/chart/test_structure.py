@@ -1,0 +1,32 @@
+"""How the templates are written: what every file includes, and the length of lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chart.render import CHART, one, pod_spec, render
+
+TEMPLATES = CHART / "templates"
+RENDERED = [
+    path
+    for path in sorted(TEMPLATES.rglob("*"))
+    if path.is_file() and not path.name.startswith("_") and path.name != "validate.yaml"
+]
+
+
+@pytest.mark.parametrize("path", RENDERED, ids=lambda path: path.name)
+def test_template_prepares_the_values_first(path: Path) -> None:
+    """Helm decides the order of the files, so that any of them may be the first."""
+    first, *_ = path.read_text().splitlines()
+    assert first == '{{- include "horovod.prepare" . -}}'
+
+
+def test_defaults_replace_missing_keys_only() -> None:
+    """0, false and an empty text are values, not missing keys."""
+    values = {"serviceAccount": {"create": False}, "master": {"backoffLimit": 0}}
+    manifests = render(values)
+    job = one(manifests, "Job")
+    assert job["spec"]["backoffLimit"] == 0
+    assert "serviceAccountName" not in pod_spec(job)
