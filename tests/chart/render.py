@@ -49,6 +49,13 @@ def _helm_template(
 _cached_helm_template = cache(_helm_template)
 
 
+def render_uncached(values: Values, helm: str = "helm3") -> str:
+    """Render once more, whatever was rendered before."""
+    done = _helm_template(json.dumps(values), "hvd", helm, "", CHART)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def render(
     values: Values | None = None, release: str = "hvd", helm: str = "helm3"
 ) -> list[Manifest]:

@@ -8,7 +8,17 @@ from collections import Counter
 
 import pytest
 
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
+from tests.chart.render import (
+    Manifest,
+    Values,
+    of_kind,
+    one,
+    parse_manifests,
+    pod_spec,
+    render,
+    render_uncached,
+    run_settings,
+)
 
 DEFAULT_CENSUS = {
     "ConfigMap": 2,
@@ -156,11 +166,14 @@ def test_role_grants_only_the_verbs_in_use() -> None:
         ("statefulsets/scale", "patch"): ["hvd-cpu", "hvd-gpu"],
         ("configmaps", "get"): ["hvd-run"],
         ("configmaps", "patch"): ["hvd-run"],
+        ("secrets", "get"): ["hvd-ssh"],
+        ("secrets", "patch"): ["hvd-ssh"],
     }
 
 
 def test_private_keys_are_in_the_secret_only() -> None:
-    manifests = render()
+    # Without a service account, the master could not make them.
+    manifests = render({"serviceAccount": {"create": False}})
     keys = one(manifests, "Secret")["data"]
     assert set(keys) == {"user-key", "host-key"}
     elsewhere = json.dumps([item for item in manifests if item["kind"] != "Secret"])
@@ -170,6 +183,33 @@ def test_private_keys_are_in_the_secret_only() -> None:
         assert [line for line in (key, *body) if line in elsewhere] == []
     # These are files in the pods.
     assert "secretKeyRef" not in elsewhere
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_rendering_without_the_cluster_makes_no_keys_and_is_repeatable(helm: str) -> None:
+    """A GitOps tool compares each rendering with the last one. The first master makes the keys."""
+    texts = {render_uncached({}, helm) for _ in range(2)}
+    assert len(texts) == 1
+    manifests = parse_manifests(texts.pop())
+    assert "data" not in one(manifests, "Secret")
+    secret = one(manifests, "Secret")["metadata"]["name"]
+    volumes = {
+        kind: next(v["secret"] for v in pod_spec(one(manifests, kind))["volumes"] if "secret" in v)
+        for kind in ("StatefulSet", "Job")
+    }
+    # Workers wait for both keys; the master must not.
+    for volume in volumes.values():
+        assert volume["secretName"] == secret
+        assert [item["key"] for item in volume["items"]] == ["user-key", "host-key"]
+    assert "optional" not in volumes["StatefulSet"]
+    assert volumes["Job"]["optional"] is True
+    environment = pod_spec(one(manifests, "Job"))["containers"][0]["env"]
+    assert {"name": "HVD_SSH_SECRET", "value": secret} in environment
+
+
+def test_role_has_no_right_to_a_secret_of_the_user() -> None:
+    rules = one(render({"ssh": {"existingSecret": "mine"}}), "Role")["rules"]
+    assert [rule for rule in rules if "secrets" in rule["resources"]] == []
 
 
 def test_suspended_run_has_no_pods() -> None:

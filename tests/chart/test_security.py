@@ -109,9 +109,10 @@ def test_role_table_of_the_page_is_the_role() -> None:
 
 
 def test_private_keys_are_files_that_group_and_owner_may_read() -> None:
-    for kind, secret in (("StatefulSet", "hvd-ssh"), ("Job", "hvd-ssh")):
+    for kind in ("StatefulSet", "Job"):
         volumes = {volume["name"]: volume for volume in pods()[kind]["volumes"]}
-        assert volumes["ssh"]["secret"] == {"secretName": secret, "defaultMode": 0o440}
+        assert volumes["ssh"]["secret"]["secretName"] == "hvd-ssh"
+        assert volumes["ssh"]["secret"]["defaultMode"] == 0o440
     holders = {c["name"] for c in containers() for m in c["volumeMounts"] if m["name"] == "ssh"}
     assert holders == {"worker", "master"}
 
@@ -121,7 +122,8 @@ def test_existing_secret_replaces_the_charts_own() -> None:
     assert of_kind(manifests, "Secret") == []
     for kind in ("StatefulSet", "Job"):
         volumes = {v["name"]: v for v in pod_spec(one(manifests, kind))["volumes"]}
-        assert volumes["ssh"]["secret"]["secretName"] == "mine"
+        # Without these keys the pod says what is missing, instead of waiting for the master.
+        assert volumes["ssh"]["secret"] == {"secretName": "mine", "defaultMode": 0o440}
 
 
 def test_new_keys_renew_the_workers() -> None:
@@ -130,6 +132,8 @@ def test_new_keys_renew_the_workers() -> None:
         return str(template["metadata"]["labels"]["horovod/revision"])
 
     assert revision({"ssh": {"generation": 2}}) != revision({}) == revision({})
+    other = one(render({"ssh": {"generation": 2}}), "Secret")["metadata"]["name"]
+    assert other == "hvd-ssh-2", "an upgrade cannot keep keys under another name"
 
 
 def test_ssh_listens_on_an_unprivileged_port() -> None:

@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
-from tests.e2e.cluster import CHART, Namespace
+from devtools.toolchain.kubectl import Kubectl
+from tests.chart.test_gitops import documented
+from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values
 from tests.waiting import wait_until
@@ -70,23 +73,63 @@ def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
     namespace.wait_for_no_workers("hvd")
 
 
-def test_reapplied_manifests_do_not_train_again(namespace: Namespace) -> None:
-    """A GitOps tool sends the same manifests again and again, and a Job may have had its time."""
-    namespace.install("hvd", values())
-    assert_trained(namespace, "hvd")
+def sync(namespace: Namespace, run: Values) -> str:
+    """Render without the cluster, apply and prune as the Application of the page says.
+
+    Return the rendered text.
+    """
+    done = namespace.helm("template", "hvd", str(CHART), "--no-hooks", values=run)
+    assert done.returncode == 0, done.stderr
+    manifests = [item for item in YAML(typ="safe").load_all(done.stdout) if item]
+    # RespectIgnoreDifferences: an ignored field is applied as it is in the cluster.
+    (ignored,) = documented("Application")["spec"]["ignoreDifferences"]
+    assert ignored["jsonPointers"] == ["/spec/replicas"]
+    live = {item["metadata"]["name"]: item for item in namespace.get("statefulsets")["items"]}
+    for manifest in manifests:
+        if manifest["kind"] == ignored["kind"] and live:
+            manifest["spec"]["replicas"] = live[manifest["metadata"]["name"]]["spec"]["replicas"]
+    environment = {"KUBECONFIG": str(namespace.kubeconfig), "KUBECTL_APPLYSET": "true"}
+    Kubectl(namespace.name, environment).run(
+        *("apply", "--server-side", "--prune", "--applyset=synced", "--filename", "-"),
+        input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
+    )
+    return done.stdout
+
+
+def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namespace) -> None:
+    """As docs/gitops.md says: rendered without the cluster, applied again and again, pruned."""
+    written = documented("Application")["spec"]["source"]["helm"]["valuesObject"]
+    run = values(worker={"number": 1, "slots": written["worker"]["slots"]})
+    first_text = sync(namespace, run)
+    first = namespace.job("hvd")
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    assert "made the SSH keys of the release in Secret hvd-ssh" in namespace.log("hvd")
+    keys = namespace.get("secret", "hvd-ssh")["data"]
     reasons = [event["reason"] for event in events(namespace)]
     assert reasons == ["Started", "HostsReady", "Training", "Finished"]
-    job = namespace.job("hvd")
-    namespace.kubectl("delete", "job", job)
+
+    before = generations(namespace)
+    assert sync(namespace, run) == first_text, "renderings differ"
+    assert generations(namespace) == before, "the same values changed an object"
+    assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
+
+    namespace.kubectl("delete", "job", first)
     where = ["--namespace", namespace.name, "--output", "json"]
     assert json.loads(hvdchart(namespace, "status", "hvd", *where).stdout)["state"] == "finished"
-    rendered = namespace.helm("template", "hvd", str(CHART), "--no-hooks", values=values())
-    namespace.kubectl("apply", "--filename", "-", input=rendered.stdout)
-    assert namespace.job("hvd") == job
+    sync(namespace, run)
+    assert namespace.job("hvd") == first
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
     assert "this very run finished at" in log
     assert "$ mpirun" not in log
+    assert namespace.replicas("hvd-worker") == 0
+
+    # The page's own number of workers: other values, so that another run starts.
+    sync(namespace, values(worker=written["worker"]))
+    assert first != namespace.job("hvd"), "the Job of the run before was not pruned"
+    assert_trained(namespace, "hvd")
+    assert namespace.get("secret", "hvd-ssh")["data"] == keys
+    namespace.wait_for_no_workers("hvd")
     assert namespace.replicas("hvd-worker") == 0
 
 

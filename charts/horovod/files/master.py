@@ -15,16 +15,18 @@ import ssh
 from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
+from keys import find_keys
 from kube import Api
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
 from mpi import HOSTFILE, format_hostfile
 from record import FINISHED, RUNNING, Entry, RunRecord
 from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
+from statefulsets import fit_to_run
 
 
 def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
-    ssh.prepare_master()
+    ssh.prepare_master(find_keys(api))
     variables = build_environment(run, os.environ)
     # Before waiting for hosts: a problem with the launcher is reported at once.
     implementation = select_mpi(run, variables)
@@ -69,6 +71,8 @@ def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord)
     """Make one attempt at the run and finish it; None when the training finished."""
     launcher = Launcher()
     record.write(RUNNING)
+    if api:
+        fit_to_run(api, run)
     problem: RunError | None = None
     try:
         train(run, api, events, launcher)

@@ -28,12 +28,13 @@ def write_private_file(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def install_key(name: str) -> Path:
+def install_key(name: str, keys: Path | None = None) -> Path:
     """Copy a private key from the Secret to a file of mode 0600, as OpenSSH requires.
 
-    Raises ConfigurationError when the Secret has no such key.
+    `keys` is the folder that has it, where that is not the mounted Secret. Raises
+    ConfigurationError when there is no such key.
     """
-    source, target = SECRETS / name, GENERATED / name
+    source, target = (keys or SECRETS) / name, GENERATED / name
     try:
         key = source.read_bytes()
     except OSError as problem:
@@ -169,8 +170,10 @@ def prepare_worker(port: int, revision: str, python: str) -> list[str]:
     return [sshd, "-D", "-e", "-f", str(config)]
 
 
-def prepare_master() -> None:
+def prepare_master(keys: Path | None = None) -> None:
     """Write the master's keys, and a wrapper named `ssh` that launchers find first on PATH.
+
+    `keys` is the folder that has them, where that is not the mounted Secret.
 
     Options on the command line override a configuration file, and the first one counts. The wrapper
     puts the strict host key check there, before the options of launchers such as horovodrun, which
@@ -178,8 +181,8 @@ def prepare_master() -> None:
     """
     require_user_name()
     ssh = find_program("ssh", "openssh-client")
-    install_key("user-key")
-    host_key = derive_public_key(install_key("host-key"))
+    install_key("user-key", keys)
+    host_key = derive_public_key(install_key("host-key", keys))
     (GENERATED / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key}\n")
     wrapper = GENERATED / "bin" / "ssh"
     wrapper.parent.mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Mapping, Sequence
 
 from kube import Api, ApiError, Object
-from settings import log
+from settings import Run, log
 
 
 def scale(api: Api, replicas: Mapping[str, int]) -> None:
@@ -22,6 +22,23 @@ def scale_to_zero(api: Api, names: Sequence[str]) -> None:
         log(f"cannot scale {', '.join(names)} to 0: {problem}")
     else:
         log("workers scaled to 0")
+
+
+def fit_to_run(api: Api, run: Run) -> None:
+    """Give each StatefulSet the number of workers that the run starts with.
+
+    Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
+    run keeps a number that a person or an autoscaler chose. A failure is logged.
+    """
+    for name in run.stateful_sets:
+        number = run.initial_workers(name)
+        try:
+            current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
+            if current != number and not (run.elastic and current):
+                scale(api, {name: number})
+                log(f"{name} had {current} workers: scaled to {number}")
+        except ApiError as problem:
+            log(f"cannot scale {name} to {number}: {problem}")
 
 
 def scale_up_from_zero(api: Api, name: str, number: int) -> bool:

@@ -69,6 +69,9 @@ spec:
         # MPICH's ranks connect to the master by this address, because they may not resolve its name.
         - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
         - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
+        {{- if not .Values.ssh.existingSecret }}
+        - {name: HVD_SSH_SECRET, value: {{ include "horovod.sshSecret" . }}}
+        {{- end }}
         {{- with .Values.serviceMesh }}
         - {name: HVD_MESH, value: {{ . }}}
         {{- end }}
@@ -95,6 +98,7 @@ spec:
         {{- end }}
   volumes:
     {{- include "horovod.commonVolumes" . | nindent 4 }}
+    {{- include "horovod.sshVolume" (dict "root" . "component" "master") | nindent 4 }}
     {{- with .Values.volumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

@@ -9,8 +9,10 @@
 {{ include "horovod.fullname" . }}
 {{- end }}
 
+{{/* The Secret with the SSH keys. Each generation of the chart's own has another name. */}}
 {{- define "horovod.sshSecret" -}}
-{{ .Values.ssh.existingSecret | default (printf "%s-ssh" (include "horovod.fullname" .)) }}
+{{- $suffix := ternary "" (printf "-%d" (int .Values.ssh.generation)) (eq (int .Values.ssh.generation) 1) -}}
+{{ .Values.ssh.existingSecret | default (printf "%s-ssh%s" (include "horovod.fullname" .) $suffix) }}
 {{- end }}
 
 {{/* Named after its content and immutable, so that a pod never sees the files of another chart version. */}}

@@ -95,8 +95,22 @@ tolerations:
   configMap: {name: {{ include "horovod.filesConfigMap" . }}}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
-- name: ssh
-  secret: {secretName: {{ include "horovod.sshSecret" . }}, defaultMode: 0440}
 - name: tmp
   emptyDir: {}
+{{- end }}
+
+{{/* The volume with the SSH keys. Call with (dict "root" $ "component" "worker").
+A worker's pod waits until the chart's own Secret has both keys. The master's does not: it makes them when Helm could
+not. */}}
+{{- define "horovod.sshVolume" -}}
+- name: ssh
+  secret:
+    secretName: {{ include "horovod.sshSecret" .root }}
+    defaultMode: 0440
+    {{- if not .root.Values.ssh.existingSecret }}
+    items: [{key: user-key, path: user-key}, {key: host-key, path: host-key}]
+    {{- if and (eq .component "master") (include "horovod.serviceAccount" .root) }}
+    optional: true
+    {{- end }}
+    {{- end }}
 {{- end }}

@@ -75,6 +75,7 @@ containers:
       {{- end }}
 volumes:
   {{- include "horovod.commonVolumes" $root | nindent 2 }}
+  {{- include "horovod.sshVolume" (dict "root" $root "component" "worker") | nindent 2 }}
   - name: shm
     emptyDir: {medium: Memory, sizeLimit: {{ $root.Values.shm.sizeLimit }}}
   {{- with $group.volumes }}

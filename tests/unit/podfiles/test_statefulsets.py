@@ -10,6 +10,7 @@ import statefulsets
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.runs import make_run
 
 
 def replicas(api_server: FakeApi, name: str) -> Any:
@@ -28,6 +29,39 @@ def api(api_server: FakeApi) -> kube.Api:
 def test_each_statefulset_is_scaled_to_its_number(api: kube.Api, api_server: FakeApi) -> None:
     statefulsets.scale(api, {"hvd-cpu": 5, "hvd-gpu": 1})
     assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("current", "changes", "fitted"),
+    [
+        (0, {}, 2),
+        (2, {}, 2),
+        # A GitOps tool that ignores the number leaves that of the run before.
+        (1, {}, 2),
+        (5, {}, 2),
+        # A person may have scaled an elastic run.
+        (1, {"mode": "elastic"}, 1),
+        (0, {"mode": "elastic"}, 2),
+    ],
+)
+def test_statefulsets_get_the_number_that_the_run_starts_with(
+    api: kube.Api, api_server: FakeApi, current: int, changes: dict[str, Any], fitted: int
+) -> None:
+    scale = "apps/statefulsets/hvd-cpu/scale"
+    statefulsets.scale(api, {"hvd-cpu": current, "hvd-gpu": 1})
+    before = len(api_server.asked("PATCH", scale))
+    statefulsets.fit_to_run(api, make_run(**changes))
+    assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (fitted, 1)
+    assert len(api_server.asked("PATCH", scale)) - before == int(current != fitted)
+
+
+def test_a_number_that_cannot_be_set_is_logged_and_the_others_are_set(
+    api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api_server.fail("GET", "apps/statefulsets/hvd-cpu", faults.status(403))
+    statefulsets.fit_to_run(api, make_run())
+    assert "cannot scale hvd-cpu to 2: 403" in capsys.readouterr().out
+    assert replicas(api_server, "hvd-gpu") == 1
 
 
 def test_scaling_to_zero_is_logged(

@@ -1,0 +1,57 @@
+"""The Argo CD Application and the Flux HelmRelease of docs/gitops.md."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.chart.render import CHART, Values, of_kind, one, render
+
+PAGE = CHART.parents[1] / "docs" / "gitops.md"
+
+
+def documented(kind: str) -> dict[str, Any]:
+    """Return the page's object of a kind."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
+    (found,) = (document for document in documents if document["kind"] == kind)
+    result: dict[str, Any] = found
+    return result
+
+
+def documented_values() -> list[Values]:
+    """Return the values of both objects."""
+    application, release = documented("Application"), documented("HelmRelease")
+    return [application["spec"]["source"]["helm"]["valuesObject"], release["spec"]["values"]]
+
+
+def test_the_chart_accepts_the_values_of_the_page() -> None:
+    for values in documented_values():
+        (group,) = of_kind(render(values, release="resnet50"), "StatefulSet")
+        assert group["metadata"]["name"] == "resnet50-worker"
+
+
+def test_what_the_page_ignores_is_in_the_manifests() -> None:
+    """A pointer to a field that the chart does not set would ignore nothing."""
+    (argo,) = documented("Application")["spec"]["ignoreDifferences"]
+    (flux,) = documented("HelmRelease")["spec"]["driftDetection"]["ignore"]
+    assert argo["jsonPointers"] == flux["paths"] == ["/spec/replicas"]
+    workers = one(render(), argo["kind"])
+    assert argo["kind"] == flux["target"]["kind"]
+    assert workers["apiVersion"].partition("/")[0] == argo["group"]
+    assert workers["spec"]["replicas"] == 2
+    assert (
+        "RespectIgnoreDifferences=true"
+        in documented("Application")["spec"]["syncPolicy"]["syncOptions"]
+    )
+
+
+def test_the_sources_of_the_page_are_the_chart() -> None:
+    root = CHART.parents[1]
+    assert root / documented("Application")["spec"]["source"]["path"] == CHART
+    release, repository = documented("HelmRelease"), documented("GitRepository")
+    chart = release["spec"]["chart"]["spec"]
+    assert root / chart["chart"] == CHART
+    assert chart["sourceRef"]["name"] == repository["metadata"]["name"]
