@@ -73,9 +73,11 @@ class SliceAddresses:
 
     def _list(self) -> str:
         """Read all slices and return the resource version to watch from."""
-        slices = self._api.get("discovery.k8s.io/endpointslices", self._query)
-        self._replace({item["metadata"]["name"]: item for item in slices["items"]})
-        return str(slices["metadata"]["resourceVersion"])
+        slices, version = self._api.list_all(
+            "discovery.k8s.io/endpointslices", self._query, patience=0.0
+        )
+        self._replace({item["metadata"]["name"]: item for item in slices})
+        return version
 
     def _follow(self, version: str) -> None:
         """Watch, and list again when a watch ends: nothing that happened in between is missed."""

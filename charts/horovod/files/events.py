@@ -3,27 +3,51 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
+import threading
 from datetime import datetime, timezone
 
-from kube import Api, ApiError
+from kube import Api, ApiError, Object
 from settings import log
 
 # The API server takes no longer message.
 LONGEST_MESSAGE = 1024
+# Seconds for which an event is tried again, and for which the end of the master waits for events.
+EVENT_PATIENCE, CLOSE_WITHIN = 60.0, 5.0
 
 
 class EventRecorder:
-    """Creates an event at each stage of the run; without access to the API it creates none."""
+    """Creates an event at each stage of the run; without access to the API it creates none.
+
+    A thread sends them, in order: an API server that is away must not delay the training.
+    """
 
     def __init__(self, api: Api | None) -> None:
         self._api = api
         # The reason of the last event, which the metrics show.
         self.stage = "Starting"
+        self._waiting: queue.Queue[Object | None] = queue.Queue()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        if api:
+            self._sender.start()
 
     def emit(self, reason: str, message: str, warning: bool = False) -> None:
-        """Create an event. A failure is logged: the run goes on without the event."""
+        """Create the event of a stage. A failure is logged: the run goes on without the event."""
         self.stage = reason
+        self._put(reason, message, warning)
+
+    def warn(self, reason: str, message: str) -> None:
+        """Create an event about a problem within a stage."""
+        self._put(reason, message, warning=True)
+
+    def close(self) -> None:
+        """Wait until the events are created, though not long."""
+        if self._api:
+            self._waiting.put(None)
+            self._sender.join(CLOSE_WITHIN)
+
+    def _put(self, reason: str, message: str, warning: bool) -> None:
         if self._api is None:
             return
         now = datetime.now(timezone.utc)
@@ -52,7 +76,14 @@ class EventRecorder:
             "lastTimestamp": second,
             "count": 1,
         }
-        try:
-            self._api.create("core/events", body)
-        except ApiError as problem:
-            log(f"cannot create the event {reason}: {problem}")
+        self._waiting.put(body)
+
+    def _send(self) -> None:
+        assert self._api  # noqa: S101
+        for body in iter(self._waiting.get, None):
+            try:
+                self._api.create("core/events", body, patience=EVENT_PATIENCE)
+            except ApiError as problem:
+                # The answer to an earlier attempt was lost: no other event has this name.
+                if problem.status != 409:
+                    log(f"cannot create the event {body['reason']}: {problem}")

@@ -129,7 +129,7 @@ class HostRendezvous:
         if self.api is None:
             return Diagnosis(reason)
         try:
-            pod = self.api.get(f"core/pods/{host.name}")
+            pod = self.api.get(f"core/pods/{host.name}", patience=0.0)
         except ApiError as problem:
             if problem.status == 404:
                 return _diagnose_absent_pod(self.api, self.run, host)
@@ -179,7 +179,7 @@ class HostRendezvous:
         self._replaced.add(host.name)
         log(f"{host.name} is {STALE}: replacing it")
         try:
-            self.api.delete(f"core/pods/{host.name}")
+            self.api.delete(f"core/pods/{host.name}", patience=0.0)
         except ApiError as problem:
             if problem.status != 404:
                 log(f"cannot replace {host.name}: {problem}")

@@ -1,23 +1,46 @@
-"""The calls to the Kubernetes API that the master makes, with its service account's token."""
+"""The calls to the Kubernetes API that the master makes, with its service account's token.
+
+Any call can fail: the API server restarts, is upgraded, or asks to be called later. Reads, patches
+and deletions have the same result when they are made twice, so they are repeated while the failure
+may pass. A caller that has something better to do than to wait says so with `patience`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import ssl
+import time
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator
 from urllib.parse import urlencode
+
+from settings import log
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds without a byte from the API server after which a call fails.
-CALL_TIMEOUT = 20.0
-# Seconds after which the API server ends a watch. A silent server is given a little longer.
-WATCH_SECONDS, WATCH_TIMEOUT = 300, 330.0
+CALL_TIMEOUT = 10.0
+# Seconds after which the API server ends a watch. A silent server is given a tenth longer.
+WATCH_SECONDS, WATCH_GRACE = 300, 1.1
+# Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
+# minutes, in which no pod can report its end anyway.
+PATIENCE = 900.0
+# The same once this pod was asked to end: by default, the kubelet kills it 30 s after that.
+PATIENCE_AT_STOP = 10.0
+# Seconds between two attempts: the first pause, and the longest one.
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+# After a call was given up, calls are not repeated for this many seconds.
+GIVEN_UP_FOR = 60.0
+# Items that a list returns at once.
+PAGE = 500
 # The `status` of an ApiError that has no HTTP status.
 NO_ANSWER = 0
+# What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
+# them because the server reads the service account to verify a token, which may fail as well.
+TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
 Object = Dict[str, Any]
 
 
@@ -25,18 +48,43 @@ class ApiError(Exception):
     """A call to the API failed.
 
     `status` is the HTTP status, or NO_ANSWER when the API server could not be reached or its answer
-    was cut or is not JSON.
+    was cut or is not what the API server sends. `retry_after`: seconds that the server asks for.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, retry_after: float = 0.0) -> None:
         super().__init__(message if status == NO_ANSWER else f"{status}: {message}")
         self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.status in TEMPORARY and not isinstance(
+            self.__cause__, (FileNotFoundError, ssl.SSLCertVerificationError)
+        )
+
+
+def pauses(first: float, longest: float) -> Iterator[float]:
+    """Yield seconds to wait before each further attempt: doubled each time, and at random.
+
+    Masters that lost the same API server would otherwise all come back at the same moment.
+    """
+    pause = first
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311
+        pause = min(pause * 2, longest)
 
 
 class Api:
-    """One namespace of the API server that this pod runs under. Each method raises ApiError."""
+    """One namespace of the API server that this pod runs under. Each method raises ApiError.
+
+    `is_stopped` answers whether this pod was asked to end.
+    """
 
     def __init__(self) -> None:
+        self.is_stopped: Callable[[], bool] = lambda: False
+        self._stopped_at: float | None = None
+        self._gave_up_at = -GIVEN_UP_FOR
         self._host = os.environ["KUBERNETES_SERVICE_HOST"]
         self._port = int(os.environ["KUBERNETES_SERVICE_PORT"])
         self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -46,28 +94,58 @@ class Api:
         self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self.namespace = (ACCOUNT / "namespace").read_text().strip()
 
-    def get(self, path: str, query: dict[str, str] | None = None) -> Object:
-        """Read an object or a list; `path` is below the namespace: `core/pods/NAME`."""
-        return self._call("GET", path, query=query)
+    def get(
+        self, path: str, query: dict[str, str] | None = None, patience: float | None = None
+    ) -> Object:
+        """Read an object; `path` is below the namespace: `core/pods/NAME`."""
+        return self._call("GET", path, query, patience=patience)
 
-    def delete(self, path: str) -> Object:
-        """Delete an object."""
-        return self._call("DELETE", path)
+    def list_all(
+        self, path: str, query: dict[str, str], patience: float | None = None
+    ) -> tuple[list[Object], str]:
+        """Read all objects that the query selects, and the version to watch them from."""
+        items: list[Object] = []
+        query = {**query, "limit": str(PAGE)}
+        while True:
+            page = self._call("GET", path, query, patience=patience)
+            items += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            if "resourceVersion" not in metadata:
+                raise ApiError(NO_ANSWER, f"the answer to GET {path} is no list")
+            following = metadata.get("continue")
+            if not following:
+                return items, str(metadata["resourceVersion"])
+            query["continue"] = following
 
-    def merge_patch(self, path: str, body: Object) -> Object:
+    def delete(self, path: str, uid: str = "", patience: float | None = None) -> Object:
+        """Delete the object if it still has this UID: another one may have its name by now."""
+        body = {"preconditions": {"uid": uid}} if uid else None
+        return self._call("DELETE", path, body=body, patience=patience)
+
+    def merge_patch(self, path: str, body: Object, patience: float | None = None) -> Object:
         """Change some fields of an object."""
-        return self._call("PATCH", path, body=body, content_type="application/merge-patch+json")
+        kind = "application/merge-patch+json"
+        return self._call("PATCH", path, body=body, content_type=kind, patience=patience)
 
-    def create(self, path: str, body: Object) -> Object:
-        """Create an object."""
-        return self._call("POST", path, body=body)
+    def create(self, path: str, body: Object, patience: float | None = None) -> Object:
+        """Create an object of this name. When the call was repeated, 409 may mean success."""
+        return self._call("POST", path, body=body, patience=patience)
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
-        """Yield watch events until the server ends the stream, after `timeoutSeconds` at most."""
+        """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
+
+        A watch is not repeated: what happened in between is only in a new list.
+        """
         query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
-        with self._send("GET", path, query, timeout=WATCH_TIMEOUT) as response:
+        timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
+        with self._send("GET", path, query, timeout=timeout) as response:
             for line in response:
-                yield json.loads(line)
+                event = json.loads(line)
+                if not _has(event, "type", "object"):
+                    raise ValueError(f"this is no event: {line[:80]!r}")
+                if event["type"] != "ERROR" and not _has(event["object"], "metadata"):
+                    raise ValueError(f"this is no event of an object: {line[:80]!r}")
+                yield event
 
     def _call(
         self,
@@ -76,10 +154,54 @@ class Api:
         query: dict[str, str] | None = None,
         body: Object | None = None,
         content_type: str = "application/json",
+        patience: float | None = None,
     ) -> Object:
-        with self._send(method, path, query, body, content_type) as response:
-            answer: Object = json.loads(response.read())
-            return answer
+        """Make a call, again and again for `patience` seconds while the failure may pass.
+
+        Without `patience`, calls share PATIENCE: the one after a call that was given up is not
+        repeated, so that a series of calls does not take PATIENCE each.
+        """
+        began = time.monotonic()
+        shares = patience is None
+        if patience is None:
+            patience = PATIENCE if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
+        is_logged = False
+        for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
+            try:
+                with self._send(method, path, query, body, content_type) as response:
+                    answer = json.loads(response.read())
+                    if not isinstance(answer, dict) or (method == "GET" and not answer):
+                        raise ValueError("this is no object")
+                    return answer
+            except ApiError as problem:
+                if not problem.is_temporary:
+                    raise
+                if not self._wait(max(pause, problem.retry_after), began + patience):
+                    if shares:
+                        self._gave_up_at = time.monotonic()
+                    raise
+                if not is_logged:
+                    log(f"{problem}: trying again")
+                    is_logged = True
+        raise AssertionError("the pauses do not end")
+
+    def _wait(self, pause: float, until: float) -> bool:
+        """Wait before another attempt; False when there is no time for one."""
+        now = time.monotonic()
+        wake_at = now + pause
+        while True:
+            if self.is_stopped():
+                if self._stopped_at is None:
+                    self._stopped_at = now
+                until = min(until, self._stopped_at + PATIENCE_AT_STOP)
+                wake_at = min(wake_at, now + 1.0)
+            if wake_at > until:
+                return False
+            if now >= wake_at:
+                return True
+            # A request to end wakes no thread.
+            time.sleep(min(0.5, wake_at - now))
+            now = time.monotonic()
 
     @contextmanager
     def _send(
@@ -112,7 +234,9 @@ class Api:
             response = connection.getresponse()
             if response.status >= 400:
                 text = response.read().decode(errors="replace")
-                raise ApiError(response.status, _status_message(text))
+                after = response.headers.get("Retry-After", "")
+                seconds = float(after) if after.isdecimal() else 0.0
+                raise ApiError(response.status, _status_message(text), seconds)
             yield response
         # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
         except (OSError, HTTPException, ValueError) as problem:
@@ -127,6 +251,10 @@ class Api:
         root = "/api/v1" if group == "core" else f"/apis/{group}/v1"
         url = f"{root}/namespaces/{self.namespace}/{rest}"
         return f"{url}?{urlencode(query)}" if query else url
+
+
+def _has(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and all(key in value for key in keys)
 
 
 def _status_message(text: str) -> str:

@@ -70,6 +70,8 @@ def follow_hosts(run: Run, rendezvous: HostRendezvous) -> None:
 def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord) -> RunError | None:
     """Make one attempt at the run and finish it; None when the training finished."""
     launcher = Launcher()
+    if api:
+        api.is_stopped = launcher.was_stopped
     record.write(RUNNING)
     if api:
         fit_to_run(api, run)
@@ -118,11 +120,15 @@ def main() -> int:
     run = parse_run(os.environ["HVD_RUN"])
     api = Api() if run.api else None
     events, record = EventRecorder(api), RunRecord(api, run.record)
-    earlier = record.earlier_end()
+    try:
+        earlier = record.earlier_end()
+    except RunError as error:
+        return report_failure(error)
     if api and earlier:
         problem = repeat_result(run, api, events, earlier)
     else:
         problem = attempt(run, api, events, record)
+    events.close()
     mesh.end_proxy()
     return problem.exit_code if problem else 0
 

@@ -11,9 +11,11 @@ from datetime import datetime, timezone
 from typing import Dict, Mapping
 
 from kube import Api, ApiError
-from settings import log
+from settings import RunError, log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
+# Seconds for which the record that the run began is tried again.
+RUNNING_PATIENCE = 10.0
 Entry = Dict[str, str]
 
 
@@ -25,12 +27,18 @@ class RunRecord:
         self._name = name
 
     def earlier_end(self) -> Entry | None:
-        """Return how this very run ended under an earlier Job of the same name, if it did."""
+        """Return how this very run ended under an earlier Job of the same name, if it did.
+
+        Raises RunError when the API server does not say it for minutes: to train again by mistake
+        is worse than to fail, and the Job makes another attempt.
+        """
         if self._api is None:
             return None
         try:
             data = self._api.get(f"core/configmaps/{self._name}").get("data") or {}
         except ApiError as problem:
+            if problem.status not in (403, 404):
+                raise RunError(f"cannot read whether this run has ended: {problem}") from problem
             log(f"cannot read the record of earlier runs: {problem}")
             return None
         return data if ended_under_another_job(data, os.environ) else None
@@ -46,8 +54,10 @@ class RunRecord:
             "reason": reason,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
+        # The training does not wait for what only its end must have.
+        patience = RUNNING_PATIENCE if state == RUNNING else None
         try:
-            self._api.merge_patch(f"core/configmaps/{self._name}", {"data": entry})
+            self._api.merge_patch(f"core/configmaps/{self._name}", {"data": entry}, patience)
         except ApiError as problem:
             log(f"cannot write the record of this run: {problem}")
 

@@ -8,18 +8,27 @@ from kube import Api, ApiError, Object
 from settings import Run, log
 
 
-def scale(api: Api, replicas: Mapping[str, int]) -> None:
+def scale(api: Api, replicas: Mapping[str, int], patience: float | None = None) -> None:
     """Set the number of workers of each StatefulSet. Raises ApiError."""
     for name, number in replicas.items():
-        api.merge_patch(f"apps/statefulsets/{name}/scale", {"spec": {"replicas": number}})
+        body = {"spec": {"replicas": number}}
+        api.merge_patch(f"apps/statefulsets/{name}/scale", body, patience)
 
 
 def scale_to_zero(api: Api, names: Sequence[str]) -> None:
     """Scale StatefulSets to 0. A failure is logged: it does not change how the run ended."""
-    try:
-        scale(api, dict.fromkeys(names, 0))
-    except ApiError as problem:
-        log(f"cannot scale {', '.join(names)} to 0: {problem}")
+    failed = []
+    for name in names:
+        try:
+            scale(api, {name: 0})
+        except ApiError as problem:
+            # A StatefulSet that does not exist has no workers.
+            if problem.status != 404:
+                failed.append(name)
+                log(f"cannot scale {name} to 0: {problem}")
+    if failed:
+        command = f"kubectl scale statefulset --replicas 0 {' '.join(failed)}"
+        log(f"these workers are left: scale them down yourself with {command}")
     else:
         log("workers scaled to 0")
 
@@ -47,9 +56,9 @@ def scale_up_from_zero(api: Api, name: str, number: int) -> bool:
     An attempt that expected to be the last one scaled it to 0, and then another attempt was made:
     after an eviction, which does not count as a failure, or a roll-back. Raises ApiError.
     """
-    if api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0):
+    if api.get(f"apps/statefulsets/{name}/scale", patience=0.0)["spec"].get("replicas", 0):
         return False
-    scale(api, {name: number})
+    scale(api, {name: number}, patience=0.0)
     return True
 
 
@@ -60,7 +69,7 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
     class that does not exist. Raises ApiError.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
-    events = api.get("core/events", {"fieldSelector": selector})["items"]
+    events, _ = api.list_all("core/events", {"fieldSelector": selector}, patience=0.0)
     return newest_message(events, pod)
 
 

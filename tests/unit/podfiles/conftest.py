@@ -16,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"))
 
 import addresses
+import events
 import hosts
 import kube
 import settings
@@ -23,6 +24,7 @@ import settings
 from tests.unit.podfiles.fake_api import FakeApi, serve
 from tests.unit.podfiles.fake_https import Certificates
 from tests.unit.podfiles.fake_worker import Workers
+from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
 from tests.unit.podfiles.threads import join_threads, record_threads
@@ -41,7 +43,13 @@ def api_server(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[FakeApi]:
-    """An API server, and this process as a pod of the Job `hvd-master-1` that may use it."""
+    """An API server, and this process as a pod of the Job `hvd-master-1` that may use it.
+
+    Calls are not repeated, so that a failure is seen at once.
+    """
+    if "default_patience" not in request.fixturenames:
+        monkeypatch.setattr(kube, "PATIENCE", 0.0)
+        monkeypatch.setattr(events, "EVENT_PATIENCE", 0.0)
     address = getattr(request, "param", "127.0.0.1")
     account = tmp_path / "account"
     account.mkdir()
@@ -52,6 +60,20 @@ def api_server(
         monkeypatch.setenv("HVD_JOB", "hvd-master-1")
         monkeypatch.setenv("HVD_JOB_UID", "uid-1")
         yield server
+
+
+@pytest.fixture
+def default_patience() -> None:
+    """Calls are repeated for as long as in a cluster: the test has a clock of its own."""
+
+
+@pytest.fixture
+def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are repeated, in a time that is shortened to that of a test."""
+    monkeypatch.setattr(kube, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(events, "EVENT_PATIENCE", PATIENCE)
+    monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
+    monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
 
 
 @pytest.fixture

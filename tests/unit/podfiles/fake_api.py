@@ -187,11 +187,19 @@ class FakeApi:
             return 201, request.body
         if not rest:
             items = [item for item in objects.values() if _is_selected(item, request.query)]
-            return 200, {"metadata": {"resourceVersion": str(self._version)}, "items": items}
+            metadata = {"resourceVersion": str(self._version)}
+            end = int(request.query.get("continue", 0)) + int(request.query.get("limit", 10**6))
+            if end < len(items):
+                metadata["continue"] = str(end)
+            items = items[int(request.query.get("continue", 0)) : end]
+            return 200, {"metadata": metadata, "items": items}
         item = objects.get(rest[0])
         if item is None:
             return status_object(404, f"{request.path} not found")
         if request.method == "DELETE":
+            wanted = (request.body or {}).get("preconditions", {}).get("uid")
+            if wanted and wanted != item["metadata"].get("uid"):
+                return status_object(409, "the UID in the precondition does not match")
             self.remove(resource, rest[0])
         elif request.method == "PATCH":
             assert request.headers["Content-Type"] == "application/merge-patch+json"

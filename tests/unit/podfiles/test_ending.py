@@ -186,4 +186,24 @@ def test_a_finished_training_stays_finished_when_the_api_fails_at_its_end(
     ending.finish(make_run(), kube.Api(), make_job(), record, None)
     output = capsys.readouterr().out
     assert "cannot write the record of this run: " in output
-    assert "cannot scale hvd-cpu, hvd-gpu to 0: " in output
+    assert "cannot scale hvd-cpu to 0: " in output
+    assert "cannot scale hvd-gpu to 0: " in output
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_the_end_waits_for_an_api_server_that_is_away(
+    record: RunRecord, api_server: FakeApi, failure: faults.Failure
+) -> None:
+    if failure is NO_ANSWERS["429"]:
+        # Each failure is a second.
+        failure = faults.status(429)
+    for method in ("GET", "PATCH"):
+        api_server.fail(method, "", failure, times=20)
+    api_server.put("batch/jobs", make_job())
+    api = kube.Api()
+    job = ending.read_job(api, False)
+    assert job == make_job()
+    ending.finish(make_run(), api, job, record, None)
+    assert recorded(api_server) == ("Finished", "")
+    assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}

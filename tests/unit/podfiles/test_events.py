@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 from itertools import pairwise
 
+import events
 import kube
 import pytest
 from events import EventRecorder
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.fake_https import Handler
 
 
 def test_an_event_is_created_about_the_job(api_server: FakeApi) -> None:
@@ -19,6 +22,7 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi) -> None:
     assert recorder.stage == "Starting"
     recorder.emit("HostsReady", "2 hosts answer")
     assert recorder.stage == "HostsReady"
+    recorder.close()
     (event,) = api_server.items("core/events")
     assert event["involvedObject"] == {
         "apiVersion": "batch/v1", "kind": "Job", "name": "hvd-master-1", "namespace": "team",
@@ -38,7 +42,9 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi) -> None:
 
 
 def test_a_warning_is_cut_to_what_the_api_server_accepts(api_server: FakeApi) -> None:
-    EventRecorder(kube.Api()).emit("Failed", "x" * 5000, warning=True)
+    recorder = EventRecorder(kube.Api())
+    recorder.emit("Failed", "x" * 5000, warning=True)
+    recorder.close()
     (event,) = api_server.items("core/events")
     assert event["type"] == "Warning"
     # apiserver's validation of events: "can have at most 1024 characters".
@@ -49,29 +55,95 @@ def test_events_of_one_second_keep_their_order_by_name(api_server: FakeApi) -> N
     recorder = EventRecorder(kube.Api())
     for reason in ("Started", "HostsReady", "Training"):
         recorder.emit(reason, "")
-    events = sorted(api_server.items("core/events"), key=lambda event: event["metadata"]["name"])
-    assert [event["reason"] for event in events] == ["Started", "HostsReady", "Training"]
-    assert all(first["eventTime"] < second["eventTime"] for first, second in pairwise(events))
+    recorder.close()
+    created = sorted(api_server.items("core/events"), key=lambda event: event["metadata"]["name"])
+    assert [event["reason"] for event in created] == ["Started", "HostsReady", "Training"]
+    assert all(first["eventTime"] < second["eventTime"] for first, second in pairwise(created))
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [faults.status(403), faults.status(409), faults.status(503), faults.status(429),
-     faults.reset, faults.cut_answer, faults.text(200, "")],
-    ids=["403", "409", "503", "429", "reset", "cut", "empty"],
-)  # fmt: skip
+def test_a_warning_within_a_stage_leaves_the_stage(api_server: FakeApi) -> None:
+    recorder = EventRecorder(kube.Api())
+    recorder.emit("Started", "waiting")
+    recorder.warn("HostsMissing", "no image")
+    recorder.close()
+    assert recorder.stage == "Started"
+    assert [(item["reason"], item["type"]) for item in api_server.items("core/events")] == [
+        ("Started", "Normal"),
+        ("HostsMissing", "Warning"),
+    ]
+
+
+FAILURES = {
+    "503": faults.status(503),
+    "429": faults.status(429),
+    "reset": faults.reset,
+    "cut": faults.cut_answer,
+    "empty": faults.text(200, ""),
+}
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_an_event_is_tried_again_and_keeps_its_place(
+    api_server: FakeApi, failure: faults.Failure
+) -> None:
+    api_server.fail("POST", "core/events", failure, times=3)
+    recorder = EventRecorder(kube.Api())
+    recorder.emit("Training", "begins")
+    recorder.emit("Finished", "done")
+    recorder.close()
+    assert [item["reason"] for item in api_server.items("core/events")] == ["Training", "Finished"]
+
+
+@pytest.mark.parametrize("failure", [faults.status(403), faults.status(422)], ids=["403", "422"])
 def test_an_event_that_cannot_be_created_is_logged(
     api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.fail("POST", "core/events", failure)
     recorder = EventRecorder(kube.Api())
     recorder.emit("Training", "begins")
+    recorder.close()
     assert recorder.stage == "Training"
     assert "cannot create the event Training: " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("patient")
+def test_an_event_whose_first_answer_was_lost_is_created_once(
+    api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def create_and_reset(handler: Handler) -> None:
+        api_server.put("core/events", api_server.requests[-1].body)
+        faults.reset(handler)
+
+    api_server.fail("POST", "core/events", create_and_reset)
+    recorder = EventRecorder(kube.Api())
+    recorder.emit("Training", "begins")
+    recorder.close()
+    assert len(api_server.items("core/events")) == 1
+    assert "cannot create" not in capsys.readouterr().out
+
+
+def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
+    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(events, "CLOSE_WITHIN", 0.01)
+    api_server.fail("POST", "core/events", lambda _: assert_set(answer))
+    recorder = EventRecorder(kube.Api())
+    recorder.emit("Training", "begins")
+    recorder.emit("Finished", "done")
+    recorder.close()
+    assert api_server.items("core/events") == []
+    answer.set()
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(faults.PATIENCE)
 
 
 def test_without_the_api_only_the_stage_changes(capsys: pytest.CaptureFixture[str]) -> None:
     recorder = EventRecorder(None)
     recorder.emit("Finished", "done")
+    recorder.close()
     assert recorder.stage == "Finished"
     assert capsys.readouterr().out == ""

@@ -28,13 +28,14 @@ def test_a_read_is_sent_with_the_current_token(api: kube.Api, api_server: FakeAp
     assert api.namespace == "team"
     assert api.get("core/pods/a") == POD
     (kube.ACCOUNT / "token").write_text("renewed\n")
-    assert api.get("core/pods", {"fieldSelector": "metadata.name=a"})["items"] == [POD]
+    items, version = api.list_all("core/pods", {"fieldSelector": "metadata.name=a"})
+    assert (items, version.isdecimal()) == ([POD], True)
     first, second = api_server.requests
     assert (first.method, first.path, first.query, first.body) == ("GET", "core/pods/a", {}, None)
     assert first.headers["Authorization"] == "Bearer secret"
     assert first.headers["Accept"] == "application/json"
     assert second.headers["Authorization"] == "Bearer renewed"
-    assert second.query == {"fieldSelector": "metadata.name=a"}
+    assert second.query == {"fieldSelector": "metadata.name=a", "limit": "500"}
 
 
 def test_objects_are_created_patched_and_deleted(api: kube.Api, api_server: FakeApi) -> None:
@@ -50,6 +51,35 @@ def test_objects_are_created_patched_and_deleted(api: kube.Api, api_server: Fake
         ("PATCH", "batch/jobs/b"),
         ("DELETE", "batch/jobs/b"),
     ]
+
+
+def test_a_long_list_is_read_in_parts(
+    api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "PAGE", 2)
+    for name in "bcde":
+        api_server.put("core/pods", {"metadata": {"name": name}})
+    items, _ = api.list_all("core/pods", {"labelSelector": ""})
+    assert [item["metadata"]["name"] for item in items] == ["a", "b", "c", "d", "e"]
+    assert [request.query.get("continue") for request in api_server.requests] == [None, "2", "4"]
+
+
+def test_an_answer_that_is_no_list_is_an_api_error(api: kube.Api, api_server: FakeApi) -> None:
+    api_server.fail("GET", "core/pods", faults.text(200, '{"items": []}'))
+    with pytest.raises(kube.ApiError, match="the answer to GET core/pods is no list") as raised:
+        api.list_all("core/pods", {})
+    assert raised.value.is_temporary
+
+
+def test_an_object_is_deleted_only_if_it_is_the_one_that_was_meant(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    """A StatefulSet creates another pod of the same name."""
+    api_server.put("core/pods", {"metadata": {"name": "a", "uid": "second"}})
+    with pytest.raises(kube.ApiError, match=r"^409: "):
+        api.delete("core/pods/a", "first")
+    api.delete("core/pods/a", "second")
+    assert api_server.find("core/pods", "a") is None
 
 
 @pytest.mark.parametrize("code", [400, 403, 409, 429, 503])
@@ -84,6 +114,7 @@ BROKEN: list[tuple[faults.Failure, type[Exception]]] = [
     (faults.cut_answer, http.client.IncompleteRead),
     (faults.text(200, '{"metadata": {"na'), json.JSONDecodeError),
     (faults.text(200, "<html>"), json.JSONDecodeError),
+    (faults.text(200, "[]"), ValueError),
     (faults.silence, TimeoutError),
 ]
 CALLS: list[Callable[[kube.Api], object]] = [
@@ -95,7 +126,9 @@ CALLS: list[Callable[[kube.Api], object]] = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "cause"), BROKEN, ids=["reset", "cut", "json", "html", "slow"])
+@pytest.mark.parametrize(
+    ("failure", "cause"), BROKEN, ids=["reset", "cut", "json", "html", "list", "slow"]
+)
 @pytest.mark.parametrize("call", CALLS, ids=["GET", "DELETE", "PATCH", "POST", "watch"])
 def test_an_incomplete_answer_is_an_api_error(
     api: kube.Api,
@@ -107,13 +140,14 @@ def test_an_incomplete_answer_is_an_api_error(
 ) -> None:
     if failure is faults.silence:
         monkeypatch.setattr(kube, "CALL_TIMEOUT", 0.05)
-        monkeypatch.setattr(kube, "WATCH_TIMEOUT", 0.05)
+        monkeypatch.setattr(kube, "WATCH_SECONDS", 0.05)
     for method in ("GET", "DELETE", "PATCH", "POST"):
         api_server.fail(method, "core/pods", failure)
     with pytest.raises(kube.ApiError, match=r"no complete answer .* core/pods/a \(\w+: ") as raised:
         call(api)
     assert raised.value.status == kube.NO_ANSWER == 0
     assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
+    assert raised.value.is_temporary
 
 
 def test_an_api_server_that_is_down_is_an_api_error(api: kube.Api, api_server: FakeApi) -> None:
@@ -146,7 +180,20 @@ def test_a_watch_may_be_shorter_and_its_connection_outlives_the_servers_limit(
     api_server.fail("GET", "core/pods", faults.text(200, ""))
     assert list(api.watch("core/pods", {"timeoutSeconds": "7"})) == []
     assert api_server.requests[0].query["timeoutSeconds"] == "7"
-    assert kube.WATCH_TIMEOUT > kube.WATCH_SECONDS
+    assert kube.WATCH_GRACE > 1
+
+
+GARBAGE = [b"null\n", b"[]\n", b'{"type": "ADDED"}\n', b'{"type": "ADDED", "object": []}\n']
+
+
+@pytest.mark.parametrize("line", GARBAGE)
+def test_what_is_no_event_is_an_api_error(api: kube.Api, api_server: FakeApi, line: bytes) -> None:
+    events = api.watch("core/pods", {})
+    assert next(events)["object"] == POD
+    api_server.watches("core/pods")[0].items.put(line)
+    with pytest.raises(kube.ApiError, match="this is no event") as raised:
+        next(events)
+    assert raised.value.status == kube.NO_ANSWER
 
 
 @pytest.mark.parametrize("failure", [faults.cut_chunk, faults.cut_line])
@@ -201,4 +248,5 @@ def test_the_api_is_verified_alike_on_every_python(
     with pytest.raises(kube.ApiError, match="certificate verify failed") as raised:
         kube.Api().get("core/pods/a")
     assert isinstance(raised.value.__cause__, ssl.SSLCertVerificationError)
+    assert not raised.value.is_temporary
     assert len(api_server.requests) == 1

@@ -125,7 +125,9 @@ def test_the_meshs_proxy_is_ended_after_the_run(
 def test_a_failure_is_in_the_log_the_termination_message_and_an_event(
     pod: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    master.announce_failure(ConfigurationError("no mpirun"), EventRecorder(kube.Api()))
+    recorder = EventRecorder(kube.Api())
+    master.announce_failure(ConfigurationError("no mpirun"), recorder)
+    recorder.close()
     assert capsys.readouterr().err == "[hvd] error: no mpirun\n"
     assert pod.termination_log.read_text() == "no mpirun\n"
     (event,) = pod.api.items("core/events")

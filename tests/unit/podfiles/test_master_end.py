@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 from typing import Any
 
+import events
+import kube
 import pytest
+import record
 
 from tests.unit.podfiles import faults
+from tests.unit.podfiles.fake_https import Handler
 from tests.unit.podfiles.faults import PATIENCE
-from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
 
 
 def test_a_failed_attempt_with_another_to_follow_keeps_the_workers(pod: MasterPod) -> None:
@@ -132,9 +137,18 @@ def test_another_run_of_the_release_is_made(pod: MasterPod) -> None:
     assert (pod.generated.parent / "launched").exists()
 
 
+def test_a_run_whose_earlier_end_cannot_be_read_does_not_train(pod: MasterPod) -> None:
+    record_earlier(pod, state="Finished", reason="")
+    pod.api.fail("GET", "core/configmaps", faults.status(503))
+    assert pod.run() == 1
+    assert not (pod.generated.parent / "launched").exists()
+    assert "cannot read whether this run has ended" in pod.termination_log.read_text()
+    assert pod.recorded() == ("Finished", "")
+
+
 BOOKKEEPING = (
-    ("POST", "core/events"), ("PATCH", "core/configmaps"), ("GET", "core/configmaps"),
-    ("GET", "batch/jobs"), ("PATCH", "apps/statefulsets"),
+    ("POST", "core/events"), ("PATCH", "core/configmaps"), ("GET", "batch/jobs"),
+    ("PATCH", "apps/statefulsets"),
 )  # fmt: skip
 
 
@@ -145,13 +159,51 @@ BOOKKEEPING = (
     ids=["503", "429", "403", "reset", "cut", "cut JSON"],
 )  # fmt: skip
 def test_a_training_that_finished_is_a_success_whatever_the_api_does(
-    pod: MasterPod, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
+    pod: MasterPod,
+    failure: faults.Failure,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(record, "RUNNING_PATIENCE", 0.0)
     for method, path in BOOKKEEPING:
         pod.api.fail(method, path, failure, times=20)
     pod.install("exit 0")
     assert pod.run() == 0
     assert "training finished" in read_log(capsys)
+
+
+@pytest.mark.usefixtures("patient")
+def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: MasterPod) -> None:
+    def be_away(handler: Handler) -> None:
+        for method in ("GET", "PATCH", "POST"):
+            pod.api.fail(method, "", faults.reset, times=30)
+        faults.reset(handler)
+
+    pod.install("exit 0")
+    pod.api.fail("GET", f"batch/jobs/{JOB}", be_away)
+    assert pod.run() == 0
+    assert pod.replicas() == 0
+    assert pod.recorded() == ("Finished", "")
+    assert pod.stages()[-1] == "Finished"
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_training(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_to_end(handler: Handler) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        for method in ("GET", "PATCH", "POST"):
+            pod.api.fail(method, "", faults.reset, times=100000)
+        faults.reset(handler)
+
+    monkeypatch.setattr(kube, "PATIENCE", 600.0)
+    monkeypatch.setattr(kube, "PATIENCE_AT_STOP", 0.1)
+    monkeypatch.setattr(events, "CLOSE_WITHIN", 0.1)
+    pod.install("exit 0")
+    pod.api.fail("GET", f"batch/jobs/{JOB}", faults.reset, times=5)
+    pod.api.fail("GET", f"batch/jobs/{JOB}", ask_to_end)
+    assert pod.run() == 0
 
 
 @pytest.mark.parametrize(("cleanup", "is_logged"), [("OnSuccess", True), ("Never", False)])

@@ -9,13 +9,13 @@ import kube
 import pytest
 import record
 from record import RunRecord
+from settings import RunError
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 
 ENDED = {"job": "hvd-master-1", "uid": "uid-0", "state": "Finished", "time": "t", "reason": ""}
 NO_ANSWERS = {
-    "403": faults.status(403),
     "503": faults.status(503),
     "reset": faults.reset,
     "cut": faults.cut_answer,
@@ -71,20 +71,60 @@ def test_a_state_is_written_beside_what_others_keep(kept: RunRecord, api_server:
     assert (config_map["data"]["state"], config_map["data"]["reason"]) == ("Finished", "")
 
 
+@pytest.mark.parametrize("code", [403, 404])
+def test_without_a_record_or_the_right_to_read_it_the_run_is_made(
+    kept: RunRecord, api_server: FakeApi, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api_server.fail("GET", "core/configmaps", faults.status(code))
+    assert kept.earlier_end() is None
+    assert "cannot read the record of earlier runs: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_a_record_that_cannot_be_read_or_written_is_logged(
+def test_a_record_that_stays_unreadable_fails_the_attempt(
+    kept: RunRecord, api_server: FakeApi, failure: faults.Failure
+) -> None:
+    put(api_server, **ENDED)
+    api_server.fail("GET", "core/configmaps", failure)
+    with pytest.raises(RunError, match="cannot read whether this run has ended: ") as raised:
+        kept.earlier_end()
+    assert raised.value.exit_code == 1, "the Job makes another attempt"
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_record_that_cannot_be_read_for_a_while_is_waited_for(
+    kept: RunRecord, api_server: FakeApi, failure: faults.Failure
+) -> None:
+    put(api_server, **ENDED)
+    api_server.fail("GET", "core/configmaps", failure, times=5)
+    assert kept.earlier_end() == ENDED
+
+
+@pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_record_that_cannot_be_written_is_logged(
     kept: RunRecord,
     api_server: FakeApi,
     failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    put(api_server, **ENDED)
-    api_server.fail("GET", "core/configmaps", failure)
-    assert kept.earlier_end() is None
-    assert "cannot read the record of earlier runs: " in capsys.readouterr().out
-    api_server.fail("PATCH", "core/configmaps", failure)
-    kept.write(record.RUNNING)
-    assert "cannot write the record of this run: " in capsys.readouterr().out
+    monkeypatch.setattr(record, "RUNNING_PATIENCE", 0.0)
+    for state in (record.RUNNING, record.FINISHED):
+        api_server.fail("PATCH", "core/configmaps", failure)
+        kept.write(state)
+        assert "cannot write the record of this run: " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_end_is_written_although_the_api_is_away_for_a_while(
+    kept: RunRecord, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "RUNNING_PATIENCE", 0.0)
+    api_server.fail("PATCH", "core/configmaps", faults.reset, times=5)
+    kept.write(record.FINISHED)
+    config_map: Any = api_server.find("core/configmaps", "hvd-run")
+    assert config_map["data"]["state"] == "Finished"
 
 
 def test_without_the_api_nothing_is_read_or_written(capsys: pytest.CaptureFixture[str]) -> None:

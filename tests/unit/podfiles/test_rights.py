@@ -13,6 +13,7 @@ FILES = Path(kube.__file__).parent
 ROLE = FILES.parent / "templates" / "role.yaml"
 VERBS = {
     "get": "get",
+    "list_all": "list",
     "watch": "watch",
     "delete": "delete",
     "merge_patch": "patch",
@@ -41,8 +42,6 @@ def asked(source: Path) -> Iterator[RIGHT]:
             continue
         group, resource, *rest = path_of(node.args[0]).split("/")
         verb = VERBS[node.func.attr]
-        if verb == "get" and not rest:
-            verb = "list"
         subresource = f"/{rest[1]}" if len(rest) > 1 else ""
         yield ("" if group == "core" else group), resource + subresource, verb
 

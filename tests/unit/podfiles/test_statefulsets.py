@@ -77,7 +77,7 @@ def test_scaling_to_zero_is_logged(
     [faults.status(503), faults.reset, faults.cut_answer],
     ids=["503", "reset", "cut"],
 )
-def test_workers_that_cannot_be_scaled_to_zero_are_named(
+def test_workers_that_cannot_be_scaled_to_zero_are_named_and_the_others_are_scaled(
     api: kube.Api,
     api_server: FakeApi,
     failure: faults.Failure,
@@ -86,8 +86,27 @@ def test_workers_that_cannot_be_scaled_to_zero_are_named(
     api_server.fail("PATCH", "apps/statefulsets/hvd-cpu/scale", failure)
     statefulsets.scale_to_zero(api, ["hvd-cpu", "hvd-gpu"])
     output = capsys.readouterr().out
-    assert "cannot scale hvd-cpu, hvd-gpu to 0: " in output
+    assert "cannot scale hvd-cpu to 0: " in output
+    assert "yourself with kubectl scale statefulset --replicas 0 hvd-cpu\n" in output
     assert "workers scaled to 0" not in output
+    assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (2, 0)
+
+
+def test_a_statefulset_that_is_gone_has_no_workers(
+    api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statefulsets.scale_to_zero(api, ["gone", "hvd-cpu"])
+    assert replicas(api_server, "hvd-cpu") == 0
+    assert capsys.readouterr().out.endswith("] workers scaled to 0\n")
+
+
+@pytest.mark.usefixtures("patient")
+def test_scaling_to_zero_waits_for_an_api_server_that_is_away(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    api_server.fail("PATCH", "apps/statefulsets", faults.reset, times=20)
+    statefulsets.scale_to_zero(api, ["hvd-cpu", "hvd-gpu"])
+    assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (0, 0)
 
 
 def test_only_workers_that_were_scaled_to_zero_are_scaled_up(

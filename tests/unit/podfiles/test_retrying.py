@@ -1,0 +1,194 @@
+"""Calls that are repeated while a failure may pass, and for how long."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import kube
+import pytest
+
+from tests.unit.podfiles import faults
+from tests.unit.podfiles.fake_api import FakeApi
+
+POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
+MINUTE = 60.0
+TEMPORARY: dict[str, faults.Failure] = {
+    "500": faults.status(500),
+    "503": faults.status(503),
+    "504 of a proxy": faults.text(504, "<html>"),
+    "429": faults.status(429),
+    "401": faults.status(401),
+    "reset": faults.reset,
+    "cut": faults.cut_answer,
+    "cut JSON": faults.text(200, '{"cut'),
+}
+CALLS: dict[str, Callable[[kube.Api], object]] = {
+    "GET": lambda api: api.get("core/pods/a"),
+    "DELETE": lambda api: api.delete("core/pods/a", "u"),
+    "PATCH": lambda api: api.merge_patch("core/pods/a", {"spec": {"b": 3}}),
+    "POST": lambda api: api.create("core/pods", {"metadata": {"name": "b"}}),
+}
+
+
+class Clock:
+    """Stands for the module `time`: time passes when the process sleeps, and only then."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def api(api_server: FakeApi, patient: None) -> kube.Api:
+    api_server.put("core/pods", POD)
+    return kube.Api()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock for calls whose answers are made by `answers`."""
+    made = Clock()
+    monkeypatch.setattr(kube, "time", made)
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    return made
+
+
+def fail_until(api_server: FakeApi, clock: Clock, end: float, *failures: faults.Failure) -> None:
+    """Let every read of pods fail until `end`, in turns."""
+    failing = itertools.cycle(failures)
+
+    def fail(handler: Any) -> None:
+        api_server.fail("GET", "core/pods", fail)
+        if clock.now < end:
+            next(failing)(handler)
+        else:
+            handler.send_json(200, POD)
+
+    api_server.fail("GET", "core/pods", fail)
+
+
+@pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
+@pytest.mark.parametrize("method", CALLS)
+def test_a_call_is_repeated_until_the_api_server_is_back(
+    api: kube.Api,
+    api_server: FakeApi,
+    method: str,
+    failure: faults.Failure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    api_server.fail(method, "core/pods", failure, times=3)
+    CALLS[method](api)
+    assert len(api_server.requests) == 4
+    assert capsys.readouterr().out.count("trying again") == 1, "an outage is logged once"
+
+
+def test_a_list_is_repeated(api: kube.Api, api_server: FakeApi) -> None:
+    api_server.fail("GET", "core/pods", faults.cut_answer, times=2)
+    assert api.list_all("core/pods", {})[0] == [POD]
+
+
+def test_an_answer_that_holds_nothing_is_repeated(api: kube.Api, api_server: FakeApi) -> None:
+    api_server.fail("GET", "core/pods", faults.text(200, "{}"), times=2)
+    assert api.get("core/pods/a") == POD
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422])
+def test_what_will_not_pass_is_not_repeated(api: kube.Api, api_server: FakeApi, code: int) -> None:
+    api_server.fail("GET", "core/pods", faults.status(code))
+    with pytest.raises(kube.ApiError):
+        api.get("core/pods/a")
+    assert len(api_server.requests) == 1
+
+
+def test_a_missing_token_is_not_waited_for(api: kube.Api) -> None:
+    (kube.ACCOUNT / "token").unlink()
+    with pytest.raises(kube.ApiError) as raised:
+        api.get("core/pods/a")
+    assert not raised.value.is_temporary
+
+
+def test_a_caller_without_patience_makes_one_attempt(api: kube.Api, api_server: FakeApi) -> None:
+    api_server.fail("GET", "core/pods", faults.status(503))
+    with pytest.raises(kube.ApiError):
+        api.get("core/pods/a", patience=0.0)
+    assert len(api_server.requests) == 1
+
+
+def test_pauses_grow_at_random_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+    assert list(itertools.islice(kube.pauses(0.2, 1.0), 5)) == [0.2, 0.4, 0.8, 1.0, 1.0]
+    monkeypatch.setattr(random, "uniform", lambda low, high: low)
+    assert list(itertools.islice(kube.pauses(0.2, 1.0), 3)) == [0.1, 0.2, 0.4]
+
+
+@pytest.mark.usefixtures("default_patience")
+def test_the_upgrade_of_a_control_plane_is_waited_for(api_server: FakeApi, clock: Clock) -> None:
+    began = clock.now
+    fail_until(api_server, clock, began + 14 * MINUTE, faults.status(503), faults.reset)
+    assert kube.Api().get("core/pods/a") == POD
+    assert clock.now - began < 15 * MINUTE
+    assert len(api_server.requests) < 14 * 6 + 12, "at most one attempt in ten seconds"
+
+
+@pytest.mark.usefixtures("default_patience")
+def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
+    api_server: FakeApi, clock: Clock
+) -> None:
+    api, began = kube.Api(), clock.now
+    fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
+    for _ in range(3):
+        with pytest.raises(kube.ApiError):
+            api.get("core/pods/a")
+    assert 14 * MINUTE < clock.now - began <= 15 * MINUTE
+    # Later calls, such as those at the end of the training, are patient again.
+    clock.now = began + 55 * MINUTE
+    assert api.get("core/pods/a") == POD
+
+
+@pytest.mark.usefixtures("default_patience")
+def test_a_server_is_not_asked_before_it_wants_to_be(api_server: FakeApi, clock: Clock) -> None:
+    began = clock.now
+    fail_until(api_server, clock, began + 1, faults.status(429, Retry_After="42"))
+    assert kube.Api().get("core/pods/a") == POD
+    assert clock.now - began == 42
+    assert len(api_server.requests) == 2
+
+
+@pytest.mark.parametrize("value", ["Wed, 21 Oct 2026 07:28:00 GMT", "-3", "1e9", ""])
+def test_a_time_to_retry_after_that_is_no_number_is_ignored(
+    api: kube.Api, api_server: FakeApi, value: str
+) -> None:
+    api_server.fail("GET", "core/pods", faults.status(429, Retry_After=value))
+    assert api.get("core/pods/a") == POD
+
+
+@pytest.mark.usefixtures("default_patience")
+@pytest.mark.parametrize("stopped_after", [0.0, 100.0])
+def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
+    api_server: FakeApi, clock: Clock, stopped_after: float
+) -> None:
+    api, began = kube.Api(), clock.now
+    api.is_stopped = lambda: clock.now >= began + stopped_after
+    fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
+    for _ in range(2):
+        with pytest.raises(kube.ApiError):
+            api.get("core/pods/a")
+    assert stopped_after + 5 < clock.now - began <= stopped_after + 11
+
+
+@pytest.mark.usefixtures("default_patience")
+def test_a_pod_that_is_asked_to_end_still_waits_for_a_moment(
+    api_server: FakeApi, clock: Clock
+) -> None:
+    api = kube.Api()
+    api.is_stopped = lambda: True
+    fail_until(api_server, clock, clock.now + 8, faults.reset)
+    assert api.get("core/pods/a") == POD
