@@ -65,6 +65,7 @@ MARKED: Values = {
     "securityContext": {"capabilities": {"drop": ["zz49"]}},
     "serviceAccount": {"name": "zz50", "annotations": {"zz51": "x"}},
     "cleanup": "Always",
+    "code": {"files": {"zz54.py": "zz55"}},
 }  # fmt: skip
 # 7037 MiB in bytes.
 SHOWN_AS = {"7037": str(7037 * 1048576)}
@@ -75,6 +76,7 @@ CHANGED: dict[str, Any] = {
     "worker.capabilities": ["IPC_LOCK"],
     "workerGroups": [{"name": "other"}],
     "master.suspend": True,
+    "code.archive": "H4sIzz",
     "launch.mode": "horovodrun",
     "launch.elastic.minRanks": 2,
     "launch.elastic.maxRanks": 9,
@@ -104,6 +106,7 @@ CHANGED: dict[str, Any] = {
 # Further values that a changed value needs.
 WITH: dict[str, Values] = {
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
+    "code.archive": {"master": {"args": ["true"]}},
     "launch.elastic.minRanks": {"launch": {"mode": "elastic"}},
     "launch.elastic.maxRanks": {"launch": {"mode": "elastic"}},
 }

@@ -139,15 +139,20 @@ class Launcher:
         """Whether this pod was asked to end."""
         return self.stopped
 
-    def run(self, arguments: list[str], environment: Mapping[str, str]) -> int:
-        """Run to the end and return the exit code, 128 + signal number when a signal ended it."""
+    def run(
+        self, arguments: list[str], environment: Mapping[str, str], directory: Path = Path()
+    ) -> int:
+        """Run to the end and return the exit code, 128 + signal number when a signal ended it.
+
+        The launchers start the ranks in the directory that they are started in.
+        """
         program = arguments[0]
         if shutil.which(program, path=environment["PATH"]) is None:
             raise ConfigurationError(f"the image has no {program} on PATH ({environment['PATH']})")
         log(f"$ {shlex.join(arguments)}")
         if self.stopped:
             return 128 + signal.SIGTERM
-        self._process = subprocess.Popen(arguments, env=dict(environment), cwd=Path.cwd())
+        self._process = subprocess.Popen(arguments, env=dict(environment), cwd=directory)
         if self.stopped:
             # The request came while the launcher was being started, and was not passed on.
             self._process.send_signal(signal.SIGTERM)

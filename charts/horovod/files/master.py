@@ -22,11 +22,17 @@ from mpi import HOSTFILE, format_hostfile
 from record import FINISHED, RUNNING, Entry, RunRecord
 from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
 from statefulsets import fit_to_run
+from user_code import UserCode
+
+# Seconds until a host that joined, and could not be given the user's code, is tried again.
+DELIVER_AGAIN_AFTER = 1.0
 
 
 def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
     ssh.prepare_master(find_keys(api))
+    code = UserCode(run.code)
+    code.unpack()
     variables = build_environment(run, os.environ)
     # Before waiting for hosts: a problem with the launcher is reported at once.
     implementation = select_mpi(run, variables)
@@ -40,18 +46,19 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
             log(f"host {host.name} at {address}, {host.slots} slots")
         events.emit("HostsReady", f"{len(addresses)} hosts answer")
         ssh.write_client_config(run.ssh_port, addresses)
+        code.deliver(addresses)
         HOSTFILE.write_text(format_hostfile(list(addresses), implementation))
         if run.elastic:
             write_live_hosts(list(addresses))
-            threading.Thread(target=follow_hosts, args=(run, rendezvous), daemon=True).start()
+            threading.Thread(target=follow_hosts, args=(run, rendezvous, code), daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
-        code = launcher.run(line, variables)
-    if code != 0:
-        problem = f"{run.mode} ended with exit code {code}: its last lines above say why"
-        raise LaunchError(problem, code)
+        exit_code = launcher.run(line, variables, code.directory)
+    if exit_code != 0:
+        problem = f"{run.mode} ended with exit code {exit_code}: its last lines above say why"
+        raise LaunchError(problem, exit_code)
 
 
-def follow_hosts(run: Run, rendezvous: HostRendezvous) -> None:
+def follow_hosts(run: Run, rendezvous: HostRendezvous, code: UserCode) -> None:
     """Keep an elastic run's list of hosts up to date, until the rendezvous is closed."""
     known = rendezvous.addresses()
     while True:
@@ -62,8 +69,15 @@ def follow_hosts(run: Run, rendezvous: HostRendezvous) -> None:
             log(f"host {host.name} joined, at {now[host]}")
         for host in known.keys() - now.keys():
             log(f"host {host.name} left")
-        known = now
-        ssh.write_client_config(run.ssh_port, known)
+        ssh.write_client_config(run.ssh_port, now)
+        try:
+            code.deliver(now)
+        except RunError as problem:
+            log(f"{problem}; trying again")
+            with rendezvous.changed:
+                rendezvous.changed.wait(DELIVER_AGAIN_AFTER)
+        # A host without the code is not used, and counts as one that has not joined.
+        known = {host: address for host, address in now.items() if code.is_on(host, address)}
         write_live_hosts(list(known))
 
 

@@ -20,6 +20,8 @@ FILES = Path("/horovod/bin")
 SECRETS = Path("/horovod/ssh")
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = Path("/horovod/generated")
+# The user's code: as the chart mounts it into the master, and where every pod unpacks it.
+CODE_SOURCE, CODE = Path("/horovod/code-source"), Path("/horovod/code")
 TERMINATION_LOG = Path("/dev/termination-log")
 
 # The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
@@ -116,6 +118,8 @@ class Run:
     max_ranks: int = 0
     binding: Binding = Binding()
     transport: str = ""
+    # The version of the user's code; empty when the image has the code.
+    code: str = ""
 
     @property
     def ranks(self) -> int:
@@ -170,4 +174,5 @@ def parse_run(text: str) -> Run:
             document["binding"]["ranksPerSocket"],
         ),
         transport=document["transport"],
+        code=document["code"],
     )

@@ -15,6 +15,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- include "horovod.checkNetwork" . -}}
 {{- include "horovod.checkWatching" . -}}
 {{- include "horovod.checkStorage" . -}}
+{{- include "horovod.checkCode" . -}}
 {{- include "horovod.checkCluster" . -}}
 {{- end }}
 

@@ -32,6 +32,8 @@
   "master.podAnnotations": {},
   "master.backoffLimit": 3,
   "master.suspend": false,
+  "code.files": {},
+  "code.archive": "",
   "launch.mode": "mpirun",
   "launch.options": [],
   "launch.binding.to": "none",

@@ -8,7 +8,8 @@
 {{- dict
   "service" (include "horovod.service" .)
   "groups" $groups
-  "args" .Values.master.args
+  "args" (include "horovod.command" . | fromJsonArray)
+  "code" (include "horovod.codeVersion" .)
   "mode" .Values.launch.mode
   "options" .Values.launch.options
   "binding" (dict "to" .Values.launch.binding.to "coresPerRank" (int (.Values.launch.binding.coresPerRank | default 0)) "ranksPerSocket" (int (.Values.launch.binding.ranksPerSocket | default 0)))
@@ -93,12 +94,19 @@ spec:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
         {{- include "horovod.commonMounts" . | nindent 8 }}
+        {{- if include "horovod.hasCode" . }}
+        - {name: code, mountPath: /horovod/code-source, readOnly: true}
+        {{- end }}
         {{- with .Values.volumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
   volumes:
     {{- include "horovod.commonVolumes" . | nindent 4 }}
     {{- include "horovod.sshVolume" (dict "root" . "component" "master") | nindent 4 }}
+    {{- if include "horovod.hasCode" . }}
+    - name: code
+      configMap: {name: {{ include "horovod.codeConfigMap" . }}}
+    {{- end }}
     {{- with .Values.volumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

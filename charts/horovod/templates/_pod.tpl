@@ -85,6 +85,9 @@ tolerations:
 - {name: generated, mountPath: /horovod/generated}
 - {name: ssh, mountPath: /horovod/ssh, readOnly: true}
 - {name: tmp, mountPath: /tmp}
+{{- with include "horovod.codeMount" . }}
+{{ . }}
+{{- end }}
 {{- with include "horovod.passwdFrom" . }}
 - {name: {{ . }}, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 {{- end }}

@@ -29,5 +29,6 @@ def make_run(**changes: Any) -> settings.Run:
         "api": True,
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
         "transport": "",
+        "code": "",
     }
     return settings.parse_run(json.dumps({**document, **changes}))

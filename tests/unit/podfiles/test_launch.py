@@ -219,11 +219,14 @@ def test_launcher_returns_the_exit_code_and_shows_the_command(
 
 
 def test_launcher_runs_in_the_given_environment_and_directory(
-    launcher: launch.Launcher, capfd: pytest.CaptureFixture[str]
+    launcher: launch.Launcher, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     environment = {"PATH": os.environ["PATH"], "GREETING": "hello"}
-    assert launcher.run(["sh", "-c", "echo $GREETING $HOME $(pwd)"], environment) == 0
-    assert capfd.readouterr().out.splitlines()[-1] == f"hello {Path.cwd()}"
+    command = ["sh", "-c", "echo $GREETING $HOME $(pwd)"]
+    assert launcher.run(command, environment) == 0
+    assert launcher.run(command, environment, tmp_path) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [lines[1], lines[3]] == [f"hello {Path.cwd()}", f"hello {tmp_path}"]
 
 
 def test_launcher_refuses_a_program_that_is_not_on_path(

@@ -14,6 +14,7 @@ import launch
 import master
 import pytest
 from settings import Host, Run
+from user_code import UserCode
 
 from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
@@ -40,7 +41,7 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     (pod.generated / "bin").mkdir()
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
     rendezvous.wait()
-    following = background(master.follow_hosts, run, rendezvous)
+    following = background(master.follow_hosts, run, rendezvous, UserCode(""))
     pod.workers.start(1)
     assert lists.get(timeout=PATIENCE) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
     config = (pod.generated / "ssh_config").read_text()
@@ -60,9 +61,9 @@ def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
 ) -> None:
     followers: list[threading.Thread] = []
 
-    def follow(run: Run, rendezvous: hosts.HostRendezvous) -> None:
+    def follow(run: Run, rendezvous: hosts.HostRendezvous, code: UserCode) -> None:
         followers.append(threading.current_thread())
-        follow_hosts(run, rendezvous)
+        follow_hosts(run, rendezvous, code)
 
     follow_hosts = master.follow_hosts
     monkeypatch.setattr(master, "follow_hosts", follow)

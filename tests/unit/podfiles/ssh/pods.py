@@ -116,12 +116,12 @@ class Pod:
         self.root, self.user = root, user
         self.files, self.generated = root / "bin", root / "generated"
         shutil.copytree(FILES, self.files, ignore=shutil.ignore_patterns("__pycache__"))
-        for folder in (root / "ssh", self.generated):
+        for folder in (root / "ssh", root / "code", root / "code-source", self.generated):
             folder.mkdir()
         shared = self.files / "settings.py"
         text = shared.read_text().replace('"/horovod/', f'"{root}/')
         shared.write_text(text.replace('"/dev/', f'"{self.generated}/'))
-        assert shared.read_text().count(f'"{root}/') == 4, "a path of settings.py was missed"
+        assert shared.read_text().count(f'"{root}/') == 6, "a path of settings.py was missed"
         for name, key in keys.items():
             (root / "ssh" / name).write_bytes(key)
             (root / "ssh" / name).chmod(0o440)

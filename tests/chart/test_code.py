@@ -1,0 +1,113 @@
+"""The user's code in the values: a ConfigMap that only the master mounts."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import tarfile
+
+import pytest
+
+from tests.chart.render import (
+    Manifest,
+    Values,
+    of_kind,
+    one,
+    pod_spec,
+    refusal,
+    render,
+)  # fmt: skip
+
+SCRIPT = "print('hello')\n"
+
+
+def run_settings(manifests: list[Manifest]) -> dict[str, object]:
+    """Return what the master reads from HVD_RUN."""
+    (master,) = pod_spec(one(manifests, "Job"))["containers"]
+    (text,) = (entry["value"] for entry in master["env"] if entry["name"] == "HVD_RUN")
+    settings: dict[str, object] = json.loads(text.replace("$$(", "$("))
+    return settings
+
+
+def code_config_maps(manifests: list[Manifest]) -> list[Manifest]:
+    return [
+        item for item in of_kind(manifests, "ConfigMap") if "-code-" in item["metadata"]["name"]
+    ]
+
+
+def make_archive() -> str:
+    """Return a folder with one file as the value code.archive."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("train.py"))
+    return base64.b64encode(content.getvalue()).decode()
+
+
+def test_single_script_is_the_command() -> None:
+    manifests = render({"code": {"files": {"train.py": SCRIPT}}})
+    assert run_settings(manifests)["args"] == ["python3", "train.py"]
+    (config_map,) = code_config_maps(manifests)
+    assert (config_map["data"], config_map["immutable"]) == ({"train.py": SCRIPT}, True)
+
+
+def test_command_of_the_values_wins_over_the_single_script() -> None:
+    values: Values = {"code": {"files": {"train.py": SCRIPT}}, "master": {"args": ["python", "-u"]}}
+    assert run_settings(render(values))["args"] == ["python", "-u"]
+
+
+def test_name_without_its_backslash_is_the_same_file() -> None:
+    """A shell removes the backslash of an unquoted `code.files.train\\.py`."""
+    quoted = render({"code": {"files": {"train.v2.py": SCRIPT}}})
+    unquoted = render({"code": {"files": {"train": {"v2": {"py": SCRIPT}}}}})
+    assert code_config_maps(quoted) == code_config_maps(unquoted)
+
+
+def test_changed_code_is_another_run_on_the_same_workers() -> None:
+    first, second = (
+        render({"code": {"files": {"train.py": text}}, "ssh": {"existingSecret": "keys"}})
+        for text in (SCRIPT, "print('other')\n")
+    )
+    assert one(first, "StatefulSet") == one(second, "StatefulSet")
+    assert one(first, "Job")["metadata"]["name"] != one(second, "Job")["metadata"]["name"]
+    assert run_settings(first)["code"] != run_settings(second)["code"]
+
+
+def test_only_the_master_mounts_the_code() -> None:
+    manifests = render({"code": {"files": {"train.py": SCRIPT}}})
+    name = code_config_maps(manifests)[0]["metadata"]["name"]
+    assert name in json.dumps(one(manifests, "Job"))
+    assert name not in json.dumps(one(manifests, "StatefulSet"))
+
+
+def test_archive_is_binary_data() -> None:
+    archive = make_archive()
+    # base64 of coreutils wraps its lines.
+    wrapped = f"{archive[:40]}\n{archive[40:]}\n"
+    values: Values = {"code": {"archive": wrapped}, "master": {"args": ["python", "train.py"]}}
+    (config_map,) = code_config_maps(render(values))
+    assert config_map["binaryData"] == {"archive.tgz": archive}
+
+
+def test_release_without_code_has_no_trace_of_it() -> None:
+    manifests = render({})
+    assert code_config_maps(manifests) == []
+    for workload in (one(manifests, "Job"), one(manifests, "StatefulSet")):
+        assert "/horovod/code" not in json.dumps(workload)
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"code": {"files": {"a.py": "", "b.py": ""}}}, "code is set but master.args is empty"),
+        ({"code": {"archive": make_archive()}}, "code is set but master.args is empty"),
+        ({"code": {"files": {"run.sh": ""}}}, "code is set but master.args is empty"),
+        ({"code": {"archive": "UEsDBA=="}}, "code.archive is not a tar.gz in base64"),
+        ({"code": {"files": {"train.py": "x" * 400_001}}}, "use at most 400000"),
+        ({"code": {"files": {"a/b.py": ""}}}, "a/b.py"),
+        ({"code": {"files": {"train": {"p y": ""}}}}, "'train.p y'|\"train.p y\""),
+    ],
+)
+def test_unusable_code_is_refused(values: Values, problem: str) -> None:
+    assert re.search(problem, refusal(values))
