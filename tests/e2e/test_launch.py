@@ -136,3 +136,23 @@ def test_public_images_layout_runs_as_root_under_baseline(
     assert example.strip() == "an example of the image"
     container = namespace.get("pod", "hvd-worker-0")["spec"]["containers"][0]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_changed_script_runs_on_the_same_workers(namespace: Namespace) -> None:
+    def values(word: str) -> Values:
+        script = f"import horovod.tensorflow as hvd\nhvd.init()\nprint({word!r}, hvd.size())\n"
+        # The workers of a finished run would be scaled to zero.
+        return {"code": {"files": {"train.py": script}}, "cleanup": "Never"}
+
+    def run() -> tuple[list[str], list[str]]:
+        assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+        workers = "app.kubernetes.io/component=worker"
+        pods = namespace.get("pods", "--selector", workers)["items"]
+        lines = [line for line in namespace.log("hvd").splitlines() if line.endswith(" 2")]
+        return lines, [pod["metadata"]["uid"] for pod in pods]
+
+    namespace.install("hvd", values("first"))
+    lines, workers = run()
+    assert lines == ["first 2"] * 2
+    namespace.upgrade("hvd", values("second"))
+    assert run() == (["second 2"] * 2, workers)

@@ -84,7 +84,7 @@ def test_run_without_code_starts_in_the_images_directory(mounted: Path) -> None:
     code.unpack()
     code.deliver({make_run().hosts[0]: "127.0.0.1"})
     assert code.directory == Path.cwd()
-    assert not list(user_code.CODE.iterdir())
+    assert not list(settings.CODE.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_broken_archive_is_a_wrong_configuration(
 
 
 def test_directory_that_exists_is_complete_and_stays(mounted: Path) -> None:
-    directory = user_code.CODE / "v1"
+    directory = settings.CODE / "v1"
     directory.mkdir()
     (directory / "train.py").write_text("first")
     user_code.unpack(make_archive((make_file("train.py"), b"second")), directory)
-    assert list_files(user_code.CODE) == {"v1/train.py": b"first"}
+    assert list_files(settings.CODE) == {"v1/train.py": b"first"}
 
 
 def test_host_without_ssh_is_named_and_the_others_have_the_code(
