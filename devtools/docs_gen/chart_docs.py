@@ -26,8 +26,13 @@ Node = dict[str, Any]
 
 
 def load_source() -> Node:
-    """The source document as plain dicts."""
+    """The source document as plain dicts, with what the items of lists inherit."""
     source: Node = YAML(typ="safe").load(SOURCE.read_text())
+    for child in source["properties"].values():
+        items = child.get("items", {})
+        if "inherits" in items:
+            parent = source["properties"][items.pop("inherits")]
+            items["properties"] = {**parent["properties"], **items["properties"]}
     return source
 
 

@@ -1,4 +1,4 @@
-"""Measures the chart: lines, objects and findings of a scanner; bench_render measures the seconds."""
+"""Measures the chart: lines, objects and findings of a scanner. bench_render has the seconds."""
 
 from __future__ import annotations
 

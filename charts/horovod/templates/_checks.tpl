@@ -16,6 +16,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- include "horovod.checkWatching" . -}}
 {{- include "horovod.checkStorage" . -}}
 {{- include "horovod.checkCode" . -}}
+{{- include "horovod.checkReserved" . -}}
 {{- include "horovod.checkCluster" . -}}
 {{- end }}
 
@@ -125,6 +126,39 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- if eq $path (trimSuffix "/" ($mount | fromJson).mountPath) -}}
 {{- $problem := printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name -}}
 {{- fail (printf "%s: name a directory below it, because a mount cannot be replaced atomically" $problem) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Names that the chart needs for itself, in lists that are merged with its own. */}}
+{{- define "horovod.checkReserved" -}}
+{{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
+{{- $volumes := dict "volumes" .Values.volumes -}}
+{{- $mounts := dict "volumeMounts" .Values.volumeMounts -}}
+{{- range .horovod.groups -}}
+{{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
+{{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}
+{{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}
+{{- end -}}
+{{- range $of, $entries := $environments -}}
+{{- range $entries -}}
+{{- if or (hasPrefix "HVD_" .name) (has .name (list "STAGING_PATH" "STAGING_KEY" "STAGING_VERIFY")) -}}
+{{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $of, $entries := $volumes -}}
+{{- range $entries -}}
+{{- if has .name (list "files" "generated" "ssh" "code") -}}
+{{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $of, $entries := $mounts -}}
+{{- range $entries -}}
+{{- if regexMatch "^/(horovod(/(bin|generated|ssh|code|code-source))?|etc/passwd)/?$" .mountPath -}}
+{{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -59,29 +59,10 @@ spec:
   containers:
     - name: master
       {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
-      command: [python3, -I, /horovod/bin/master.py]
+      command: [python3, -I, -u, /horovod/bin/master.py]
       env:
-        - {name: PYTHONUNBUFFERED, value: "1"}
-        # The image's home directory is not writable, because the root file system is read-only.
-        - {name: HOME, value: /tmp}
-        # Kubernetes expands $(NAME) in a value, so dollar signs are doubled.
-        - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$(" "$$(" | quote }}}
-        - {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
-        # MPICH's ranks connect to the master by this address, because they may not resolve its name.
-        - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
-        - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
-        {{- if not .Values.ssh.existingSecret }}
-        - {name: HVD_SSH_SECRET, value: {{ include "horovod.sshSecret" . }}}
-        {{- end }}
-        {{- with .Values.serviceMesh }}
-        - {name: HVD_MESH, value: {{ . }}}
-        {{- end }}
-        {{- with include "horovod.metricsEnv" . }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with $master.env }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
+        {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
       {{- if .Values.metrics.enabled }}
       ports:
         - {name: metrics, containerPort: {{ include "horovod.metricsPort" . }}}
@@ -93,23 +74,50 @@ spec:
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
-        {{- include "horovod.commonMounts" . | nindent 8 }}
-        {{- if include "horovod.hasCode" . }}
-        - {name: code, mountPath: /horovod/code-source, readOnly: true}
-        {{- end }}
-        {{- with .Values.volumeMounts }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- $mounts := include "horovod.masterMounts" . | fromYamlArray }}
+        {{- include "horovod.unique" (dict "items" (concat $mounts .Values.volumeMounts) "key" "mountPath") | nindent 8 }}
   volumes:
-    {{- include "horovod.commonVolumes" . | nindent 4 }}
-    {{- include "horovod.sshVolume" (dict "root" . "component" "master") | nindent 4 }}
-    {{- if include "horovod.hasCode" . }}
-    - name: code
-      configMap: {name: {{ include "horovod.codeConfigMap" . }}}
-    {{- end }}
-    {{- with .Values.volumes }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $volumes := include "horovod.masterVolumes" . | fromYamlArray }}
+    {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}
+{{- end }}
+
+{{- define "horovod.masterMounts" -}}
+{{ include "horovod.commonMounts" . }}
+{{- if include "horovod.hasCode" . }}
+- {name: code, mountPath: /horovod/code-source, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "horovod.masterVolumes" -}}
+{{ include "horovod.commonVolumes" . }}
+{{ include "horovod.sshVolume" (dict "root" . "component" "master") }}
+{{- if include "horovod.hasCode" . }}
+- name: code
+  configMap: {name: {{ include "horovod.codeConfigMap" . }}}
+{{- end }}
+{{- end }}
+
+{{/* The variables that the chart sets in the master; master.env overrides them. */}}
+{{- define "horovod.masterVariables" -}}
+# For horovodrun, which is a Python program. The master itself runs with -I, which ignores such variables.
+- {name: PYTHONUNBUFFERED, value: "1"}
+# The image's home directory is not writable, because the root file system is read-only.
+- {name: HOME, value: /tmp}
+# Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled.
+- {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$" "$$" | quote }}}
+- {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
+# MPICH's ranks connect to the master by this address, because they may not resolve its name.
+- {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
+{{- if not .Values.ssh.existingSecret }}
+- {name: HVD_SSH_SECRET, value: {{ include "horovod.sshSecret" . | quote }}}
+{{- end }}
+{{- with .Values.serviceMesh }}
+- {name: HVD_MESH, value: {{ . | quote }}}
+{{- end }}
+{{- with include "horovod.metricsEnv" . }}
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{/* How this run ended: Finished, Failed, or empty while it has not ended. The Job has the result; after the Job has been removed, the record has it. */}}

@@ -45,12 +45,6 @@ kueue.x-k8s.io/queue-name: {{ .Values.queueName }}
 {{- end -}}
 {{- end }}
 
-{{/* Not empty when the release has a NetworkPolicy. Default to on: MPI, Gloo and NCCL have no authentication. A NetworkPolicy does not apply to pods on the node's network. */}}
-{{- define "horovod.networkPolicy" -}}
-{{- $enabled := .Values.networkPolicy.enabled -}}
-{{- if ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled) -}}yes{{- end -}}
-{{- end }}
-
 {{- define "horovod.schedulerName" -}}
 {{- $ofGang := get (dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler") .Values.gang -}}
 {{ .Values.schedulerName | default $ofGang }}

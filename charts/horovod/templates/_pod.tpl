@@ -80,6 +80,24 @@ tolerations:
 {{- end }}
 {{- end }}
 
+{{/*
+The items with each key once, as YAML; the last one of a key wins, in the place of the first.
+Call with (dict "items" $list "key" "name").
+*/}}
+{{- define "horovod.unique" -}}
+{{- $key := .key -}}
+{{- $winners := dict -}}
+{{- range .items -}}{{- $_ := set $winners (get . $key) . -}}{{- end -}}
+{{- $unique := list -}}
+{{- range .items -}}
+{{- with get $winners (get . $key) -}}
+{{- $unique = append $unique . -}}
+{{- $_ := unset $winners (get . $key) -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $unique }}
+{{- end }}
+
 {{- define "horovod.commonMounts" -}}
 - {name: files, mountPath: /horovod/bin, readOnly: true}
 - {name: generated, mountPath: /horovod/generated}

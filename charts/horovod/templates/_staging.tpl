@@ -7,13 +7,8 @@
   command:
     {{- concat (list "sh" "/horovod/bin/stage.sh") $staging.command | toYaml | nindent 4 }}
   env:
-    - {name: HOME, value: /tmp}
-    - {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
-    - {name: STAGING_KEY, value: {{ pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 | quote }}}
-    - {name: STAGING_VERIFY, value: {{ $staging.verify }}}
-    {{- with $staging.env }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $variables := include "horovod.stagingVariables" .root | fromYamlArray }}
+    {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
   {{- with include "horovod.initResources" .group.resources }}
   {{- . | nindent 2 }}
   {{- end }}
@@ -29,4 +24,12 @@
     - {{ toYaml $mount | nindent 6 | trim }}
     {{- end }}
 {{- end }}
+{{- end }}
+
+{{- define "horovod.stagingVariables" -}}
+{{- $staging := .Values.staging -}}
+- {name: HOME, value: /tmp}
+- {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
+- {name: STAGING_KEY, value: {{ pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 | quote }}}
+- {name: STAGING_VERIFY, value: {{ $staging.verify | quote }}}
 {{- end }}

@@ -37,22 +37,9 @@ containers:
     ports:
       - {name: ssh, containerPort: {{ $root.Values.ssh.port }}}
     env:
-      # The image's home directory is not writable, because the root file system is read-only.
-      - {name: HOME, value: /tmp}
-      - {name: HVD_SLOTS, value: {{ $group.slots | quote }}}
-      - {name: HVD_SSH_PORT, value: {{ $root.Values.ssh.port | quote }}}
-      - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
-      # Turn off Intel MPI's own binding: files/rank.py binds the ranks.
-      - {name: I_MPI_PIN, value: "0"}
-      # Processes of a pod may not read each other's memory, which MPICH and UCX would attempt.
-      - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
-      - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
-      {{- with include "horovod.networkEnv" $root }}
-      {{- . | nindent 6 }}
-      {{- end }}
-      {{- with $group.env }}
-      {{- toYaml . | nindent 6 }}
-      {{- end }}
+      {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
+      {{- $of := printf "worker.env of group %q" $group.name }}
+      {{- include "horovod.env" (dict "entries" (concat $variables $group.env) "of" $of) | nindent 6 }}
     startupProbe:
       tcpSocket: {port: ssh}
       periodSeconds: 1
@@ -64,40 +51,27 @@ containers:
     securityContext:
       {{- include "horovod.workerSecurityContext" . | nindent 6 }}
     volumeMounts:
-      {{- include "horovod.commonMounts" $root | nindent 6 }}
-      - {name: shm, mountPath: /dev/shm}
-      {{- if include "horovod.mayBeRoot" $root }}
-      # The privilege separation directory of an sshd that runs as root.
-      - {name: generated, mountPath: /run/sshd, subPath: sshd}
-      {{- end }}
-      {{- with $group.volumeMounts }}
-      {{- toYaml . | nindent 6 }}
-      {{- end }}
+      {{- $mounts := include "horovod.workerMounts" $root | fromYamlArray }}
+      {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath") | nindent 6 }}
 volumes:
-  {{- include "horovod.commonVolumes" $root | nindent 2 }}
-  {{- include "horovod.sshVolume" (dict "root" $root "component" "worker") | nindent 2 }}
-  - name: shm
-    emptyDir: {medium: Memory, sizeLimit: {{ $root.Values.shm.sizeLimit }}}
-  {{- with $group.volumes }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- $volumes := include "horovod.workerVolumes" $root | fromYamlArray }}
+  {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
 {{- end }}
 
-{{/* The network's settings as variables of each library that ranks use; worker.env overrides them. */}}
-{{- define "horovod.networkEnv" -}}
-{{- $network := .Values.network -}}
-{{- if $network.interface }}
-{{- range (.Files.Get "files/launchers.json" | fromJson).interfaceVariables }}
-{{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
-- {name: {{ .name }}, value: {{ $network.interface | quote }}}
+{{- define "horovod.workerMounts" -}}
+{{ include "horovod.commonMounts" . }}
+- {name: shm, mountPath: /dev/shm}
+{{- if include "horovod.mayBeRoot" . }}
+# The privilege separation directory of an sshd that runs as root.
+- {name: generated, mountPath: /run/sshd, subPath: sshd}
 {{- end }}
 {{- end }}
-{{- end }}
-{{- if eq $network.transport "TCP" }}
-- {name: FI_PROVIDER, value: tcp}
-- {name: UCX_TLS, value: "self,sm,tcp"}
-- {name: NCCL_IB_DISABLE, value: "1"}
-{{- end }}
+
+{{- define "horovod.workerVolumes" -}}
+{{ include "horovod.commonVolumes" . }}
+{{ include "horovod.sshVolume" (dict "root" . "component" "worker") }}
+- name: shm
+  emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}
 {{- end }}
 
 {{/* The container's security context with the group's capabilities, and for root the capabilities that sshd needs. */}}

@@ -54,7 +54,7 @@ def test_null_stays_where_it_deletes_a_default_of_the_chart() -> None:
         ("{worker: {number: 0}}", "5:27", "values.worker.number"),
         ("{worker: {number: x}}", "5:27", "integer"),
         ("{worker: null}", "5:18", "null deletes a value that the chart needs"),
-        ("{worker: {env: null}}", "5:24", "give it array instead"),
+        ("{worker: {slots: null}}", "5:26", "give it integer instead"),
         ("{worker: {env: [{name: 1}]}}", "5:32", "string"),
         ('{"a\\nb\\u200b": 1}', "5:10", r"values.a\nb\u200b: the chart has no key"),
     ],
