@@ -15,7 +15,15 @@ from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import run as cli_run
 from hvdchart.cli import tune as cli_tune
-from hvdchart.cli.options import Files, Output, Settings, Specs, plan_specs, write_output
+from hvdchart.cli.options import (
+    Files,
+    Output,
+    Settings,
+    Specs,
+    plan_specs,
+    print_warnings,
+    write_output,
+)
 from hvdchart.errors import DifferenceError, HvdchartError
 
 app = typer.Typer(
@@ -64,6 +72,7 @@ def render(
     if check and output is None:
         raise typer.BadParameter("--check needs --output: the file to compare with")
     paths, plan = plan_specs(specs, files, settings)
+    print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
 

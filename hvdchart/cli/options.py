@@ -71,6 +71,12 @@ def plan_specs(
     return paths, make_plan(read_spec(apply_settings(tree, settings or ())))
 
 
+def print_warnings(plan: Plan) -> None:
+    """Write the plan's warnings to standard error."""
+    for warning in plan.warnings:
+        sys.stderr.write(f"warning: {warning}\n")
+
+
 def write_output(output: Path | None, text: str) -> None:
     """Write to the file of --output, or to standard output without it; raises FileError."""
     from hvdchart.files import write_atomically

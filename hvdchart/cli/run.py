@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Files, Helm, Namespace, Settings, Specs, plan_specs
+from hvdchart.cli.options import (
+    Context,
+    Files,
+    Helm,
+    Namespace,
+    Settings,
+    Specs,
+    plan_specs,
+    print_warnings,
+)
 from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
@@ -54,8 +63,7 @@ def deploy(
     from hvdchart.run.cluster import Cluster
 
     _, plan = plan_specs(specs, files, settings)
-    for warning in plan.warnings:
-        sys.stderr.write(f"warning: {warning}\n")
+    print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
     release = helm_module.deploy(
         plan, cluster.namespace, context=context, helm=helm, create_namespace=create_namespace

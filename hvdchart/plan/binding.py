@@ -85,7 +85,8 @@ def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
 
     Ranks in order, each on the next so many cores, fill one socket after the other, and do so as
     well on a virtual machine that shows each of its CPUs as a socket. Where the ranks of a socket
-    leave cores over, the next rank would straddle sockets: there each socket is named.
+    leave cores over, or the kubelet keeps some from the first one, the next rank would straddle
+    sockets: there each socket is named.
     """
     if to == "none":
         return Binding("none")
@@ -95,8 +96,9 @@ def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
     if to == "socket":
         return Binding("socket", None, per_socket) if is_even else None
     cores = rules.cores_per_rank(group, ranks)
-    straddles = is_even and (group.cores_per_socket or 0) % per_socket > 0
-    return Binding("core", cores, per_socket if straddles else None)
+    straddles = sockets > 1 and cores * per_socket != group.cores_per_socket
+    named = rules.ranks_of_a_socket(group, ranks) if straddles else 0
+    return Binding("core", cores, named or None)
 
 
 def _moves_data_by_rdma(spec: Spec) -> bool:

@@ -13,7 +13,7 @@ from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
 from hvdchart.spec import topology
-from hvdchart.spec.model import NodeGroup, Spec, Tuning
+from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.objects import camel
 
 
@@ -27,10 +27,12 @@ def make_plan(spec: Spec) -> Plan:
 
 
 class _Choices:
-    """Chooses between tuned and planned numbers, and collects the reasons by key of the values."""
+    """Chooses between given and planned numbers, and collects the reasons by key of the values."""
 
-    def __init__(self, where: str, group: Tuning, everywhere: Tuning) -> None:
-        self.tunings = ((f"{where}.tuning", group), ("tuning", everywhere))
+    def __init__(self, spec: Spec, index: int) -> None:
+        group = spec.nodes[index]
+        self.spec = spec
+        self.tunings = ((f"nodes[{index}].tuning", group.tuning), ("tuning", spec.tuning))
         self.reasons: dict[str, Reason] = {}
 
     def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> object:
@@ -38,7 +40,8 @@ class _Choices:
         for name, tuning in self.tunings:
             value = getattr(tuning, field)
             if value is not None:
-                self.reasons[key] = rules.given_by(f"{name}.{camel(field)}", planned)
+                instead = None if planned is None else rules.shown(key, planned)
+                self.reasons[key] = rules.given_by(f"{name}.{camel(field)}", instead)
                 return value
         if planned is not None:
             self.reasons[key] = why
@@ -49,13 +52,26 @@ class _Choices:
         value = self.tuned(key, field, planned, why)
         return value if isinstance(value, int) else None
 
+    def variable(self, name: str, planned: str | None) -> str | None:
+        """The text of a planned variable, unless train.env sets it: None where that has no text."""
+        own = self.spec.train.env.get(name)
+        if own is None:
+            return planned
+        self.reasons[f"env.{name}"] = rules.given_by(f"train.env.{name}", planned)
+        return own if isinstance(own, str) else None
+
 
 def _plan_group(spec: Spec, index: int) -> GroupPlan:
     group = spec.nodes[index]
-    choose = _Choices(f"nodes[{index}]", group.tuning, spec.tuning)
+    choose = _Choices(spec, index)
     choose.reasons["number"] = rules.given_by(f"nodes[{index}].count")
     choose.tuned("slots", "slots", *rules.slots(group))
+    # What the whole run then follows: ranks, threads and bindings.
+    for name, planned in (("number", group.count), ("slots", rules.slots(group)[0])):
+        if topology.worker_value(spec, name) is not None:
+            choose.reasons[name] = rules.given_by(f"values.worker.{name}", planned)
     slots = topology.slots(group, spec)
+    group = dataclasses.replace(group, count=topology.workers(group, spec))
     env = _environment(choose, group, slots)
     cpu = choose.number("resources.requests.cpu", "cpu", *rules.cpu_request(group))
     memory = choose.number("resources.requests.memory", "memory", *rules.memory_request(group))
@@ -69,25 +85,30 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
 
 def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str]:
     """Variables of each rank; without threads where the spec does not give a GPU node's cores."""
-    cores = rules.cores_per_rank(group, slots)
-    planned = {
+    planned = _planned_environment(choose, group, slots)
+    env = {name: choose.variable(name, value) for name, value in planned.items()}
+    return {name: value for name, value in env.items() if value is not None}
+
+
+def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
+    """The variables that the plan may set; None for one that it does not."""
+    cores, gpus = rules.cores_per_rank(group, slots), bool(group.gpus)
+    threads = {
         "OMP_NUM_THREADS": ("omp_threads", rules.omp_threads(group, cores)),
-        "TF_NUM_INTRAOP_THREADS": ("intra_op_threads", rules.intra_op_threads(cores)),
-        "TF_NUM_INTEROP_THREADS": ("inter_op_threads", rules.inter_op_threads(cores)),
+        "TF_NUM_INTRAOP_THREADS": ("intra_op_threads", rules.intra_op_threads(cores, gpus)),
+        "TF_NUM_INTEROP_THREADS": ("inter_op_threads", rules.inter_op_threads(cores, gpus)),
         "KMP_BLOCKTIME": ("kmp_blocktime", rules.KMP_BLOCKTIME),
         "KMP_AFFINITY": ("kmp_affinity", rules.KMP_AFFINITY),
     }
-    env = {}
-    for name, (field, rule) in planned.items():
+    env: dict[str, str | None] = {}
+    for name, (field, rule) in threads.items():
         value = choose.tuned(f"env.{name}", field, *rule)
-        if value is not None:
-            env[name] = str(value)
+        env[name] = None if value is None else str(value)
     one_dnn = choose.tuned(f"env.{rules.ONEDNN}", "one_dnn", *rules.one_dnn(group))
-    if one_dnn is not None:
-        env[rules.ONEDNN] = str(int(bool(one_dnn)))
-    if choose.tuned(f"env.{rules.FPMATH}", "bfloat16", *rules.BFLOAT16):
-        env[rules.FPMATH] = "BF16"
-    else:
+    env[rules.ONEDNN] = None if one_dnn is None else str(int(bool(one_dnn)))
+    rounds = choose.tuned(f"env.{rules.FPMATH}", "bfloat16", *rules.BFLOAT16)
+    env[rules.FPMATH] = "BF16" if rounds else None
+    if not rounds:
         choose.reasons.pop(f"env.{rules.FPMATH}", None)
     if group.shared:
         env[rules.YIELD] = "1"

@@ -14,16 +14,21 @@ from hvdchart.spec.model import NodeGroup
 from hvdchart.spec.topology import (
     cores,
     default_slots,
+    kubelet_cores,
     node_cpu,
     node_reserve_memory,
+    pods_cores,
     reserved_cores,
     reserved_cpu,
+    visible_memory,
 )
 
 # Intel's settings leave two cores of a socket out of the intra-op pool, for a second operation and
-# for communication. With fewer cores than this, all of them compute.
-_FEWEST_CORES_TO_SPARE = 4
+# for communication. A rank with few cores has at least so many threads there as it has cores, up to
+# this number.
+_FEWEST_INTRA_OP_THREADS = 3
 _INTEL = "Intel"
+_NVIDIA = "NVIDIA"
 _KUBERNETES = "Kubernetes"
 _SPEC = "the spec"
 _OURS = "hvdchart"
@@ -61,44 +66,70 @@ def given_by(key: str, instead_of: object = None) -> Reason:
     return Reason(f"{key}{instead}", _SPEC)
 
 
+def shown(key: str, number: int) -> str:
+    """A planned number as the values have it: CPUs and amounts of memory with their units."""
+    if key.endswith(".cpu"):
+        return cpu_text(number)
+    return memory_text(number) if key.endswith(("memory", "shm")) else str(number)
+
+
 def cores_per_rank(group: NodeGroup, slots: int) -> int:
     """Physical cores of each rank; 0 when the spec does not give the node's cores.
 
     Ranks wait for each other, so all get as many as the rank with the fewest: the kubelet takes
-    its reserved cores in ascending order of core ID, that is, from the first socket.
+    its reserved cores in ascending order of core ID, that is, from the first socket, and gives pods
+    the cores of complete sockets first.
     """
     total = cores(group)
     if not total:
         return 0
     reserved = reserved_cores(group)
-    if reserved and slots == (group.sockets or 1):
-        return max(1, (group.cores_per_socket or 1) - reserved)
+    per_socket = ranks_of_a_socket(group, slots)
+    if per_socket:
+        left = (group.cores_per_socket or 0) - reserved
+        return left // per_socket
     return max(1, (total - reserved) // slots)
 
 
+def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
+    """How many ranks each socket has; 0 where they differ or the first has no core for each."""
+    per_socket, rest = divmod(slots, group.sockets or 1)
+    left = (group.cores_per_socket or 0) - reserved_cores(group)
+    return per_socket if not rest and left >= per_socket else 0
+
+
 def slots(group: NodeGroup) -> Rule:
-    """One rank per GPU; without GPUs one rank per socket."""
+    """One rank per GPU; without GPUs one rank per NUMA node, which is a socket by default."""
     if group.gpus:
         return default_slots(group), Reason("one rank per GPU", "Horovod")
-    return default_slots(group), Reason("one rank per socket", _INTEL)
+    where = "socket" if (group.numa_per_socket or 1) == 1 else "NUMA node"
+    return default_slots(group), Reason(f"one rank per {where}", _INTEL)
 
 
 def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
     """One OpenMP thread per physical core: hyperthreads share the vector units."""
     which = "coresPerSocket" if per_rank == group.cores_per_socket else "cores of a rank"
-    return per_rank or None, Reason(f"{which}: one thread per core", _INTEL)
+    source = _OURS if group.gpus else _INTEL
+    return per_rank or None, Reason(f"{which}: one thread per core", source)
 
 
-def intra_op_threads(per_rank: int) -> Rule:
-    """The cores of a rank minus two, or all of them where there are fewer than four."""
-    if per_rank < _FEWEST_CORES_TO_SPARE:
-        few = f"{pluralize(per_rank, 'core')}: too few to leave two free"
-        return per_rank or None, Reason(few, _OURS)
-    return per_rank - 2, Reason(f"{per_rank} cores of a rank - 2", _INTEL)
+def intra_op_threads(per_rank: int, gpus: bool = False) -> Rule:
+    """The cores of a rank minus two, but never less than a rank with fewer cores has."""
+    threads = max(per_rank - 2, min(per_rank, _FEWEST_INTRA_OP_THREADS))
+    if threads > per_rank - 2:
+        few = f"{threads} of {pluralize(per_rank, 'core')}: too few to leave two free"
+        return threads or None, Reason(few, _OURS)
+    return threads, Reason(f"{per_rank} cores of a rank - 2", _OURS if gpus else _INTEL)
 
 
-def inter_op_threads(per_rank: int) -> Rule:
-    """Two; one where there is one core. With two cores, two measured faster: docs/planning.md."""
+def inter_op_threads(per_rank: int, gpus: bool = False) -> Rule:
+    """Two; one where there is one core. With two cores, two measured faster: docs/planning.md.
+
+    On GPU nodes these threads also read and decode the input of their GPU.
+    """
+    if gpus and per_rank:
+        because = f"{per_rank} cores of a rank - 2, at least 2: they feed its GPU"
+        return max(2, per_rank - 2), Reason(because, _NVIDIA)
     if per_rank < 2:
         return per_rank or None, Reason("1 core: one operation at a time", _OURS)
     return 2, Reason("two operations in parallel", _INTEL)
@@ -111,7 +142,11 @@ def one_dnn(group: NodeGroup) -> Rule:
 
 
 def cpu_request(group: NodeGroup) -> Rule:
-    """All CPUs of the node, counting hyperthreads as Kubernetes does, minus the reserved ones."""
+    """All CPUs of the node, counting hyperthreads as Kubernetes does, minus the reserved ones.
+
+    With the static CPU manager in whole cores, and beside the cores that the kubelet reserves there
+    is room for the master and DaemonSets.
+    """
     total = node_cpu(group)
     if not total:
         return None, Reason("the spec does not give the node's cores", _SPEC)
@@ -121,15 +156,18 @@ def cpu_request(group: NodeGroup) -> Rule:
         why = f"half of {shown} CPUs: idle CPU can be borrowed"
         return total // 2, Reason(why, _OURS)
     if group.cpu_manager == "static":
-        reserved = reserved_cores(group)
-        free = max(cores(group) - reserved, 1) * threads * 1000
-        why = f"{shown} CPUs - {pluralize(reserved, 'reserved core')}"
-        return free, Reason(why, _KUBERNETES)
+        kubelet, pods = kubelet_cores(group) * threads, pods_cores(group) * threads
+        why = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
+        return max(total // 1000 - kubelet - pods, threads) * 1000, Reason(why, _KUBERNETES)
     reserved = reserved_cpu(group)
     source = "GKE's table" if group.reserved.cpu is None else _SPEC
-    free = max(total - reserved, total // 2) if group.reserved.cpu is None else total - reserved
+    free = total - reserved
+    if group.reserved.cpu is None and free < total // 2:
+        why = f"half of {shown} CPUs: the usual reserve, {cpu_text(reserved)}, is more"
+        return total // 2, Reason(why, _OURS)
     whole = free // 1000 * 1000 or free
-    return whole, Reason(f"{shown} CPUs - {cpu_text(reserved)} reserved", source)
+    rounded = "" if whole == free else ", in whole CPUs"
+    return whole, Reason(f"{shown} CPUs - {cpu_text(reserved)} reserved{rounded}", source)
 
 
 def memory_request(group: NodeGroup) -> Rule:
@@ -139,17 +177,27 @@ def memory_request(group: NodeGroup) -> Rule:
     if group.shared:
         return group.memory, Reason("the worker's share", _SPEC)
     if group.reserved.memory is None:
-        reserved = node_reserve_memory(group.memory)
-        free = max(group.memory - reserved, group.memory // 2)
+        visible = visible_memory(group.memory)
+        reserved = node_reserve_memory(visible)
+        whole, rounded = _whole_memory(max(visible - reserved, visible // 2))
+        if visible - reserved < visible // 2:
+            why = f"half of {memory_text(group.memory)} - 3 % for the kernel{rounded}"
+            return whole, Reason(why, _OURS)
+        shown = f"{memory_text(group.memory)} - 3 % for the kernel"
         source = "GKE's table"
     else:
         reserved = group.reserved.memory
-        free = group.memory - reserved
-        source = _SPEC
-    unit = GI if free >= 8 * GI else MI
-    whole = free // unit * unit or free
-    why = f"{memory_text(group.memory)} - {memory_text(reserved // MI * MI)} reserved"
+        whole, rounded = _whole_memory(group.memory - reserved)
+        shown, source = memory_text(group.memory), _SPEC
+    why = f"{shown} - {memory_text(-(-reserved // MI) * MI)} reserved{rounded}"
     return whole, Reason(why, source)
+
+
+def _whole_memory(free: int) -> tuple[int, str]:
+    """`free` in whole GiB from 8 GiB on, else in whole MiB, and words for that where it rounds."""
+    unit, name = (GI, "GiB") if free >= 8 * GI else (MI, "MiB")
+    whole = free // unit * unit or free
+    return whole, "" if whole == free else f", in whole {name}"
 
 
 def shm(group: NodeGroup, ranks: int, memory: int | None) -> Rule:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.quantity import cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
+from hvdchart.text import join_names
 
 
 def warnings(plan: Plan) -> Iterator[str]:
@@ -20,9 +21,16 @@ def warnings(plan: Plan) -> Iterator[str]:
             "CPU and GPU ranks in one job: Horovod refuses to reduce a tensor that is on a GPU in "
             "one rank and on a CPU in another; reduce on CPUs (device_dense='/cpu:0')"
         )
+        if plan.launching.binding.to == "none" and not _binds_itself(plan):
+            names = join_names(group.group.name for group in plan.groups if not group.group.gpus)
+            yield (
+                f"ranks of {names} are not bound to cores: one binding holds for the whole job, "
+                "and GPU ranks have none; run CPU and GPU nodes as two jobs, or give "
+                "tuning.binding if all groups have coresPerSocket"
+            )
     shared = any(group.group.shared for group in plan.groups)
-    binds_itself = plan.spec.launch.mode in ("elastic", "custom") or plan.spec.launch.options
-    if plan.launching.binding.to == "none" and gpus == {False} and not shared and not binds_itself:
+    unbound = plan.launching.binding.to == "none" and not _binds_itself(plan)
+    if unbound and gpus == {False} and not shared:
         yield "ranks are not bound to cores: give all groups the same number of ranks per socket"
     if plan.launching.binding.to == "socket":
         yield (
@@ -35,6 +43,35 @@ def warnings(plan: Plan) -> Iterator[str]:
             "as root with values.worker.capabilities: [IPC_LOCK]"
         )
     yield from _volumes(plan)
+    yield from _overrides(plan)
+
+
+def _overrides(plan: Plan) -> Iterator[str]:
+    """Values that change the workers behind the plan's back."""
+    values = plan.spec.values
+    if values.get("workerGroups"):
+        yield (
+            "values.workerGroups replaces the groups of nodes: this plan's ranks, threads and "
+            "bindings do not describe them"
+        )
+    worker = values.get("worker")
+    if isinstance(worker, Mapping) and isinstance(worker.get("env"), list):
+        yield (
+            "values.worker.env replaces the planned environment, with its numbers of threads and "
+            "paths; add variables in train.env"
+        )
+    for name in ("number", "slots"):
+        if len(plan.groups) > 1 and isinstance(worker, Mapping) and worker.get(name):
+            yield (
+                f"values.worker.{name} has no effect: each group has its own number and slots; "
+                "use count or tuning.slots of the nodes"
+            )
+
+
+def _binds_itself(plan: Plan) -> bool:
+    """Whether the launch has no place for the plan's binding, or may bind by its own options."""
+    launch = plan.spec.launch
+    return launch.mode in ("elastic", "custom") or bool(launch.options)
 
 
 def _group(plan: GroupPlan) -> Iterator[str]:
@@ -45,9 +82,11 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
             "make slots a multiple of sockets"
         )
+    yield from _numa(plan)
     cores = topology.cores(group)
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        threads = int(plan.env.get(name, "0")) * plan.slots
+        given = plan.env.get(name, "")
+        threads = int(given) * plan.slots if given.isdecimal() else 0
         if cores and threads > cores:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
     node = topology.node_cpu(group)
@@ -63,10 +102,23 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             "lower tuning.memory"
         )
     if group.cpu_manager == "static" and group.reserved.cpu is None:
-        reserved = pluralize(topology.reserved_cores(group), "core")
+        reserved = pluralize(topology.kubelet_cores(group), "core")
         yield (
             f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
             "reserved.cpu to the number of CPUs in its reservedSystemCPUs"
+        )
+
+
+def _numa(plan: GroupPlan) -> Iterator[str]:
+    """Ranks are placed by socket, so that only equal parts of a socket are NUMA nodes."""
+    group = plan.group
+    parts = group.numa_per_socket or 1
+    uneven = (group.cores_per_socket or 0) % parts or topology.reserved_cores(group)
+    if parts > 1 and not group.gpus and uneven:
+        why = "reserved cores" if topology.reserved_cores(group) else "coresPerSocket"
+        yield (
+            f"numaPerSocket {parts}: some ranks use cores of two NUMA nodes, because {why} "
+            "divide unequally between them"
         )
 
 

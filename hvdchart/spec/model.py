@@ -27,6 +27,7 @@ from hvdchart.spec.fields import (
 from hvdchart.spec.objects import ObjectOf, key
 from hvdchart.spec.patterns import (
     API_VERSION,
+    DIGEST,
     ENV,
     GROUP_NAME,
     IMAGE,
@@ -69,7 +70,12 @@ class Toleration:
 class Reserved:
     """CPU (thousandths) and memory (bytes) that a node keeps for its daemons; None: planned."""
 
-    cpu: int | None = key(Cpus(0), "CPUs, counting hyperthreads, that workers do not request", None)
+    cpu: int | None = key(
+        Cpus(0),
+        "CPUs, counting hyperthreads, that workers do not request; with cpuManager static the "
+        "number of CPUs in the kubelet's reservedSystemCPUs",
+        None,
+    )
     memory: int | None = key(Memory("0"), "memory that workers do not request", None)
 
 
@@ -145,10 +151,19 @@ class NodeGroup:
     threads_per_core: int | None = key(
         Integer(1, 8), "hardware threads of a core (default: 1)", None
     )
-    memory: int | None = key(Memory(), "memory of a node", None)
+    numa_per_socket: int | None = key(
+        Integer(1, 16),
+        "NUMA nodes of a socket: NPS of AMD EPYC, sub-NUMA clusters of Intel Xeon (default: 1)",
+        None,
+    )
+    memory: int | None = key(
+        Memory(),
+        "memory of a node: its modules', or with reserved.memory the capacity of its Node object",
+        None,
+    )
     gpus: int = key(
         Integer(0, 64),
-        "GPUs of a node, one rank each; 0 is a CPU node, with one rank per socket",
+        "GPUs of a node, one rank each; 0 is a CPU node, with one rank per NUMA node",
         0,
     )
     gpu_resource: str = key(RESOURCE, "extended resource of the GPUs", "nvidia.com/gpu")
@@ -186,6 +201,9 @@ class Image:
 
     repository: str = key(IMAGE, "image name without the tag")
     tag: str | None = key(TAG, "image tag (default: the chart's)", None)
+    digest: str | None = key(
+        DIGEST, "digest of the image, sha256:...; pods then run exactly this image", None
+    )
     pull_policy: str | None = key(
         OneOf(("Always", "IfNotPresent", "Never")),
         "when the kubelet pulls the image (default: the chart's)",

@@ -5,6 +5,8 @@ CPUs are in thousandths, memory in bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hvdchart.quantity import GI, MI
 from hvdchart.spec.model import NodeGroup, Spec
 
@@ -17,13 +19,30 @@ MASTER_MEMORY = 256 * MI
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:
-    """Ranks on a node: from the group's tuning, else from the spec's, else by rule."""
-    return group.tuning.slots or spec.tuning.slots or default_slots(group)
+    """Ranks on a node: from values.worker.slots, else from tuning, else by rule."""
+    given = worker_value(spec, "slots")
+    return given or group.tuning.slots or spec.tuning.slots or default_slots(group)
+
+
+def workers(group: NodeGroup, spec: Spec) -> int:
+    """Workers of a group: from values.worker.number, else its nodes."""
+    return worker_value(spec, "number") or group.count
+
+
+def worker_value(spec: Spec, name: str) -> int | None:
+    """The number at `name` in the spec's values.worker, which override the plan of the only group.
+
+    None without one: several groups become workerGroups, whose own numbers count.
+    """
+    worker = spec.values.get("worker")
+    value = worker.get(name) if isinstance(worker, Mapping) and len(spec.nodes) == 1 else None
+    # Whether the chart takes it, its schema decides later.
+    return value if isinstance(value, int) and value is not True and value > 0 else None
 
 
 def default_slots(group: NodeGroup) -> int:
-    """Ranks on a node by rule: one per GPU; without GPUs one per socket."""
-    return group.gpus or group.sockets or 1
+    """Ranks on a node by rule: one per GPU; without GPUs one per NUMA node."""
+    return group.gpus or (group.sockets or 1) * (group.numa_per_socket or 1)
 
 
 def cores(group: NodeGroup) -> int:
@@ -42,22 +61,53 @@ def reserved_cpu(group: NodeGroup) -> int:
     return node_reserve_cpu(node_cpu(group)) if given is None else given
 
 
+def kubelet_cores(group: NodeGroup) -> int:
+    """Whole cores that the static CPU manager keeps from all pods: reservedSystemCPUs."""
+    given = group.reserved.cpu
+    return _whole_cores(group, kubelet_reserve_cpu(node_cpu(group)) if given is None else given)
+
+
+def pods_cores(group: NodeGroup) -> int:
+    """Whole cores for the master and the pods of DaemonSets beside exclusive cores."""
+    return _whole_cores(group, _DAEMONS_CPU + MASTER_CPU)
+
+
 def reserved_cores(group: NodeGroup) -> int:
-    """Whole cores that the static CPU manager keeps from pods; 0 without that policy."""
+    """Whole cores that workers do not get under the static CPU manager; 0 without that policy.
+
+    The pods of the run's master and of DaemonSets share what is left of the allocatable cores:
+    a worker that asks for all of those never starts beside them.
+    """
     if group.cpu_manager != "static":
         return 0
-    threads = group.threads_per_core or 1
-    return -(-reserved_cpu(group) // (1000 * threads))
+    return kubelet_cores(group) + pods_cores(group)
+
+
+def _whole_cores(group: NodeGroup, millis: int) -> int:
+    return -(-millis // (1000 * (group.threads_per_core or 1)))
 
 
 def node_reserve_cpu(millis: int) -> int:
-    """CPUs that a node with `millis` CPUs keeps for its daemons, and for the master.
+    """CPUs that a node with `millis` CPUs keeps for its kubelet, DaemonSets and the master."""
+    return kubelet_reserve_cpu(millis) + _DAEMONS_CPU + MASTER_CPU
+
+
+def kubelet_reserve_cpu(millis: int) -> int:
+    """CPUs that the kubelet of a node with `millis` CPUs keeps for the system.
 
     6 % of the first CPU, 1 % of the second, 0.5 % of the next two and 0.25 % of the rest, which is
-    the table that GKE publishes, and the requests of the DaemonSets and the master.
+    the table that GKE publishes.
     """
     steps = ((1000, 600), (1000, 100), (2000, 50), (millis, 25))
-    return -(-_sum_of_shares(millis, steps) // 10_000) + _DAEMONS_CPU + MASTER_CPU
+    return -(-_sum_of_shares(millis, steps) // 10_000)
+
+
+def visible_memory(size: int) -> int:
+    """What a node's kernel reports of memory modules with `size` bytes.
+
+    Linux keeps 64 bytes for each page of 4 KiB, which is 1.6 %, and firmware and kernel keep more.
+    """
+    return size * 97 // 100
 
 
 def node_reserve_memory(size: int) -> int:

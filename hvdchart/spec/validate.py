@@ -9,7 +9,16 @@ from hvdchart.quantity import MI, cpu_text
 from hvdchart.spec.launchers import LAUNCH, check_options
 from hvdchart.spec.model import NodeGroup, Reserved, Spec
 from hvdchart.spec.paths import KeyPath, dotted
-from hvdchart.spec.topology import cores, node_cpu, reserved_cores, slots
+from hvdchart.spec.topology import (
+    cores,
+    kubelet_cores,
+    node_cpu,
+    pods_cores,
+    reserved_cores,
+    slots,
+    worker_value,
+    workers,
+)
 from hvdchart.spec.volumes import (
     CHARTS_MOUNTS,
     CHARTS_VOLUMES,
@@ -61,10 +70,19 @@ def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
         if not group.gpus:
             expected = "coresPerSocket for a CPU node (lscpu shows it), or gpus"
             yield at, "a group needs coresPerSocket or gpus", expected
-        if group.sockets or group.threads_per_core:
-            given = "sockets" if group.sockets else "threadsPerCore"
-            problem = f"{given} has no effect without coresPerSocket"
-            yield (*at, given), problem, "coresPerSocket as well"
+        for name, value in (
+            ("sockets", group.sockets),
+            ("threadsPerCore", group.threads_per_core),
+            ("numaPerSocket", group.numa_per_socket),
+        ):
+            if value:
+                problem = f"{name} has no effect without coresPerSocket"
+                yield (*at, name), problem, "coresPerSocket as well"
+    elif (group.numa_per_socket or 1) > group.cores_per_socket:
+        problem = (
+            f"{group.numa_per_socket} NUMA nodes in a socket of {group.cores_per_socket} cores"
+        )
+        yield (*at, "numaPerSocket"), problem, "at least a core for each NUMA node"
     if group.shared and group.reserved != Reserved():
         problem = "with shared: true, cores and memory are the worker's own and nothing is reserved"
         yield (*at, "reserved"), problem, "no reserved, or shared: false"
@@ -79,7 +97,10 @@ def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]
     if group.cores_per_socket is None:
         yield here, "static without coresPerSocket", "coresPerSocket, to request whole cores"
     elif reserved_cores(group) >= cores(group):
-        problem = f"static, and all {cores(group)} cores are reserved for the node's daemons"
+        problem = (
+            f"static, and none of {cores(group)} cores is left: the kubelet reserves "
+            f"{kubelet_cores(group)}, and the master and DaemonSets need {pods_cores(group)}"
+        )
         yield here, problem, "more cores, or a smaller reserved.cpu"
     if group.memory is None and group.tuning.memory is None and spec.tuning.memory is None:
         expected = "memory: only Guaranteed pods, which limit it, get exclusive cores"
@@ -87,13 +108,19 @@ def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]
 
 
 def _ranks(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
+    from_values = worker_value(spec, "slots")
+    yield from _slots_of_gpus(("values", "worker", "slots"), group, from_values)
     for path, tuning in (((*at, "tuning"), group.tuning), (("tuning",), spec.tuning)):
-        if group.gpus and tuning.slots not in (None, group.gpus):
-            problem = f"{tuning.slots} slots on nodes with {group.gpus} GPUs"
-            yield (*path, "slots"), problem, "one rank per GPU: omit slots or change gpus"
+        yield from _slots_of_gpus((*path, "slots"), group, tuning.slots)
         if group.cpu_manager == "static" and tuning.cpu is not None and tuning.cpu % 1000:
             problem = f"{cpu_text(tuning.cpu)} CPUs with cpuManager static"
             yield (*path, "cpu"), problem, "whole CPUs"
+
+
+def _slots_of_gpus(at: KeyPath, group: NodeGroup, given: int | None) -> Iterator[Finding]:
+    if group.gpus and given not in (None, group.gpus):
+        problem = f"{given} slots on nodes with {group.gpus} GPUs"
+        yield at, problem, "one rank per GPU: omit slots or change gpus"
 
 
 def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
@@ -191,7 +218,7 @@ def _binding(spec: Spec) -> Iterator[Finding]:
 
 def _elastic(spec: Spec) -> Iterator[Finding]:
     limits = spec.launch.elastic
-    ranks = sum(group.count * slots(group, spec) for group in spec.nodes)
+    ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
     for name, limit, is_wrong in (
         ("minRanks", limits.min_ranks, ranks < (limits.min_ranks or 0)),
         ("maxRanks", limits.max_ranks, ranks > (limits.max_ranks or ranks)),

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.plan.rules import Reason
+from hvdchart.plan.rules import Reason, given_by
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.model import NodeGroup, Switches, Toleration
+from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
 from hvdchart.spec.volumes import Volume, mount_path
 from hvdchart.spec.yaml_tree import Plain
@@ -22,13 +23,19 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 def make_values(plan: Plan) -> dict[str, Plain]:
     """The chart's values for a plan, with the spec's `values` merged last; not checked yet."""
+    return merge_values(planned_values(plan), plan.spec.values)
+
+
+def planned_values(plan: Plan) -> dict[str, Plain]:
+    """As `make_values`, without the spec's `values`."""
     spec = plan.spec
     values: dict[str, Plain] = {}
     if spec.image:
         image = {"repository": spec.image.repository, "tag": spec.image.tag}
-        values["image"] = _omit_empty({**image, "pullPolicy": spec.image.pull_policy})
+        image |= {"digest": spec.image.digest, "pullPolicy": spec.image.pull_policy}
+        values["image"] = _omit_empty(dict(image))
         values["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
-    common = [*_environment(_paths(plan, None)), *_environment(spec.train.env)]
+    common = _environment({**_paths(plan, None), **spec.train.env})
     if len(plan.groups) == 1:
         values["worker"] = _worker(plan, plan.groups[0], common)
     else:
@@ -45,11 +52,45 @@ def make_values(plan: Plan) -> dict[str, Plain]:
     values["volumes"] = [_volume(name, volume) for name, volume in everywhere.items()]
     values["volumeMounts"] = [_mount(name, volume) for name, volume in everywhere.items()]
     values["shm"] = {"sizeLimit": memory_text(plan.shm)}
-    return merge_values(_omit_empty(values), spec.values)
+    return _omit_empty(values)
 
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
-    """The reason for each planned number, by the path of its value."""
+    """The reason for each planned number, by the path of its value.
+
+    Where the spec's `values` put another in its place, that is the reason.
+    """
+    planned, merged = planned_values(plan), make_values(plan)
+    reasons = {}
+    for path, reason in _planned_reasons(plan).items():
+        before, after = value_in(planned, path), value_in(merged, path)
+        replaced = given_by(f"values.{_key_of(plan, path)}", before)
+        reasons[path] = reason if before == after else replaced
+    return reasons
+
+
+def _key_of(plan: Plan, path: ValuePath) -> str:
+    """The key of the spec's `values` that replaced the value at `path`: itself, or a list."""
+    given, steps = plan.spec.values, list(path)
+    for length, step in enumerate(path):
+        child = child_at(given, step)
+        if not isinstance(child, Mapping):
+            return ".".join(map(str, steps[: length + 1]))
+        given = child
+    return ".".join(map(str, steps))
+
+
+def value_in(values: Plain, path: ValuePath) -> Plain:
+    """The value at a path; in a list of named items, such as `env`, the last step is the name."""
+    *above, name = path
+    parent = value_at(values, above)
+    if isinstance(parent, list):
+        named = (item for item in parent if isinstance(item, dict) and item.get("name") == name)
+        return next((item.get("value") for item in named), None)
+    return child_at(parent, name)
+
+
+def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
     if plan.spec.launch.mode != "custom":
         reasons["launch", "binding", "to"] = plan.launching.reason
@@ -58,7 +99,9 @@ def explain(plan: Plan) -> dict[ValuePath, Reason]:
         for key, reason in group.reasons.items():
             _, limit, resource = key.partition("resources.limits.")
             steps = ["resources", "limits", resource] if limit else key.split(".")
-            reasons[(*root, *steps)] = reason
+            variable = key.removeprefix("env.")
+            is_users = key != variable and variable in plan.spec.train.env
+            reasons[(*(("worker",) if is_users else root), *steps)] = reason
     return reasons
 
 
@@ -67,7 +110,11 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     own_paths = _paths(plan, nodes.name)
     interfaces = plan.launching.group_env.get(nodes.name, {})
     worker: dict[str, Plain] = {"number": nodes.count, "slots": group.slots}
-    worker["env"] = [*_environment({**group.env, **interfaces, **own_paths}), *common]
+    own_env = {**group.env, **interfaces, **own_paths}
+    # Once: a variable of train.env is among the common ones, and the API refuses two of one name.
+    given = plan.spec.train.env
+    own_env = {name: value for name, value in own_env.items() if name not in given}
+    worker["env"] = [*_environment(own_env), *common]
     worker["resources"] = _omit_empty(
         {"requests": dict(group.requests), "limits": dict(group.limits)}
     )

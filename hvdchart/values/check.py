@@ -12,11 +12,15 @@ from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node
 from hvdchart.spec.yaml_tree import Plain, shorten
 from hvdchart.values.build import make_values
-from hvdchart.values.merge import null_paths, omit_needless_nulls
+from hvdchart.values.launch import find_launch_problems
+from hvdchart.values.merge import merge_values, null_paths, omit_needless_nulls
 from hvdchart.values.schema import default_values, resolve, schema_at, values_schema
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft7Validator
+
+
+_LAUNCH_KEYS = {"hostNetwork", "launch", "master", "network", "worker", "workerGroups"}
 
 
 def checked_values(plan: Plan) -> dict[str, Plain]:
@@ -43,6 +47,11 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
             problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
             raise _refused(plan, (*where, unknown), problem, at_key=True)
         raise _refused(plan, where, shorten(first.message, 200))
+    # The spec's other keys were checked when it was read.
+    if _LAUNCH_KEYS & plan.spec.values.keys():
+        complete = merge_values(default_values(), values)
+        for wrong, problem, expected in find_launch_problems(complete):
+            raise _refused(plan, wrong, problem, expected=expected)
     return values
 
 
@@ -59,16 +68,17 @@ def _check_null(plan: Plan, path: tuple[str, ...]) -> None:
 
 
 def _refused(
-    plan: Plan, path: KeyPath, problem: str, at_key: bool = False
+    plan: Plan, path: KeyPath, problem: str, at_key: bool = False, expected: str = ""
 ) -> SpecError | ValuesError:
     """The error for the value at a path of the values, or for its key (`at_key`)."""
     tree = plan.spec.tree
-    if tree is not None and path[:1] and path[0] in plan.spec.values:
-        where = ("values", *path)
+    if tree is not None and path[:1] and (path[0] in plan.spec.values or expected):
+        # What `values` makes wrong may be at the same key of the spec itself.
+        where = ("values", *path) if path[0] in plan.spec.values else path
         node = nearest_node(tree, where)
         place = (at_key and node.key_place) or node.place
-        expected = "a key of the chart" if at_key else "a value that the chart accepts"
-        return SpecError(str(place), dotted(where), problem, expected)
+        what = "a key of the chart" if at_key else "a value that the chart accepts"
+        return SpecError(str(place), dotted(where), problem, expected or what)
     return ValuesError(f"the chart refuses {dotted(path) or 'the values'}: {problem}")
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.quantity import memory_text, pluralize
-from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.volumes import mount_path
 from hvdchart.spec.yaml_tree import Plain
-from hvdchart.values.build import ValuePath, explain, make_values
+from hvdchart.values.build import explain, make_values, value_in
 
 LEARNING_RATE_RULE = "linear scaling: the learning rate of one rank times the ranks, warmed up"
 
@@ -59,21 +58,11 @@ def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
     values = make_values(plan)
     rows = []
     for path, reason in explain(plan).items():
-        value = _planned_value(values, path)
+        value = value_in(values, path)
         if value is not None:
             name = ".".join(str(step) for step in path)
             rows.append((name, value, reason.because, reason.source))
     return rows
-
-
-def _planned_value(values: Plain, path: ValuePath) -> Plain:
-    """The value at a path; in a list of named items, such as `env`, the last step is the name."""
-    *above, name = path
-    parent = value_at(values, above)
-    if isinstance(parent, list):
-        named = (item for item in parent if isinstance(item, dict) and item.get("name") == name)
-        return next((item.get("value") for item in named), None)
-    return child_at(parent, name)
 
 
 def tables(plan: Plan) -> list[Any]:

@@ -12,9 +12,13 @@ from ruamel.yaml import YAML
 from hvdchart.chart_files import read_data
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
+from hvdchart.values.build import make_values
 from hvdchart.values.check import checked_values
+from hvdchart.values.merge import omit_needless_nulls
+from hvdchart.values.schema import default_values
 from tests.chart.render import CHART, helm_template, of_kind, pod_spec, refusal, render
 from tests.unit import launch_cases
+from tests.unit.hvdchart.values.test_values import HEAD, NODE, REFUSED_LAUNCHES
 from tests.unit.launch_cases import Case
 
 # A template that checks all cases in one run of Helm.
@@ -67,6 +71,12 @@ def test_chart_refuses_to_render_options_with_a_problem() -> None:
     message = refusal(Case("horovodrun", ("-v", "--mca")).values())
     for word in ("launch.options", '"mca"', "launch.mode is horovodrun", "custom or mpirun"):
         assert word in message
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in REFUSED_LAUNCHES])
+def test_chart_refuses_the_launches_that_hvdchart_refuses(text: str) -> None:
+    plan = make_plan(parse_spec((HEAD + NODE + f"values: {text}\n").encode()))
+    assert refusal(omit_needless_nulls(make_values(plan), default_values()))
 
 
 @pytest.mark.parametrize("option", ["--npersocket", "-npernode", "--cpus-per-proc", "--map-by"])

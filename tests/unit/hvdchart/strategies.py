@@ -68,8 +68,8 @@ def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
     group: dict[str, Any] = {"name": name, "count": draw(st.integers(1, 128))}
     kind = draw(st.sampled_from(["cpu", "gpu", "gpu with cores", "shared", "static"]))
     if kind != "gpu":
-        # The kubelet of a static CPU manager reserves at least one core.
-        group["coresPerSocket"] = draw(st.integers(2 if kind == "static" else 1, 128))
+        # With a static CPU manager, the kubelet has a core and the master and DaemonSets another.
+        group["coresPerSocket"] = draw(st.integers(3 if kind == "static" else 1, 128))
         group |= draw(some_of(
             sockets=st.integers(1, 8),
             threadsPerCore=st.sampled_from([1, 2, 4]),

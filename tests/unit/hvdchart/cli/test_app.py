@@ -52,6 +52,17 @@ def test_explain_writes_reasons_to_stderr_only(hvdchart: Command) -> None:
     assert "one rank per socket" in " ".join(explained.errors.split())
 
 
+def test_render_prints_the_plans_warnings_to_stderr(hvdchart: Command) -> None:
+    warned = hvdchart("render", SPEC, "--set", "volumes.output={pvc: a}")
+    assert warned.code == 0
+    assert "ReadWriteMany" not in warned.output
+    lines = [line for line in warned.errors.splitlines() if "must be ReadWriteMany" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: volumes output are claims")
+    quiet = hvdchart("render", SPEC, "--set", "volumes=null", "--set", "train.checkpoints=null")
+    assert (quiet.code, quiet.errors) == (0, "")
+
+
 def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:
     target, missing = tmp_path / "values.yaml", tmp_path / "none.yaml"
     assert hvdchart("render", SPEC, "-o", target).code == 0

@@ -31,7 +31,8 @@ def test_xeon_8180_node_has_the_published_threads() -> None:
     assert plan.launching.options == ()
     # 112 CPUs as Kubernetes counts; GKE's table keeps 345m, daemons and master 600m.
     assert group.requests["cpu"] == "111"
-    assert group.requests["memory"] == group.limits["memory"] == "368Gi"
+    # 384Gi of modules are 372.5Gi to the kernel; GKE's table keeps 14.3Gi, pods 768Mi.
+    assert group.requests["memory"] == group.limits["memory"] == "357Gi"
     assert "cpu" not in group.limits
 
 
@@ -46,7 +47,7 @@ def test_small_nodes_have_at_least_one_thread() -> None:
     for cores in (1, 2, 3, 4):
         group = planned(f"{{name: x, count: 1, coresPerSocket: {cores}}}").groups[0]
         assert int(group.env["OMP_NUM_THREADS"]) == cores
-        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) == {1: 1, 2: 2, 3: 3, 4: 2}[cores]
+        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) == {1: 1, 2: 2, 3: 3, 4: 3}[cores]
         assert int(group.env["TF_NUM_INTEROP_THREADS"]) == min(cores, 2)
         assert group.requests["cpu"] not in ("0", "0m")
 
@@ -105,6 +106,19 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
          Binding("core", 3, 2)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}}",
          Binding("core", 5)),
+        ("{name: x, count: 1, coresPerSocket: 7, tuning: {slots: 2}}", Binding("core", 3)),
+        # The kubelet's cores and those for pods are of the first socket: each socket is named.
+        ("{name: x, count: 1, sockets: 4, coresPerSocket: 24, memory: 8Gi, cpuManager: static, "
+         "reserved: {cpu: 5}}", Binding("core", 18, 1)),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 28, memory: 8Gi, cpuManager: static, "
+         "reserved: {cpu: 1}, tuning: {slots: 4}}", Binding("core", 13, 2)),
+        ("{name: x, count: 1, coresPerSocket: 28, memory: 8Gi, cpuManager: static, "
+         "reserved: {cpu: 1}, tuning: {slots: 2}}", Binding("core", 13)),
+        # The first socket has no core left for a rank: some rank spans sockets.
+        ("{name: x, count: 1, sockets: 8, coresPerSocket: 2, memory: 8Gi, cpuManager: static, "
+         "reserved: {cpu: 1}, tuning: {slots: 8}}", Binding("core", 1)),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 64, numaPerSocket: 4}",
+         Binding("core", 16)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {binding: socket}}",
          Binding("socket", None, 1)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
@@ -123,16 +137,16 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
 
 
 def test_static_cpu_manager_leaves_whole_cores() -> None:
-    """One whole core is kept: ranks have 27 cores each, the worker 55 with their hyperthreads."""
+    """Of the first socket the kubelet has a core, and the master and DaemonSets have another."""
     node = (
         "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 64Gi, "
         "cpuManager: static, reserved: {cpu: 1500m}}"
     )
     plan = planned(node)
     group = plan.groups[0]
-    assert (group.env["OMP_NUM_THREADS"], plan.launching.binding) == ("27", Binding("core", 27))
+    assert (group.env["OMP_NUM_THREADS"], plan.launching.binding) == ("26", Binding("core", 26, 1))
     assert group.requests == group.limits
-    assert group.requests["cpu"] == "110"
+    assert group.requests["cpu"] == "108"
 
 
 def test_binding_depends_on_launch_mode_and_options() -> None:
@@ -181,6 +195,15 @@ def test_groups_with_other_interfaces_have_own_variables() -> None:
         ("{name: x, count: 2, gpus: 1}", "volumes: {output: {hostPath: /a}}", "rank 0 only"),
         ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, gpus: 1}",
          "volumes: {data: {pvc: a, groups: [x]}}", "missing on group y"),
+        ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, coresPerSocket: 1}", "",
+         "ranks of y are not bound to cores"),
+        ("{name: x, count: 1, coresPerSocket: 9, numaPerSocket: 2}", "", "because coresPerSocket"),
+        ("{name: x, count: 1, coresPerSocket: 8, numaPerSocket: 2, memory: 8Gi, "
+         "cpuManager: static}", "", "because reserved cores"),
+        ("{name: x, count: 1, gpus: 1}", "values: {workerGroups: [{name: a}]}", "replaces the"),
+        ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, gpus: 1}",
+         "values: {worker: {slots: 2}}", "values.worker.slots has no effect"),
+        ("{name: x, count: 1, gpus: 1}", "values: {worker: {env: []}}", "variables in train.env"),
     ],
 )  # fmt: skip
 def test_plan_warns(nodes: str, rest: str, says: str) -> None:

@@ -86,7 +86,11 @@ WRONG_VALUES = [
     ("    count: 2\n", "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n", "7:15",
      "nothing is reserved"),
     ("    count: 2\n", "    count: 2\n    memory: 8Gi\n    cpuManager: static\n"
-     "    reserved: {cpu: 55500m}\n", "7:17", "all 56 cores are reserved"),
+     "    reserved: {cpu: 55500m}\n", "7:17", "none of 56 cores is left: the kubelet reserves 56"),
+    ("sockets: 2\n    coresPerSocket: 28", "numaPerSocket: 4\n    coresPerSocket: 3", "6:20",
+     "4 NUMA nodes in a socket of 3 cores"),
+    ("sockets: 2\n    coresPerSocket: 28", "numaPerSocket: 4\n    gpus: 1", "6:20",
+     "numaPerSocket has no effect without coresPerSocket"),
     ("train:\n", "tuning: {binding: core, slots: 57}\ntrain:\n", "8:19", "57 ranks to bind"),
     ("train:\n", "  - {name: d, count: 1, coresPerSocket: 2, tuning: {binding: none}}\n"
      "tuning: {binding: core}\ntrain:\n", "8:62", "none here and core in tuning.binding"),

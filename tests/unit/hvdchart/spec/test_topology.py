@@ -55,15 +55,17 @@ def test_cores_and_cpus_of_a_node(group: str, cores: int, millis: int) -> None:
     ("group", "cores"),
     [
         ("coresPerSocket: 8", 0),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static", 1),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2}", 2),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 3),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static", 2),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2}", 3),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 4),
         ("coresPerSocket: 8, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
-         "reserved: {cpu: 2001m}", 2),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 0}", 0),
+         "reserved: {cpu: 2001m}", 3),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 0}", 1),
     ],
 )  # fmt: skip
-def test_static_cpu_manager_reserves_whole_cores(group: str, cores: int) -> None:
+def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(
+    group: str, cores: int
+) -> None:
     assert topology.reserved_cores(node(group)) == cores
 
 

@@ -47,8 +47,8 @@ def test_document_has_the_plan_under_stable_keys() -> None:
     assert plan["groups"][1]["name"] == "dgx"
     assert plan["groups"][1]["nodes"] == 2
     assert plan["groups"][1]["ranks"] == 8
-    assert plan["groups"][1]["requests"] == {"cpu": "79", "memory": "494Gi"}
-    assert plan["groups"][1]["limits"] == {"memory": "494Gi", "nvidia.com/gpu": "4"}
+    assert plan["groups"][1]["requests"] == {"cpu": "79", "memory": "479Gi"}
+    assert plan["groups"][1]["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
     assert plan["volumes"]["data"] == {"mountPath": "/data", "source": "pvc"}
     assert plan["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}
     rows = {row["value"]: row for row in plan["reasons"]}
@@ -73,8 +73,8 @@ def test_custom_launch_has_no_reason_for_a_binding() -> None:
 def test_tables_show_groups_volumes_launch_and_batch() -> None:
     text = printed(*tables(example("mixed")))
     assert "mixed: 16 ranks on 6 workers" in text
-    assert "xeon 4 2 8 28/26/2 111 368Gi -" in text
-    assert "dgx 2 4 8 10/8/2 79 494Gi 4 nvidia.com/gpu" in text
+    assert "xeon 4 2 8 28/26/2 111 357Gi -" in text
+    assert "dgx 2 4 8 10/8/8 79 479Gi 4 nvidia.com/gpu" in text
     assert "volume source mount path mode groups" in text
     assert "data pvc /data read only all" in text
     assert "scratch hostPath /scratch read and write dgx" in text

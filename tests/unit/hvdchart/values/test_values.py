@@ -8,10 +8,13 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
+from hvdchart.plan.rules import Reason
 from hvdchart.spec.load import parse_spec
+from hvdchart.values.build import explain
 from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merge_values, null_paths, omit_needless_nulls
 from hvdchart.values.render import dump
+from hvdchart.values.report import document
 from hvdchart.values.schema import schema_at
 
 HEAD = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
@@ -67,6 +70,133 @@ def test_refused_value_is_reported_at_its_place_in_the_spec(
     assert caught.value.place == f"a.yaml:{place}", str(caught.value)
     assert says in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+# Each is what the chart's templates refuse: tests/chart/test_launch_options.py renders them.
+REFUSED_LAUNCHES = [
+    ('{launch: {options: [-v, -np, "4"]}}', "values.launch.options[1]", "worker.number"),
+    ("{launch: {options: [--gloo]}}", "values.launch.options[0]", "does not have"),
+    ("{launch: {options: [--map-by, core]}}", "values.launch.options[0]", "binding.to is core"),
+    (
+        "{network: {interface: eth1}, launch: {mode: elastic, options: [--network-interfaces=a]}}",
+        "values.launch.options[0]",
+        "network.interface is eth1",
+    ),
+    ("{launch: {binding: {to: none}}}", "values.launch.binding.to", "coresPerRank is 4"),
+    ("{launch: {binding: {to: socket}}}", "values.launch.binding.to", "socket without"),
+    ("{launch: {binding: {coresPerRank: null}}}", "values.launch.binding.to", "without coresPerR"),
+    ("{launch: {mode: custom}}", "values.launch.mode", "no argument of master.args"),
+    ("{launch: {mode: custom}, master: {args: []}}", "values.master.args", "empty"),
+    ('{master: {args: ["$(LAUNCH)"]}}', "values.master.args", "launch.mode is mpirun"),
+    ("{launch: {elastic: {minRanks: 1}}}", "values.launch.elastic", "launch.mode is mpirun"),
+    ("{launch: {mode: elastic, elastic: {minRanks: 2}}}", "values.launch.elastic", "1 ranks"),
+    (
+        "{launch: {mode: elastic, elastic: {maxRanks: 5}}, worker: {number: 2, slots: 3}}",
+        "values.launch.elastic",
+        "6 ranks",
+    ),
+    ("{launch: {mode: elastic}, hostNetwork: true}", "values.hostNetwork", "Gloo needs"),
+]
+
+
+@pytest.mark.parametrize(("text", "path", "says"), REFUSED_LAUNCHES)
+def test_launch_that_the_chart_refuses_is_refused_in_the_spec(
+    text: str, path: str, says: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        values(NODE + f"values: {text}\n")
+    assert caught.value.path == path, str(caught.value)
+    assert caught.value.place.startswith("a.yaml:5:")
+    assert says in str(caught.value)
+
+
+def test_options_that_values_make_wrong_are_refused_at_their_own_place() -> None:
+    text = NODE + "launch: {mode: horovodrun, options: [--network-interfaces=a]}\n"
+    with pytest.raises(SpecError) as caught:
+        values(text + "values: {network: {interface: eth1}}\n")
+    assert (caught.value.place, caught.value.path) == ("a.yaml:5:38", "launch.options[0]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{launch: {options: [--mca, plm_rsh_args, -np]}}",
+        "{launch: {binding: {to: none, coresPerRank: null}, options: [--map-by, core]}}",
+        "{launch: {mode: elastic, elastic: {minRanks: 1, maxRanks: 4}}}",
+        '{launch: {mode: custom, options: [-v]}, master: {args: ["$(LAUNCH)", a]}}',
+        "{workerGroups: [{name: a, number: 2, slots: 2}], launch: {mode: elastic, "
+        "elastic: {minRanks: 4}}}",
+    ],
+)
+def test_launch_that_the_chart_takes_is_rendered(text: str) -> None:
+    assert values(NODE + f"values: {text}\n")
+
+
+def test_a_variable_of_train_env_is_written_once_and_is_the_users() -> None:
+    node = (
+        "{name: a, count: 1, coresPerSocket: 4, interface: eth0}, "
+        "{name: b, count: 1, coresPerSocket: 4, interface: eth1}"
+    )
+    user = "{OMP_NUM_THREADS: 3, DATA_PATH: /d, NCCL_SOCKET_IFNAME: lo}"
+    text = f"apiVersion: hvdchart/v1\nname: run\ntrain: {{command: [a], env: {user}}}\n"
+    text += f"nodes: [{node}]\nvolumes: {{data: {{pvc: d}}}}\n"
+    plan = make_plan(parse_spec(text.encode()))
+    rendered = checked_values(plan)
+    common = {entry["name"]: entry["value"] for entry in rendered["worker"]["env"]}
+    assert common == {"OMP_NUM_THREADS": "3", "DATA_PATH": "/d", "NCCL_SOCKET_IFNAME": "lo"}
+    for group in rendered["workerGroups"]:
+        names = [entry["name"] for entry in group["env"]]
+        assert "TF_NUM_INTRAOP_THREADS" in names
+        assert not set(names) & set(common)
+    assert plan.groups[0].env["OMP_NUM_THREADS"] == "3"
+    assert explain(plan)["worker", "env", "OMP_NUM_THREADS"] == Reason(
+        "train.env.OMP_NUM_THREADS instead of 4", "the spec"
+    )
+
+
+def test_a_variable_of_one_group_is_written_once() -> None:
+    env = "{OMP_NUM_THREADS: {secretKeyRef: {name: a, key: b}}, TF_ENABLE_ONEDNN_OPTS: 0}"
+    text = HEAD.replace("[a]", f"[a], env: {env}") + NODE
+    rendered = checked_values(make_plan(parse_spec(text.encode())))
+    names = [entry["name"] for entry in rendered["worker"]["env"]]
+    assert sorted(names) == sorted(set(names))
+    assert {"OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS"} < set(names)
+
+
+def reasons_of(text: str) -> dict[str, tuple[Any, str]]:
+    plan = make_plan(parse_spec((HEAD + NODE + text).encode()))
+    return {row["value"]: (row["is"], row["because"]) for row in document(plan)["reasons"]}
+
+
+def test_what_values_replace_is_the_plans_number_and_reason() -> None:
+    found = reasons_of(
+        "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
+        "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
+        "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
+    )
+    assert found["worker.slots"] == (2, "values.worker.slots instead of 1")
+    assert found["worker.number"] == (3, "values.worker.number instead of 1")
+    because = "values.worker.resources.requests.cpu instead of 3"
+    assert found["worker.resources.requests.cpu"] == (2, because)
+    because = "values.worker.env instead of 2"
+    assert found["worker.env.TF_NUM_INTEROP_THREADS"] == ("1", because)
+    because = "values.launch.binding.to instead of core"
+    assert found["launch.binding.to"] == ("socket", because)
+    assert found["worker.resources.requests.memory"][1].startswith("8Gi - ")
+
+
+def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
+    text = HEAD + NODE + "values: {worker: {slots: 2, number: 3}}\n"
+    plan = make_plan(parse_spec(text.encode()))
+    assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
+    assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
+    assert plan.launching.binding.cores_per_rank == 2
+
+
+def test_slots_of_values_on_gpu_nodes_are_their_gpus() -> None:
+    text = "nodes: [{name: a, count: 1, gpus: 4}]\nvalues: {worker: {slots: 2}}\n"
+    with pytest.raises(SpecError, match=r"a:5:26: values\.worker\.slots: 2 slots on nodes with 4"):
+        parse_spec((HEAD + text).encode(), "a")
 
 
 def test_volume_of_some_groups_is_mounted_there_only() -> None:
