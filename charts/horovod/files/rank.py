@@ -17,6 +17,7 @@ from typing import Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import hydra
+import threads
 from binding import BindingError, bind
 from launchers import KNOWLEDGE
 from settings import BAD_CONFIGURATION, Binding
@@ -101,6 +102,9 @@ def main() -> int:
         return BAD_CONFIGURATION
     cpus = format_cpus(os.sched_getaffinity(0))
     print(f"[hvd] rank {place.rank} of {place.size} on {host}, CPUs {cpus}", flush=True)
+    chosen = threads.set_threads(os.environ, place.local_size)
+    if chosen and place.rank == 0:
+        print(f"[hvd] {chosen}", flush=True)
     if "PMI_FD" in os.environ:
         return hydra.supervise(arguments.command)
     os.execvp(arguments.command[0], arguments.command)

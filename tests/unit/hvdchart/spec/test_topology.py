@@ -63,9 +63,7 @@ def test_cores_and_cpus_of_a_node(group: str, cores: int, millis: int) -> None:
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 0}", 1),
     ],
 )  # fmt: skip
-def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(
-    group: str, cores: int
-) -> None:
+def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, cores: int) -> None:
     assert topology.reserved_cores(node(group)) == cores
 
 
