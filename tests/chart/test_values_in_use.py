@@ -75,6 +75,7 @@ CHANGED: dict[str, Any] = {
     "worker.spread": "Required",
     "worker.capabilities": ["IPC_LOCK"],
     "workerGroups": [{"name": "other"}],
+    "master.generation": 2,
     "master.suspend": True,
     "code.archive": "H4sIzz",
     "launch.mode": "horovodrun",

@@ -49,7 +49,8 @@ def test_two_workers_of_a_node_stage_its_data_once(
     assert "checking the publisher's SHA256SUMS" in logs
 
     # New workers use the same data.
-    privileged.upgrade("hvd", values(node_folder, podLabels={"changed": "yes"}))
+    changed = {"name": "CHANGED", "value": "yes"}
+    privileged.upgrade("hvd", values(node_folder, env=[changed]))
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
     assert staging_logs(privileged).count("/data/set is filled: 2 files") == 2
     assert len((node_folder / "fetches").read_text().splitlines()) == 1

@@ -136,7 +136,7 @@ def test_keys_are_rotated_by_one_upgrade(namespace: Namespace) -> None:
     namespace.install("hvd", values())
     assert_trained(namespace, "hvd")
     before = namespace.get("secret", "hvd-ssh")["data"]
-    rotate = ["--reuse-values", "--set", "ssh.generation=2"]
+    rotate = ["--reuse-values", "--set", "ssh.generation=2,master.generation=2"]
     assert namespace.helm("upgrade", "hvd", str(CHART), *rotate).returncode == 0
     after = namespace.get("secret", "hvd-ssh-2")["data"]
     assert set(before) == set(after)

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -16,7 +17,7 @@ from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
 from keys import find_keys
-from kube import Api
+from kube import Api, Object
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
 from mpi import HOSTFILE, format_hostfile
 from record import FINISHED, RUNNING, Entry, RunRecord
@@ -95,6 +96,7 @@ def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord)
     except RunError as error:
         problem = error
     job = read_job(api, launcher.stopped) if api else None
+    run = replace(run, cleanup=present_cleanup(run, job))
     if problem is None:
         log("training finished")
         events.emit("Finished", "the training ended with exit code 0")
@@ -108,10 +110,16 @@ def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord)
     return problem
 
 
+def present_cleanup(run: Run, job: Object | None) -> str:
+    """The value `cleanup`, which an upgrade may have changed since the master started."""
+    annotations = job["metadata"].get("annotations") or {} if job else {}
+    return str(annotations.get("horovod/cleanup", run.cleanup))
+
+
 def repeat_result(run: Run, api: Api, events: EventRecorder, earlier: Entry) -> RunError | None:
-    """Report how this very run ended under a Job that is gone, instead of running it again."""
+    """Report how this very run ended before, instead of running it again."""
     result = f"this very run {earlier['state'].lower()} at {earlier['time']} already"
-    remedy = "change a value to run it again, for instance master.podAnnotations"
+    remedy = "to run the same values again, increment master.generation"
     if earlier["state"] == FINISHED:
         problem = None
         log(f"{result}: nothing to do; {remedy}")
@@ -133,7 +141,7 @@ def main() -> int:
     """Make one attempt; the exit code tells the Job whether another one can help."""
     run = parse_run(os.environ["HVD_RUN"])
     api = Api() if run.api else None
-    events, record = EventRecorder(api), RunRecord(api, run.record)
+    events, record = EventRecorder(api), RunRecord(api, run)
     try:
         earlier = record.earlier_end()
     except RunError as error:

@@ -1,7 +1,7 @@
 """The release's record of its last run: a ConfigMap that outlives the run's Job.
 
-`master.ttlSecondsAfterFinished` removes a Job that has ended. Without the record, applying the same
-manifests again after that (an upgrade, a roll-back, a GitOps tool) would train again.
+A Job may be removed after its end, and a newer chart makes another Job of the same run. Without the
+record, applying manifests again (an upgrade, a roll-back, a GitOps tool) would train again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Dict, Mapping
 
 from kube import Api, ApiError
-from settings import RunError, log
+from settings import Run, RunError, log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
 # Seconds for which the record that the run began is tried again.
@@ -22,12 +22,13 @@ Entry = Dict[str, str]
 class RunRecord:
     """The ConfigMap; without access to the API it is neither read nor written."""
 
-    def __init__(self, api: Api | None, name: str) -> None:
+    def __init__(self, api: Api | None, run: Run) -> None:
         self._api = api
-        self._name = name
+        self._run = run
+        self._name = run.record
 
     def earlier_end(self) -> Entry | None:
-        """Return how this very run ended under an earlier Job of the same name, if it did.
+        """Return how this very run ended before, if it did and is not to be tried again.
 
         Raises RunError when the API server does not say it for minutes: to train again by mistake
         is worse than to fail, and the Job makes another attempt.
@@ -41,13 +42,15 @@ class RunRecord:
                 raise RunError(f"cannot read whether this run has ended: {problem}") from problem
             log(f"cannot read the record of earlier runs: {problem}")
             return None
-        return data if ended_under_another_job(data, os.environ) else None
+        return data if has_ended(self._run, data, os.environ["HVD_JOB_UID"]) else None
 
     def write(self, state: str, reason: str = "") -> None:
         """Write the run's state. A failure is logged: the run goes on without the record."""
         if self._api is None:
             return
         entry = {
+            "run": self._run.id,
+            "settings": self._run.settings,
             "job": os.environ["HVD_JOB"],
             "uid": os.environ["HVD_JOB_UID"],
             "state": state,
@@ -62,10 +65,14 @@ class RunRecord:
             log(f"cannot write the record of this run: {problem}")
 
 
-def ended_under_another_job(data: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Whether the record is about the end of this run, and not of this Job's own last attempt."""
-    return (
-        data.get("job") == environment["HVD_JOB"]
-        and data.get("uid") != environment["HVD_JOB_UID"]
-        and data.get("state") in (FINISHED, FAILED)
-    )
+def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
+    """Whether the record says that there is nothing left to do for this run.
+
+    A run that finished is never repeated. A run that failed is tried again with other settings, and
+    by its own Job (`uid`), whose last attempt may have expected that no other one would follow.
+    """
+    if data.get("run") != run.id:
+        return False
+    if data.get("state") == FAILED:
+        return data.get("settings") == run.settings and data.get("uid") != uid
+    return data.get("state") == FINISHED

@@ -100,8 +100,14 @@ class Binding:
 
 @dataclass(frozen=True)
 class Run:
-    """The run, as the chart's template `horovod.run` describes it."""
+    """The run, as the chart's template `horovod.run` describes it.
 
+    `id` is a hash of the values that decide what is trained, `settings` of those that decide what
+    runs and where.
+    """
+
+    id: str
+    settings: str
     hosts: list[Host]
     stateful_sets: list[str]
     service: str
@@ -154,6 +160,8 @@ def parse_run(text: str) -> Run:
         for ordinal in range(group["maximum"])
     ]
     return Run(
+        id=document["id"],
+        settings=document["settings"],
         hosts=hosts,
         stateful_sets=[group["statefulSet"] for group in document["groups"]],
         service=service,

@@ -30,6 +30,7 @@
   "master.tolerations": [],
   "master.podLabels": {},
   "master.podAnnotations": {},
+  "master.generation": 1,
   "master.backoffLimit": 3,
   "master.suspend": false,
   "code.files": {},

@@ -6,6 +6,8 @@
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision") $numbers) -}}
 {{- end -}}
 {{- dict
+  "id" .horovod.id
+  "settings" .horovod.settings
   "service" (include "horovod.service" .)
   "groups" $groups
   "args" (include "horovod.command" . | fromJsonArray)
@@ -118,28 +120,4 @@ spec:
 {{- with include "horovod.metricsEnv" . }}
 {{ . }}
 {{- end }}
-{{- end }}
-
-{{/* How this run ended: Finished, Failed, or empty while it has not ended. The Job has the result; after the Job has been removed, the record has it. */}}
-{{- define "horovod.end" -}}
-{{- $name := include "horovod.job" . -}}
-{{- $job := lookup "batch/v1" "Job" .Release.Namespace $name -}}
-{{- range (dig "status" "conditions" list ($job | default dict)) -}}
-{{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
-{{- end -}}
-{{- if not $job -}}{{- dig "state" "" (include "horovod.earlierEnd" . | fromJson) -}}{{- end -}}
-{{- end }}
-
-{{/* The record of this run as JSON when it has ended and its Job has been removed (ttlSecondsAfterFinished), so that an upgrade does not repeat it. */}}
-{{- define "horovod.earlierEnd" -}}
-{{- $name := include "horovod.job" . -}}
-{{- $record := dig "data" dict (lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict) -}}
-{{- $ended := and (eq (get $record "job") $name) (has (get $record "state") (list "Finished" "Failed")) -}}
-{{- ternary $record dict (and $ended (not (lookup "batch/v1" "Job" .Release.Namespace $name))) | toJson -}}
-{{- end }}
-
-{{/* Not empty when this run has ended and its workers were scaled to zero, so that an upgrade does not scale them up again. */}}
-{{- define "horovod.workersAreDone" -}}
-{{- $end := include "horovod.end" . -}}
-{{- if or (and (eq $end "Finished") (ne .Values.cleanup "Never")) (and (eq $end "Failed") (eq .Values.cleanup "Always")) -}}yes{{- end -}}
 {{- end }}

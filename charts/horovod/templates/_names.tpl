@@ -50,16 +50,6 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 {{- end -}}
 {{- end }}
 
-{{/* The Job's name contains a hash of the pod template: an upgrade that changes the run creates a new Job, and any other upgrade leaves the Job alone. */}}
-{{- define "horovod.job" -}}
-{{ include "horovod.fullname" . }}-master-{{ include "horovod.masterPod" . | sha256sum | trunc 8 }}
-{{- end }}
-
-{{/* The ConfigMap in which the master records how the last run of the release ended. The chart does not set its data. */}}
-{{- define "horovod.record" -}}
-{{ include "horovod.fullname" . }}-run
-{{- end }}
-
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.selector" -}}
 app.kubernetes.io/name: horovod

@@ -5,6 +5,7 @@ Every template file includes this first. Helm renders all files of a chart with 
 work and keeps the result there:
   .horovod.groups  the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts, statefulSet
                    (its name), maximum (the number of hosts it may grow to), pod (its pod spec) and revision.
+Of the run it keeps what horovod.findRun says.
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "horovod") -}}
@@ -17,6 +18,7 @@ work and keeps the result there:
 {{- $_ := set $root.horovod "groups" (append $root.horovod.groups $group) -}}
 {{- end -}}
 {{- include "horovod.checks" . -}}
+{{- include "horovod.findRun" . -}}
 {{- range .horovod.groups -}}
 {{- include "horovod.placeGroup" (dict "root" $root "group" .) -}}
 {{- end -}}

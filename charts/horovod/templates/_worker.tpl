@@ -88,7 +88,11 @@ volumes:
 {{ toYaml $context }}
 {{- end }}
 
-{{/* A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run. */}}
+{{/* A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run. A StatefulSet that the upgrade keeps keeps its revision. */}}
 {{- define "horovod.revision" -}}
+{{- with get .root.horovod.sets .group.statefulSet -}}
+{{ get .spec.template.metadata.labels "horovod/revision" }}
+{{- else -}}
 {{ printf "%s %s %s %d" .group.pod (toJson .group.podLabels) (toJson .group.podAnnotations) (int .root.Values.ssh.generation) | sha256sum | trunc 10 }}
+{{- end -}}
 {{- end }}

@@ -11,6 +11,8 @@ import settings
 def make_run(**changes: Any) -> settings.Run:
     """A run of two groups."""
     document: dict[str, Any] = {
+        "id": "run-1",
+        "settings": "settings-1",
         "service": "hvd",
         "groups": [
             {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"},

@@ -99,7 +99,7 @@ def record(api_server: FakeApi) -> RunRecord:
     for name in ("hvd-cpu", "hvd-gpu", "another"):
         item = {"metadata": {"name": name}, "spec": {"replicas": 2}}
         api_server.put("apps/statefulsets", item)
-    return RunRecord(kube.Api(), "hvd-run")
+    return RunRecord(kube.Api(), make_run())
 
 
 def replicas(api_server: FakeApi) -> dict[str, int]:

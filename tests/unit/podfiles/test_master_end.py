@@ -96,7 +96,8 @@ def test_a_master_at_the_jobs_deadline_scales_the_workers_down(pod: MasterPod) -
 
 
 def record_earlier(pod: MasterPod, **data: str) -> None:
-    earlier = {"job": "hvd-master-1", "uid": "uid-0", "time": "2026-01-01T10:00:00Z", **data}
+    earlier = {"run": "run-1", "settings": "settings-1", "job": "hvd-master-0", "uid": "uid-0"}
+    earlier |= {"time": "2026-01-01T10:00:00Z", **data}
     pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": earlier})
     pod.install('touch "$OUT/launched"')
 
@@ -109,7 +110,7 @@ def test_a_run_that_finished_under_another_job_is_not_repeated(
     assert not (pod.generated.parent / "launched").exists()
     (event,) = pod.api.items("core/events")
     result = "this very run finished at 2026-01-01T10:00:00Z already"
-    remedy = "change a value to run it again, for instance master.podAnnotations"
+    remedy = "to run the same values again, increment master.generation"
     assert (event["reason"], event["type"]) == ("Finished", "Normal")
     assert event["message"] == f"{result}; {remedy}"
     assert read_log(capsys) == [f"{result}: nothing to do; {remedy}", "workers scaled to 0"]
@@ -127,12 +128,25 @@ def test_a_run_that_failed_under_another_job_is_not_repeated(
     assert not (pod.generated.parent / "launched").exists()
     assert pod.stages() == ["Failed"]
     text = pod.termination_log.read_text()
-    assert text.startswith("this very run failed at 2026-01-01T10:00:00Z already: exit code 3; ch")
+    assert text.startswith("this very run failed at 2026-01-01T10:00:00Z already: exit code 3; to")
     assert pod.replicas() == replicas
 
 
+def test_a_failed_run_is_tried_again_with_other_settings(pod: MasterPod) -> None:
+    record_earlier(pod, state="Failed", reason="exit code 137", settings="settings-0")
+    assert pod.run() == 0
+    assert (pod.generated.parent / "launched").exists()
+
+
+def test_cleanup_is_what_an_upgrade_made_it_while_the_run_went_on(pod: MasterPod) -> None:
+    pod.put_job(annotations={"horovod/cleanup": "Never"})
+    pod.install("exit 0")
+    assert pod.run(cleanup="Always") == 0
+    assert pod.replicas() == 2
+
+
 def test_another_run_of_the_release_is_made(pod: MasterPod) -> None:
-    record_earlier(pod, state="Finished", reason="", job="hvd-master-0")
+    record_earlier(pod, state="Finished", reason="", run="run-0")
     assert pod.run() == 0
     assert (pod.generated.parent / "launched").exists()
 

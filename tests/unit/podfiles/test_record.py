@@ -13,8 +13,12 @@ from settings import RunError
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.runs import make_run
 
-ENDED = {"job": "hvd-master-1", "uid": "uid-0", "state": "Finished", "time": "t", "reason": ""}
+ENDED = {
+    "run": "run-1", "settings": "settings-1", "job": "hvd-master-1", "uid": "uid-0",
+    "state": "Finished", "time": "t", "reason": "",
+}  # fmt: skip
 NO_ANSWERS = {
     "503": faults.status(503),
     "reset": faults.reset,
@@ -26,7 +30,7 @@ NO_ANSWERS = {
 @pytest.fixture
 def kept(api_server: FakeApi) -> RunRecord:
     api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
-    return RunRecord(kube.Api(), "hvd-run")
+    return RunRecord(kube.Api(), make_run())
 
 
 def put(api_server: FakeApi, **data: str) -> None:
@@ -39,12 +43,19 @@ def put(api_server: FakeApi, **data: str) -> None:
         ({}, True),
         ({"state": "Failed"}, True),
         ({"state": "Running"}, False),
-        ({"job": "hvd-master-other"}, False),
+        ({"run": "run-0"}, False),
+        # A newer chart has another Job for the same run.
+        ({"job": "hvd-master-other"}, True),
+        # The Job's own pod was lost after it had recorded the end.
+        ({"uid": "uid-1"}, True),
         # An attempt of this very Job that expected to be the last one.
-        ({"uid": "uid-1"}, False),
+        ({"state": "Failed", "uid": "uid-1"}, False),
+        # More memory for the master, for instance.
+        ({"state": "Failed", "settings": "settings-0"}, False),
+        ({"settings": "settings-0"}, True),
     ],
 )
-def test_only_the_same_run_under_another_job_has_ended_before(
+def test_a_run_that_finished_or_failed_with_these_settings_has_ended(
     kept: RunRecord, api_server: FakeApi, change: dict[str, str], ended: bool
 ) -> None:
     data = {**ENDED, **change}
@@ -63,8 +74,8 @@ def test_a_state_is_written_beside_what_others_keep(kept: RunRecord, api_server:
     data = config_map["data"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", data.pop("time"))
     assert data == {
-        "other": "kept", "job": "hvd-master-1", "uid": "uid-1", "state": "Failed",
-        "reason": "exit code 3",
+        "other": "kept", "run": "run-1", "settings": "settings-1", "job": "hvd-master-1",
+        "uid": "uid-1", "state": "Failed", "reason": "exit code 3",
     }  # fmt: skip
     kept.write(record.FINISHED)
     config_map = api_server.find("core/configmaps", "hvd-run")
@@ -128,7 +139,7 @@ def test_the_end_is_written_although_the_api_is_away_for_a_while(
 
 
 def test_without_the_api_nothing_is_read_or_written(capsys: pytest.CaptureFixture[str]) -> None:
-    unkept = RunRecord(None, "hvd-run")
+    unkept = RunRecord(None, make_run())
     unkept.write(record.RUNNING)
     assert unkept.earlier_end() is None
     assert capsys.readouterr().out == ""
