@@ -1,5 +1,7 @@
 # The commands of this repository; `make help` lists them. Each works from a fresh clone.
 PY := .venv/bin/python
+# pytest keeps what it prepares of each test file beside the file, as Python does.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 .DEFAULT_GOAL := help
 .PHONY: $(shell sed -nE 's/^([a-z0-9-]+):.*/\1/p' $(MAKEFILE_LIST))

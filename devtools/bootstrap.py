@@ -4,6 +4,7 @@ The environment is cached outside the checkout under a key of the lock file and 
 `.venv` links to it: a fresh clone on a machine that has the environment can be used at once.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -41,11 +42,20 @@ def require_venv_module() -> None:
     subprocess.run([apt, "install", "-y", "-q", "--no-install-recommends", package], check=True)
 
 
+def ensure(target: Path) -> None:
+    """Builds the environment unless it is complete, or waits for another process to build it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # fcntl, because filelock is one of the packages that are yet to be installed.
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "bin" / "python").exists():
+            create(target)
+
+
 def create(target: Path) -> None:
     """Builds the environment in a directory beside `target` and renames it."""
     require_venv_module()
     print(f"bootstrap: installing the locked Python packages into {target}", file=sys.stderr)
-    target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
         subprocess.run([sys.executable, "-m", "venv", str(staging)], check=True)
@@ -71,8 +81,7 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036  (older ones get a clear message)
         sys.exit(f"bootstrap: this is Python {sys.version.split()[0]}; install 3.11 or newer")
     target = environment_dir()
-    if not (target / "bin" / "python").exists():
-        create(target)
+    ensure(target)
     if LINK.is_symlink() and LINK.readlink() == target:
         return
     if LINK.is_symlink():

@@ -16,6 +16,7 @@ from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import run as cli_run
 from hvdchart.cli import tune as cli_tune
 from hvdchart.cli.options import (
+    Code,
     Files,
     Output,
     Settings,
@@ -46,6 +47,7 @@ def render(
     specs: Specs = None,
     files: Files = None,
     settings: Settings = None,
+    code: Code = None,
     output: Output = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with --output; exit 1 if it differs.")
@@ -71,7 +73,7 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --output: the file to compare with")
-    paths, plan = plan_specs(specs, files, settings)
+    paths, plan = plan_specs(specs, files, settings, code)
     print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests

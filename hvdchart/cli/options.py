@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,15 @@ Settings = Annotated[
         "--set",
         metavar="PATH=VALUE",
         help="Set a key of the merged spec, e.g. nodes.0.count=8; can be repeated.",
+    ),
+]
+Code = Annotated[
+    Path | None,
+    typer.Option(
+        "--code",
+        metavar="PATH",
+        help="Script or folder that the master hands to the workers; .gitignore and .hvdignore "
+        "name what to leave out.",
     ),
 ]
 Output = Annotated[
@@ -57,9 +67,12 @@ Helm = Annotated[
 
 
 def plan_specs(
-    specs: list[Path] | None, files: list[Path] | None, settings: list[str] | None
+    specs: list[Path] | None,
+    files: list[Path] | None,
+    settings: list[str] | None,
+    code: Path | None = None,
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of the spec that they and the settings merge to."""
+    """The spec files in order, and the plan of the spec that they, settings and code merge to."""
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_tree, read_spec
     from hvdchart.spec.overlays import apply_settings, merge_specs
@@ -68,7 +81,12 @@ def plan_specs(
     if not paths:
         raise typer.BadParameter("no spec: name a file as SPEC or with --file")
     tree = merge_specs([load_tree(path) for path in paths])
-    return paths, make_plan(read_spec(apply_settings(tree, settings or ())))
+    spec = read_spec(apply_settings(tree, settings or ()))
+    if code:
+        from hvdchart.code.archive import pack_code
+
+        spec = replace(spec, values={**spec.values, "code": pack_code(code)})
+    return paths, make_plan(spec)
 
 
 def print_warnings(plan: Plan) -> None:

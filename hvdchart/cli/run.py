@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hvdchart.cli.options import (
+    Code,
     Context,
     Files,
     Helm,
@@ -44,6 +45,7 @@ def deploy(
     specs: Specs = None,
     files: Files = None,
     settings: Settings = None,
+    code: Code = None,
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
@@ -62,7 +64,7 @@ def deploy(
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
-    _, plan = plan_specs(specs, files, settings)
+    _, plan = plan_specs(specs, files, settings, code)
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
     release = helm_module.deploy(

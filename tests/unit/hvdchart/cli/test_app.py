@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from yaml import safe_load as parse_yaml
 
 from tests.fakes.fixtures import Command
 
@@ -61,6 +62,17 @@ def test_render_prints_the_plans_warnings_to_stderr(hvdchart: Command) -> None:
     assert lines[0].startswith("warning: volumes output are claims")
     quiet = hvdchart("render", SPEC, "--set", "volumes=null", "--set", "train.checkpoints=null")
     assert (quiet.code, quiet.errors) == (0, "")
+
+
+def test_code_is_part_of_the_values(hvdchart: Command, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('hello')\n")
+    done = hvdchart("render", SPEC, "--code", script)
+    assert done.code == 0, done.errors
+    assert parse_yaml(done.output)["code"] == {"files": {"train.py": "print('hello')\n"}}
+    refused = hvdchart("render", SPEC, "--code", tmp_path / "none.py")
+    assert (refused.code, refused.output) == (5, "")
+    assert "none.py: cannot read the code: " in refused.errors
 
 
 def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The user's own training code: from a folder to the values, and back."""

@@ -1,0 +1,143 @@
+"""Packs a script or a folder into the chart's value `code`."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from hvdchart.chart_files import read_data
+from hvdchart.errors import FileError
+from hvdchart.spec.yaml_tree import Plain
+
+IGNORE_FILES = (".gitignore", ".hvdignore")
+# What no training reads: version control, caches of Python and of its tools, environments.
+ALWAYS_IGNORED = (
+    *(".git/", ".hg/", ".svn/", "__pycache__/", "*.pyc", ".ipynb_checkpoints/"),
+    *(".venv/", "venv/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/"),
+)
+# How many files a message names.
+_NAMED = 3
+
+
+def pack_code(path: Path) -> dict[str, Plain]:
+    """Return the chart's value `code` for a script or a folder.
+
+    A script of text is an entry of `code.files`, and the training command unless the spec has
+    another one. A folder is an archive, without the files that .gitignore and .hvdignore name. The
+    same content is the same value, whenever it is packed. Raises FileError for what cannot be read
+    and for code that is larger than the chart takes.
+    """
+    if path.is_dir():
+        return {"archive": pack_folder(path)}
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot read the code: {error}") from error
+    _check_size(path, len(text), [path])
+    return {"files": {path.name: text}}
+
+
+def pack_folder(folder: Path) -> str:
+    """Return a tar.gz of a folder in base64. Raises FileError."""
+    content = io.BytesIO()
+    files = list_files(folder)
+    if not files:
+        raise FileError(f"{folder}: has no file that is not ignored")
+    # The times are left out: the same files are the same bytes.
+    with (
+        gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for file in files:
+            _add(archive, file, file.relative_to(folder).as_posix())
+            # A data set in the folder is refused before all of it is packed.
+            _check_size(folder, content.tell() * 4 // 3, files)
+    text = base64.b64encode(content.getvalue()).decode()
+    _check_size(folder, len(text), files)
+    return text
+
+
+def list_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that are not ignored, sorted. Raises FileError."""
+    try:
+        return sorted(_walk(folder, [_Ignored(folder, GitIgnoreSpec.from_lines(ALWAYS_IGNORED))]))
+    except OSError as error:
+        raise FileError(f"{error.filename}: cannot read the code: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class _Ignored:
+    """The patterns of one folder's ignore files; they are relative to it."""
+
+    folder: Path
+    patterns: GitIgnoreSpec
+
+    def verdict(self, path: Path, *, is_folder: bool) -> bool | None:
+        """Whether the path is ignored; None when no pattern speaks of it."""
+        name = path.relative_to(self.folder).as_posix() + ("/" if is_folder else "")
+        return self.patterns.check_file(name).include
+
+
+def _walk(folder: Path, rules: list[_Ignored]) -> Iterator[Path]:
+    rules = [*rules, *_read_rules(folder)]
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            path = folder / entry.name
+            # Links to folders are followed by git neither; one to a file is archived as that file.
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if _is_ignored(path, rules, is_folder=is_folder):
+                continue
+            if is_folder:
+                yield from _walk(path, rules)
+            elif path.is_file():
+                yield path
+            else:
+                raise FileError(f"{path}: is neither a file nor a folder; add it to .hvdignore")
+
+
+def _read_rules(folder: Path) -> Iterator[_Ignored]:
+    for name in IGNORE_FILES:
+        file = folder / name
+        if file.is_file():
+            lines = file.read_text("utf-8", "surrogateescape").splitlines()
+            yield _Ignored(folder, GitIgnoreSpec.from_lines(lines))
+
+
+def _is_ignored(path: Path, rules: list[_Ignored], *, is_folder: bool) -> bool:
+    """Apply git's order: the last pattern that matches decides, those of inner folders last."""
+    verdicts = (rule.verdict(path, is_folder=is_folder) for rule in reversed(rules))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
+    try:
+        data = file.read_bytes()
+        mode = file.stat().st_mode
+    except OSError as error:
+        raise FileError(f"{file}: cannot read the code: {error.strerror}") from error
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    member.mode = 0o755 if mode & 0o111 else 0o644
+    archive.addfile(member, io.BytesIO(data))
+
+
+def _check_size(path: Path, characters: int, files: list[Path]) -> None:
+    """Raise FileError for code that is larger than the chart takes, naming the largest files."""
+    most = int(read_data("resources.json")["codeCharacters"])
+    if characters <= most:
+        return
+    sizes = sorted(((file.stat().st_size, str(file)) for file in files), reverse=True)
+    largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in sizes[:_NAMED])
+    raise FileError(
+        f"{path}: the code has more than {most} characters in base64, which is what the chart "
+        f"takes; the largest files are {largest}: name what no training needs in .hvdignore, or "
+        "put it into the image or onto a volume"
+    )
