@@ -45,8 +45,8 @@ e2e: venv ## Run the tests that train on a real cluster
 generate: venv ## Write the generated files: values.yaml, schemas, tables in the docs
 	@for module in chart_docs spec_docs image_docs; do $(PY) -m devtools.docs_gen.$$module || exit; done
 
-schemas: venv ## Download the API of each Kubernetes release that the chart is checked against
-	@$(PY) -m devtools.checks.kube_schemas
+schemas: venv ## Download the APIs that the chart is checked against: each Kubernetes release, custom resources
+	@$(PY) -m devtools.checks.kube_schemas && $(PY) -m devtools.checks.custom_resources
 
 goldens: venv ## Render values/*.spec.yaml to the files that the tests compare with
 	@$(PY) -m devtools.docs_gen.goldens

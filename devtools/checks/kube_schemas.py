@@ -28,6 +28,7 @@ RELEASES = (
     "v1.34.4",
     "v1.35.4",
     "v1.36.3",
+    "v1.37.1",
 )
 # What the chart renders, except custom resources.
 ROOTS = (
@@ -43,6 +44,10 @@ ROOTS = (
     "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.rbac.v1.Role",
     "io.k8s.api.rbac.v1.RoleBinding",
+    # Only the newest releases have one of these.
+    "io.k8s.api.scheduling.v1alpha2.PodGroup",
+    "io.k8s.api.scheduling.v1alpha3.PodGroup",
+    "io.k8s.api.scheduling.v1beta1.PodGroup",
 )
 ROOT = Path(__file__).resolve().parents[2]
 API_FILE = ROOT / "tests" / "chart" / "kubernetes-api.json"
@@ -60,7 +65,7 @@ Schema = dict[str, Any]
 def closure(definitions: dict[str, Schema]) -> dict[str, Schema]:
     """ROOTS and all definitions that they refer to, without documentation and unknown fields."""
     result: dict[str, Schema] = {}
-    pending = list(ROOTS)
+    pending = [root for root in ROOTS if root in definitions]
     while pending:
         name = pending.pop()
         if name not in result:
@@ -123,7 +128,7 @@ def write_for_kubeconform(folder: Path) -> str:
     """Writes a file for each release and kind; returns the -schema-location that leads to them."""
     for release, definitions in load().items():
         (folder / release).mkdir()
-        for root in ROOTS:
+        for root in (root for root in ROOTS if root in definitions):
             group, version, kind = root.removeprefix("io.k8s.api.").split(".")
             suffix = version if group == "core" else f"{group}-{version}"
             schema = {
@@ -136,9 +141,8 @@ def write_for_kubeconform(folder: Path) -> str:
     return f"{folder}/{{{{.NormalizedKubernetesVersion}}}}/{KUBECONFORM_NAME}"
 
 
-def download(release: str, cache: Path) -> dict[str, Schema]:
-    """A release's definitions, from its module, which Go checks against the checksum database."""
-    module = f"k8s.io/kubernetes@{release}"
+def download(module: str, cache: Path) -> Path:
+    """The folder of a module at a version, which Go checks against the checksum database."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", module],
         cwd=cache,
@@ -148,8 +152,13 @@ def download(release: str, cache: Path) -> dict[str, Schema]:
         check=False,
     )
     if done.returncode != 0:
-        sys.exit(f"kube_schemas: go mod download {module}: {done.stdout}{done.stderr}")
-    swagger = Path(json.loads(done.stdout)["Dir"]) / SWAGGER
+        sys.exit(f"go mod download {module}: {done.stdout}{done.stderr}")
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def definitions_of(release: str, cache: Path) -> dict[str, Schema]:
+    """A release's definitions, from its module."""
+    swagger = download(f"k8s.io/kubernetes@{release}", cache) / SWAGGER
     definitions: dict[str, Schema] = json.loads(swagger.read_text())["definitions"]
     return definitions
 
@@ -159,7 +168,7 @@ def main() -> None:
     releases = {}
     for release in RELEASES:
         with tempfile.TemporaryDirectory(prefix="kube-schemas-") as folder:
-            releases[release] = closure(download(release, Path(folder)))
+            releases[release] = closure(definitions_of(release, Path(folder)))
     API_FILE.write_text(merge(releases))
     print(f"wrote {API_FILE}")
 

@@ -23,21 +23,26 @@ def helm_template(
     helm: str = "helm3",
     kubernetes: str = "",
     chart: Path = CHART,
+    apis: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm template` on the values, for a cluster of the version `kubernetes` if given."""
+    """Run `helm template` on the values.
+
+    `kubernetes` is the version of the cluster, and `apis` what it serves beside the usual.
+    """
+    options = [*(["--kube-version", kubernetes] if kubernetes else [])]
+    options += [f"--api-versions={api}" for api in apis]
     text = json.dumps(values or {})
     if chart != CHART:
-        return _helm_template(text, release, helm, kubernetes, chart)
-    return _cached_helm_template(text, release, helm, kubernetes, chart)
+        return _helm_template(text, release, helm, tuple(options), chart)
+    return _cached_helm_template(text, release, helm, tuple(options), chart)
 
 
 def _helm_template(
-    values: str, release: str, helm: str, kubernetes: str, chart: Path
+    values: str, release: str, helm: str, options: tuple[str, ...], chart: Path
 ) -> subprocess.CompletedProcess[str]:
     command = [str(tool(helm)), "template", release, str(chart), "--namespace", "team"]
-    version = ["--kube-version", kubernetes] if kubernetes else []
     return subprocess.run(
-        [*command, *version, "--values", "-"],
+        [*command, *options, "--values", "-"],
         input=values,
         capture_output=True,
         text=True,
@@ -51,16 +56,19 @@ _cached_helm_template = cache(_helm_template)
 
 def render_uncached(values: Values, helm: str = "helm3") -> str:
     """Render once more, whatever was rendered before."""
-    done = _helm_template(json.dumps(values), "hvd", helm, "", CHART)
+    done = _helm_template(json.dumps(values), "hvd", helm, (), CHART)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def render(
-    values: Values | None = None, release: str = "hvd", helm: str = "helm3"
+    values: Values | None = None,
+    release: str = "hvd",
+    helm: str = "helm3",
+    apis: tuple[str, ...] = (),
 ) -> list[Manifest]:
     """Return the manifests in Helm's order."""
-    done = helm_template(values, release, helm)
+    done = helm_template(values, release, helm, apis=apis)
     assert done.returncode == 0, done.stderr
     return parse_manifests(done.stdout)
 

@@ -98,7 +98,37 @@ def test_service_has_the_ip_family_policy(policy: str) -> None:
 def test_mesh_disabled_turns_injection_off_in_every_pod() -> None:
     for template in run_pods(render({**GPU_GROUPS, "serviceMesh": "Disabled"})):
         assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
         assert template["metadata"]["annotations"]["linkerd.io/inject"] == "disabled"
+
+
+def test_mesh_hold_asks_for_a_native_sidecar_and_holds_where_there_is_none() -> None:
+    for template in run_pods(render({**GPU_GROUPS, "serviceMesh": "Hold"})):
+        assert template["metadata"]["annotations"] == {
+            "sidecar.istio.io/nativeSidecar": "true",
+            "config.beta.linkerd.io/proxy-enable-native-sidecar": "true",
+            "proxy.istio.io/config": '{"holdApplicationUntilProxyStarts": true}',
+            "config.linkerd.io/proxy-await": "enabled",
+        }
+
+
+def test_ambient_mesh_gets_pods_without_sidecars_and_its_probes_in() -> None:
+    manifests = render({**GPU_GROUPS, "serviceMesh": "Ambient"})
+    for template in run_pods(manifests):
+        assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "ambient"
+        assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert "annotations" not in template["metadata"]
+    own, probes = one(manifests, "NetworkPolicy")["spec"]["ingress"]
+    # All ports, so that port 15008 of the mesh is among them.
+    assert own == one(render(), "NetworkPolicy")["spec"]["ingress"][0]
+    assert "ports" not in own
+    assert {peer["ipBlock"]["cidr"].rpartition("/")[2] for peer in probes["from"]} == {"32", "128"}
+
+
+def test_ambient_mesh_with_host_network_is_refused() -> None:
+    message = refusal({"serviceMesh": "Ambient", "hostNetwork": True})
+    assert "serviceMesh is Ambient" in message
+    assert "hostNetwork is true" in message
 
 
 def test_pod_annotations_of_the_user_override_the_mesh_setting() -> None:

@@ -128,6 +128,92 @@ def test_gang_creates_a_pod_group_of_all_pods(
         assert template["spec"]["schedulerName"] == scheduler
 
 
+KUBERNETES_GANG = tuple(
+    f"scheduling.k8s.io/{version}/PodGroup" for version in ("v1alpha2", "v1alpha3", "v1beta1")
+)
+
+
+@pytest.mark.parametrize(
+    ("apis", "newest"), [(KUBERNETES_GANG, "v1beta1"), (KUBERNETES_GANG[:1], "v1alpha2")]
+)
+def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newest: str) -> None:
+    values: Values = {
+        **GPU_GROUPS,
+        "gang": "Kubernetes",
+        "priorityClassName": "high",
+        "tensorboard": {"enabled": True, "logDir": "/logs"},
+        "volumes": [{"name": "logs", "emptyDir": {}}],
+        "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
+    }
+    manifests = render(values, apis=apis)
+    group = one(manifests, "PodGroup")
+    assert group["apiVersion"] == f"scheduling.k8s.io/{newest}"
+    assert group["spec"] == {
+        "schedulingPolicy": {"gang": {"minCount": 3 + 2 + 1}},
+        "priorityClassName": "high",
+    }
+    for template in run_pods(manifests):
+        assert template["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
+        assert "schedulerName" not in template["spec"]
+    assert "schedulingGroup" not in pod_spec(one(manifests, "Deployment"))
+    # Its size may be immutable.
+    more = render({**values, "worker": {"number": 9}}, apis=apis)
+    same = render({**values, "worker": {"slots": 2}, "workerGroups": []}, apis=apis)
+    assert one(more, "PodGroup")["metadata"]["name"] == group["metadata"]["name"], "groups count"
+    assert one(same, "PodGroup")["metadata"]["name"] != group["metadata"]["name"]
+
+
+def test_kubernetes_gang_is_refused_where_the_cluster_has_none() -> None:
+    message = refusal({"gang": "Kubernetes"})
+    for word in ("gang is Kubernetes", "GenericWorkload", "Volcano or SchedulerPlugins"):
+        assert word in message
+    assert "--api-versions scheduling.k8s.io/v1beta1/PodGroup" in message
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({}, {"cpu": "100m", "memory": str(256 * 2**20)}),
+        (
+            {"requests": {"cpu": "1500m", "memory": "1.5Gi"}, "limits": {"cpu": 4, "x/gpu": 2}},
+            {"cpu": "4600m", "memory": str(3 * 3 * 2**29 + 256 * 2**20), "x/gpu": "6"},
+        ),
+        (
+            {"limits": {"cpu": 0.5, "memory": 1e9, "x/gpu": "1"}},
+            {"cpu": "1600m", "memory": str(3 * 10**9 + 256 * 2**20), "x/gpu": "3"},
+        ),
+    ],
+)
+def test_volcano_waits_for_the_resources_of_all_pods(
+    resources: Values, expected: dict[str, str]
+) -> None:
+    """Three workers, and the master with the chart's default requests."""
+    values: Values = {"gang": "Volcano", "worker": {"number": 3, "resources": resources}}
+    assert one(render(values), "PodGroup")["spec"]["minResources"] == expected
+
+
+def test_other_gangs_have_no_resources_of_their_own() -> None:
+    assert one(render({"gang": "SchedulerPlugins"}), "PodGroup")["spec"] == {"minMember": 3}
+
+
+def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
+    zones = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    master = {"runtimeClassName": "kata", "topologySpreadConstraints": [zones]}
+    manifests = render({"master": master})
+    spec = pod_spec(one(manifests, "Job"))
+    assert spec["runtimeClassName"] == "kata"
+    (constraint,) = spec["topologySpreadConstraints"]
+    masters = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/component": "master"}
+    assert constraint == {**zones, "labelSelector": {"matchLabels": masters}}
+    workers = pod_spec(one(manifests, "StatefulSet"))
+    assert not workers.keys() & {"runtimeClassName", "topologySpreadConstraints"}
+    own = {**zones, "labelSelector": {"matchLabels": {"mine": "yes"}}}
+    both = {"topologySpreadConstraints": [own]}
+    replaced = render({"master": both, "worker": both})
+    for kind in ("Job", "StatefulSet"):
+        assert pod_spec(one(replaced, kind))["topologySpreadConstraints"] == [own]
+
+
 def test_volcano_queue_is_set_on_the_pod_group() -> None:
     values = {"gang": "Volcano", "queueName": "team", "priorityClassName": "high"}
     manifests = render(values)

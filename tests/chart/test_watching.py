@@ -84,19 +84,68 @@ def test_tensorboard_is_scheduled_like_the_master() -> None:
 
 
 def test_metrics_are_served_by_the_master_on_a_named_port() -> None:
-    manifests = render({"metrics": {"enabled": True, "podMonitor": True, "file": "/output/m"}})
+    manifests = render({"metrics": {"enabled": True, "file": "/output/m"}})
     container = pod_spec(one(manifests, "Job"))["containers"][0]
     (port,) = container["ports"]
     assert port["name"] == "metrics"
     found = environment(manifests, "Job")
     assert found["HVD_METRICS_PORT"] == str(port["containerPort"])
     assert found["HVD_METRICS_FILE"] == "/output/m"
-    monitor = one(manifests, "PodMonitor")["spec"]
-    labels = one(manifests, "Job")["spec"]["template"]["metadata"]["labels"]
-    assert monitor["selector"]["matchLabels"].items() <= labels.items()
-    assert monitor["podMetricsEndpoints"][0]["port"] == "metrics"
     without = pod_spec(one(render(), "Job"))["containers"][0]
     assert "ports" not in without
+
+
+@pytest.mark.parametrize(
+    ("asked", "labels", "interval"),
+    [
+        (True, {}, None),
+        ({"labels": {"release": "prometheus"}}, {"release": "prometheus"}, None),
+        ({"interval": "15s"}, {}, "15s"),
+    ],
+)
+def test_pod_monitor_scrapes_the_release_with_labels_and_interval(
+    asked: bool | Values, labels: dict[str, str], interval: str | None
+) -> None:
+    manifests = render({"metrics": {"enabled": True, "podMonitor": asked}})
+    monitor = one(manifests, "PodMonitor")
+    assert labels.items() <= monitor["metadata"]["labels"].items()
+    assert monitor["metadata"]["labels"]["app.kubernetes.io/instance"] == "hvd"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint.get("interval")) == ("metrics", interval)
+    assert monitor["spec"]["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]
+    targets = {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]}
+    assert targets == {"release": "hvd", "pod": "hvd-master", "instance": None}
+
+
+@pytest.mark.parametrize("asked", [None, False])
+def test_without_being_asked_for_there_is_no_pod_monitor(asked: bool | None) -> None:
+    manifests = render({"metrics": {"enabled": True, "podMonitor": asked}})
+    assert of_kind(manifests, "PodMonitor") == []
+
+
+BOARD: Values = {**OUTPUT, "tensorboard": {"enabled": True}}
+PEER: Values = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
+
+
+def board_policy(values: Values) -> Manifest:
+    """Return the spec of TensorBoard's NetworkPolicy."""
+    policies = {item["metadata"]["name"]: item for item in of_kind(render(values), "NetworkPolicy")}
+    spec: Manifest = policies["hvd-tensorboard"]["spec"]
+    return spec
+
+
+def test_tensorboard_is_reached_by_nobody_unless_allowed() -> None:
+    closed = board_policy(BOARD)
+    assert closed["policyTypes"] == ["Ingress"]
+    assert closed["ingress"] == []
+    labels = one(render(BOARD), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert closed["podSelector"]["matchLabels"] == labels
+    allowed = {**BOARD, "tensorboard": {"enabled": True, "allowFrom": [PEER]}}
+    assert board_policy(allowed)["ingress"] == [{"from": [PEER], "ports": [{"port": "http"}]}]
+    # The workers are on the nodes' network then, and TensorBoard is not.
+    assert board_policy({**BOARD, "hostNetwork": True})["ingress"] == []
+    off = render({**BOARD, "networkPolicy": {"enabled": False}})
+    assert of_kind(off, "NetworkPolicy") == []
 
 
 def test_network_policy_admits_the_metrics_port_only() -> None:
@@ -115,6 +164,18 @@ def test_network_policy_admits_the_metrics_port_only() -> None:
             ['tensorboard.logDir is "/outside"', "volumeMounts"],
         ),
         ({"metrics": {"podMonitor": True}}, ["metrics.podMonitor", "metrics.enabled"]),
+        (
+            {"tensorboard": {"allowFrom": [PEER]}},
+            ["tensorboard.allowFrom", "tensorboard.enabled"],
+        ),
+        (
+            {
+                **OUTPUT,
+                "tensorboard": {"enabled": True, "allowFrom": [PEER]},
+                "networkPolicy": {"enabled": False},
+            },
+            ["tensorboard.allowFrom", "networkPolicy.enabled"],
+        ),
     ],
 )
 def test_observability_without_a_source_is_refused(values: Values, words: list[str]) -> None:

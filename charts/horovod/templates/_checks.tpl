@@ -67,6 +67,10 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 
 {{- define "horovod.checkNetwork" -}}
 {{- if .Values.hostNetwork -}}
+{{- if eq .Values.serviceMesh "Ambient" -}}
+{{- $why := "Istio's ambient mesh leaves out pods on their node's network; set one of them to another value" -}}
+{{- fail (printf "serviceMesh is Ambient but hostNetwork is true: %s" $why) -}}
+{{- end -}}
 {{- if .Values.networkPolicy.enabled -}}
 {{- $why := "a NetworkPolicy does not apply to pods on their node's network; set one of them to false" -}}
 {{- fail (printf "networkPolicy.enabled is true but hostNetwork is true: %s" $why) -}}
@@ -102,8 +106,18 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- fail (printf "%s: TensorBoard reads only from volumes" $problem) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.tensorboard.allowFrom -}}
+{{- $none := "tensorboard.allowFrom is set but" -}}
+{{- if not .Values.tensorboard.enabled -}}
+{{- fail (printf "%s tensorboard.enabled is false: enable TensorBoard, or remove allowFrom" $none) -}}
+{{- end -}}
+{{- if eq (toString .Values.networkPolicy.enabled) "false" -}}
+{{- $why := "every pod may connect then; remove one of the two" -}}
+{{- fail (printf "%s networkPolicy.enabled is false: %s" $none $why) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.metrics.podMonitor (not .Values.metrics.enabled) -}}
-{{- fail "metrics.podMonitor is true but metrics.enabled is false: there would be nothing to scrape" -}}
+{{- fail "metrics.podMonitor is set but metrics.enabled is false: there would be nothing to scrape; set both" -}}
 {{- end -}}
 {{- end }}
 

@@ -46,6 +46,7 @@ metadata:
   {{- end }}
 spec:
   restartPolicy: Never
+  {{- include "horovod.placement" (dict "root" . "of" $master "component" "master") | nindent 2 }}
   {{- with include "horovod.serviceAccount" . }}
   serviceAccountName: {{ . }}
   {{- end }}

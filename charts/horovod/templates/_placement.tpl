@@ -10,9 +10,27 @@
 {{- end -}}
 {{- end }}
 
-{{/* The gang's PodGroup. */}}
-{{- define "horovod.podGroup" -}}
-{{ include "horovod.fullname" . }}
+{{/*
+What places a pod, besides its node selector, affinity and tolerations.
+Call with (dict "root" $ "of" $groupOrMaster "component" "worker").
+*/}}
+{{- define "horovod.placement" -}}
+{{- with .of.runtimeClassName }}
+runtimeClassName: {{ . | quote }}
+{{- end }}
+{{- if eq .root.Values.gang "Kubernetes" }}
+schedulingGroup: {podGroupName: {{ include "horovod.podGroup" .root }}}
+{{- end }}
+{{- with .of.topologySpreadConstraints }}
+{{- $labels := include "horovod.selector" (dict "root" $.root "component" $.component) | fromYaml }}
+{{- /* A release has one master, which spreads among those of the other releases. */}}
+{{- $labels = ternary (omit $labels "app.kubernetes.io/instance") $labels (eq $.component "master") }}
+topologySpreadConstraints:
+  {{- range . }}
+  {{- $filled := set (deepCopy .) "labelSelector" (dict "matchLabels" $labels) }}
+  - {{ ternary . $filled (hasKey . "labelSelector") | toYaml | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Labels of the master and the workers for schedulers and service meshes. */}}
@@ -22,6 +40,10 @@ scheduling.x-k8s.io/pod-group: {{ include "horovod.podGroup" . }}
 {{- end }}
 {{- if eq .Values.serviceMesh "Disabled" }}
 sidecar.istio.io/inject: "false"
+istio.io/dataplane-mode: none
+{{- else if eq .Values.serviceMesh "Ambient" }}
+sidecar.istio.io/inject: "false"
+istio.io/dataplane-mode: ambient
 {{- end }}
 {{- end }}
 
@@ -33,6 +55,9 @@ scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . }}
 {{- if eq .Values.serviceMesh "Disabled" }}
 linkerd.io/inject: disabled
 {{- else if eq .Values.serviceMesh "Hold" }}
+{{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject one hold. */}}
+sidecar.istio.io/nativeSidecar: "true"
+config.beta.linkerd.io/proxy-enable-native-sidecar: "true"
 proxy.istio.io/config: '{"holdApplicationUntilProxyStarts": true}'
 config.linkerd.io/proxy-await: enabled
 {{- end }}

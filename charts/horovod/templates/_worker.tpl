@@ -3,9 +3,7 @@
 {{- $root := .root -}}
 {{- $group := .group -}}
 automountServiceAccountToken: false
-{{- with $group.runtimeClassName }}
-runtimeClassName: {{ . }}
-{{- end }}
+{{- include "horovod.placement" (dict "root" $root "of" $group "component" "worker") }}
 {{- if $root.Values.hostPID }}
 hostPID: true
 {{- end }}
@@ -18,12 +16,6 @@ dnsPolicy: ClusterFirstWithHostNet
 {{ include "horovod.podSettings" $root }}
 {{- with include "horovod.scheduling" $group }}
 {{ . }}
-{{- end }}
-{{- with $group.topologySpreadConstraints }}
-topologySpreadConstraints:
-  {{- range . }}
-  - {{ mergeOverwrite (dict "labelSelector" (dict "matchLabels" (include "horovod.selector" (dict "root" $root "component" "worker") | fromYaml))) . | toYaml | nindent 4 | trim }}
-  {{- end }}
 {{- end }}
 {{- $passwd := include "horovod.passwdContainer" (dict "root" $root "image" $group.image "resources" $group.resources) }}
 {{- with print $passwd (include "horovod.stagingContainer" .) }}
