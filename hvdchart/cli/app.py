@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hvdchart.cli import dev as cli_dev
 from hvdchart.cli import discover as cli_discover
 from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
@@ -21,6 +22,7 @@ from hvdchart.cli.options import (
     Output,
     Settings,
     Specs,
+    code_values,
     plan_specs,
     print_warnings,
     write_output,
@@ -73,7 +75,7 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --output: the file to compare with")
-    paths, plan = plan_specs(specs, files, settings, code)
+    paths, plan = plan_specs(specs, files, settings, code_values(code))
     print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
@@ -138,7 +140,7 @@ def schema() -> None:
     sys.stdout.write(json_schema())
 
 
-for _module in (cli_discover, cli_image, cli_migrate, cli_run, cli_tune):
+for _module in (cli_dev, cli_discover, cli_image, cli_migrate, cli_run, cli_tune):
     _module.register(app)
 
 

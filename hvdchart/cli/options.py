@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hvdchart.plan.model import Plan
+    from hvdchart.spec.yaml_tree import Plain
 
 Specs = Annotated[
     list[Path] | None,
@@ -66,13 +69,25 @@ Helm = Annotated[
 ]
 
 
+def code_values(code: Path | None) -> Mapping[str, Plain] | None:
+    """The chart's values for the path of --code; raises FileError."""
+    if code is None:
+        return None
+    from hvdchart.code.archive import pack_code
+
+    return {"code": pack_code(code)}
+
+
 def plan_specs(
     specs: list[Path] | None,
     files: list[Path] | None,
     settings: list[str] | None,
-    code: Path | None = None,
+    values: Mapping[str, Plain] | None = None,
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of the spec that they, settings and code merge to."""
+    """The spec files in order, and the plan of the spec that they and the settings merge to.
+
+    `values` are merged last into the spec's own `values`.
+    """
     from hvdchart.plan.planner import make_plan
     from hvdchart.spec.load import load_tree, read_spec
     from hvdchart.spec.overlays import apply_settings, merge_specs
@@ -82,10 +97,10 @@ def plan_specs(
         raise typer.BadParameter("no spec: name a file as SPEC or with --file")
     tree = merge_specs([load_tree(path) for path in paths])
     spec = read_spec(apply_settings(tree, settings or ()))
-    if code:
-        from hvdchart.code.archive import pack_code
+    if values:
+        from hvdchart.values.merge import merge_values
 
-        spec = replace(spec, values={**spec.values, "code": pack_code(code)})
+        spec = replace(spec, values=merge_values(spec.values, values))
     return paths, make_plan(spec)
 
 

@@ -15,6 +15,7 @@ from hvdchart.cli.options import (
     Namespace,
     Settings,
     Specs,
+    code_values,
     plan_specs,
     print_warnings,
 )
@@ -64,7 +65,7 @@ def deploy(
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
-    _, plan = plan_specs(specs, files, settings, code)
+    _, plan = plan_specs(specs, files, settings, code_values(code))
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
     release = helm_module.deploy(

@@ -154,6 +154,16 @@ class Cluster:
             if rest:
                 yield rest.decode("utf-8", "replace")
 
+    def suspend_jobs(self, release: str) -> None:
+        """End the pods of a release's Jobs, and keep the Jobs; the workers stay."""
+        for job in self.release(release).jobs:
+            name = job["metadata"]["name"]
+            with _wrap_errors(f"suspend job {name} in namespace {self.namespace}"):
+                self._batch.patch_namespaced_job(
+                    name, self.namespace, {"spec": {"suspend": True}},
+                    _preload_content=False, _request_timeout=TIMEOUT_SECONDS,
+                )  # fmt: skip
+
     def run_pod(self, pod: Object) -> str:
         """Create a pod of one container, wait for its end, delete it, and return what it printed.
 

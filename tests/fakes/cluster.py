@@ -165,7 +165,7 @@ class FakeCluster:
 
 def _verb(request: Request) -> str:
     if request.method != "GET":
-        return {"POST": "create", "DELETE": "delete"}[request.method]
+        return {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[request.method]
     if request.query.get("watch", "").lower() == "true":
         return "watch"
     return "get" if request.resource in ("configmaps", "log") else "list"
@@ -220,6 +220,14 @@ class _Handler(BaseHTTPRequestHandler):
         }
         self.cluster.put(request.resource, item)
         self._answer(201, item)
+
+    def do_PATCH(self) -> None:
+        request = self._request(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        if not self._refused(request):
+            name = request.path.rpartition("/")[2]
+            self._answer(
+                200, next(i for i in self.cluster.find(request) if i["metadata"]["name"] == name)
+            )
 
     def do_DELETE(self) -> None:
         request = self._request(

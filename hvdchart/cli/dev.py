@@ -1,0 +1,143 @@
+"""The subcommand dev: train again at each change of the code, on workers that stay."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.options import (
+    Context,
+    Files,
+    Helm,
+    Namespace,
+    Settings,
+    Specs,
+    plan_specs,
+    print_warnings,
+)
+from hvdchart.errors import FileError, HvdchartError
+
+if TYPE_CHECKING:
+    from hvdchart.run.cluster import Cluster
+
+# A run of `dev` is not repeated after a failure, and the workers wait for the next change.
+_VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+    app.command()(dev)
+
+
+def dev(
+    code: Annotated[
+        Path, typer.Option("--code", metavar="PATH", help="Script or folder to watch and to run.")
+    ],
+    specs: Specs = None,
+    files: Files = None,
+    settings: Settings = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    create_namespace: Annotated[
+        bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
+    ] = False,
+) -> None:
+    """Run the code, and run it again each time that it is saved.
+
+    The workers stay between the runs. Ctrl-C stops the run and keeps the workers for the next
+    change; Ctrl-C again uninstalls the release.
+    """
+    from hvdchart.code.changes import CodeChanges
+    from hvdchart.run import helm as helm_module
+    from hvdchart.run.cluster import Cluster
+
+    cluster = Cluster.connect(context, namespace)
+    log = _Log(cluster)
+    changes = CodeChanges(code)
+    name = ""
+    is_stopped = False
+    while True:
+        try:
+            for change in changes:
+                if isinstance(change, FileError):
+                    _say(f"{change}; waiting for the next change")
+                    continue
+                is_stopped = False
+                try:
+                    _, plan = plan_specs(specs, files, settings, {**_VALUES, "code": change})
+                    if not name:
+                        print_warnings(plan)
+                    helm_module.deploy(
+                        plan, cluster.namespace, context=context, helm=helm,
+                        create_namespace=create_namespace,
+                    )  # fmt: skip
+                except HvdchartError as error:
+                    if not name:
+                        raise
+                    _say(f"{error}; waiting for the next change")
+                    continue
+                name = plan.spec.name
+                log.show(name)
+        except KeyboardInterrupt:
+            if is_stopped or not name:
+                break
+            is_stopped = True
+            cluster.suspend_jobs(name)
+            _say("run stopped; the workers wait for the next change. Ctrl-C again uninstalls them")
+    if name:
+        helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
+        _say(f"release {name} uninstalled from namespace {cluster.namespace}")
+    raise typer.Exit(130)
+
+
+class _Log:
+    """Prints the master's log of each run in the background, and how the run ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._name = ""
+        self._wanted = threading.Event()
+        self._printed: set[str] = set()
+        self._reported = ""
+        threading.Thread(target=self._print, name="log", daemon=True).start()
+
+    def show(self, name: str) -> None:
+        """Print the release's newest run; while an earlier one is printed, go on with this one."""
+        self._name = name
+        self._wanted.set()
+
+    def _print(self) -> None:
+        while self._wanted.wait():
+            self._wanted.clear()
+            try:
+                self._print_run()
+            except HvdchartError as error:
+                _say(f"{error}; the run goes on without its log")
+
+    def _print_run(self) -> None:
+        from hvdchart.run.logs import follow
+        from hvdchart.run.status import run_status
+
+        earlier = frozenset(self._printed)
+        for line in follow(self._cluster, self._name, component="master"):
+            # The pods of the runs before are deleted a moment later.
+            if line.pod not in earlier:
+                self._printed.add(line.pod)
+                sys.stdout.write(f"{line.text}\n")
+                sys.stdout.flush()
+        current = run_status(self._cluster.release(self._name))
+        # A run that replaced another one may have been printed together with it.
+        if current.job == self._reported:
+            return
+        self._reported = current.job
+        _say(f"run {current.state}{f': {current.reason}' if current.reason else ''}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"hvdchart: {text}\n")
+    sys.stderr.flush()

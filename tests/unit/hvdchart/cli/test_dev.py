@@ -1,0 +1,120 @@
+"""The command dev, as a process of its own that gets Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdchart.chart_files import chart_dir
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import answer_as
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.cli.test_run import SPEC, play
+from tests.unit.hvdchart.runs import JOB, RUNNING, job, pod
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(60)
+ROOT = chart_dir().parents[1]
+
+
+class Dev:
+    """A running `hvdchart dev` and the script that it watches."""
+
+    def __init__(self, folder: Path, helm: StubProgram) -> None:
+        self.script = folder / "train.py"
+        self.script.write_text("first")
+        spec = folder / "run.spec.yaml"
+        spec.write_text(json.dumps(SPEC))
+        answer_as(helm, "hvd")
+        self._helm = helm
+        command = [sys.executable, "-m", "hvdchart", "dev", str(spec), "--code", str(self.script)]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+
+    def deployed(self) -> list[dict[str, Any]]:
+        """The values of each `helm upgrade` so far."""
+        calls = [call for call in self._helm.calls if call.arguments[0] == "upgrade"]
+        return [json.loads(call.input) for call in calls if call.input]
+
+    def wait_for_deployed(self, number: int) -> dict[str, Any]:
+        wait_until(lambda: len(self.deployed()) >= number, 20, f"{number} calls of helm upgrade")
+        return self.deployed()[number - 1]
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def wait_for_error_line(self, text: str) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if text in line:
+                return
+        raise AssertionError(f"no line with {text!r}")
+
+
+@pytest.fixture
+def dev(fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path) -> Iterator[Dev]:
+    play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
+    running = Dev(tmp_path, helm)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.communicate()
+
+
+def test_saved_code_is_deployed_again_on_workers_that_stay(dev: Dev) -> None:
+    values = dev.wait_for_deployed(1)
+    assert values["code"] == {"files": {"train.py": "first"}}
+    assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
+    dev.script.write_text("second")
+    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
+    assert dev.process.stdout is not None
+    assert dev.process.stdout.readline() == "first\n", "the master's log"
+
+
+def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
+    dev: Dev, fake_cluster: FakeCluster, helm: StubProgram
+) -> None:
+    dev.wait_for_deployed(1)
+    assert dev.process.stdout is not None
+    dev.process.stdout.readline()
+    dev.interrupt()
+    dev.wait_for_error_line("run stopped; the workers wait for the next change")
+    (patch,) = [request for request in fake_cluster.requests if request.method == "PATCH"]
+    assert (patch.path.rpartition("/")[2], patch.body) == (JOB, {"spec": {"suspend": True}})
+    assert "uninstall" not in helm.commands()
+    dev.interrupt()
+    dev.wait_for_error_line("release hvd uninstalled from namespace team")
+    assert dev.process.wait(20) == 128 + signal.SIGINT
+    assert "uninstall" in helm.commands()
+
+
+def test_change_after_a_stop_starts_the_next_run(dev: Dev) -> None:
+    dev.wait_for_deployed(1)
+    assert dev.process.stdout is not None
+    dev.process.stdout.readline()
+    dev.interrupt()
+    dev.wait_for_error_line("run stopped")
+    dev.script.write_text("second")
+    dev.wait_for_deployed(2)
+    assert dev.process.poll() is None
+
+
+def test_failed_helm_is_reported_and_the_next_change_tried(dev: Dev, helm: StubProgram) -> None:
+    dev.wait_for_deployed(1)
+    assert dev.process.stdout is not None
+    dev.process.stdout.readline()
+    helm.answer("upgrade", errors="Error: quota exceeded", code=1)
+    dev.script.write_text("second")
+    dev.wait_for_error_line("quota exceeded")
+    answer_as(helm, "hvd")
+    dev.script.write_text("third")
+    assert dev.wait_for_deployed(3)["code"] == {"files": {"train.py": "third"}}
