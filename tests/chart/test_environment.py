@@ -52,6 +52,22 @@ def test_names_are_unique_and_references_resolve(case: str) -> None:
             before.add(entry["name"])
 
 
+@pytest.mark.parametrize(
+    ("preload", "expected"),
+    [(None, []), ([], [""]), (["torch", "horovod.torch"], ["torch horovod.torch"])],
+)
+def test_preload_overrides_what_the_image_names(
+    preload: list[str] | None, expected: list[str]
+) -> None:
+    entries = worker(launch={"preload": preload})
+    assert [e["value"] for e in entries if e["name"] == "HVD_PRELOAD"] == expected
+
+
+@pytest.mark.parametrize("module", ["os; x", "a b", "-m", "a..b", ""])
+def test_preload_names_modules(module: str) -> None:
+    assert "preload" in refusal({"launch": {"preload": [module]}})
+
+
 def worker(*env: Entry, **values: object) -> list[Entry]:
     """Return the environment of a worker with these entries."""
     manifests = render({"worker": {"env": list(env)}, **values})

@@ -48,7 +48,7 @@ MARKED: Values = {
         "ttlSecondsAfterFinished": 70027, "activeDeadlineSeconds": 70028,
     },
     "launch": {
-        "options": ["--zz29"], "hostsTimeoutSeconds": 7030,
+        "options": ["--zz29"], "hostsTimeoutSeconds": 7030, "preload": ["zz79.zz80"],
         "binding": {"to": "core", "coresPerRank": 752, "ranksPerSocket": 753},
     },
     "network": {"interface": "zz31"},

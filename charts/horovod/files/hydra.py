@@ -49,7 +49,11 @@ def supervise(command: Sequence[str]) -> int:
         process.send_signal(number)
 
     signal.signal(signal.SIGTERM, pass_on)
-    code = process.wait()
-    code = 128 - code if code < 0 else code
+    return finish(process.wait())
+
+
+def finish(status: int) -> int:
+    """End the run if the rank failed. Its exit code: 128 + N when signal N ended it."""
+    code = 128 - status if status < 0 else status
     abort(code)
     return code

@@ -1,4 +1,5 @@
-"""What the launcher starts for every rank: check the rank's place, then become the script.
+"""What the launcher starts for every rank: check the rank's place, then become the script, or
+follow a fork of the warm process that has become it.
 
 A launcher that ignores its host list trains on one host and reports success. Each rank therefore
 checks that it runs in a worker, that all ranks of the run were started, and that its host has as
@@ -18,6 +19,7 @@ from typing import Mapping, NamedTuple, Sequence
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import hydra
 import threads
+import warm_client
 from binding import BindingError, bind
 from launchers import KNOWLEDGE
 from settings import BAD_CONFIGURATION, Binding
@@ -105,8 +107,11 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
+    status = warm_client.run(arguments.command, speaks=place.local_rank == 0)
     if "PMI_FD" in os.environ:
-        return hydra.supervise(arguments.command)
+        return hydra.supervise(arguments.command) if status is None else hydra.finish(status)
+    if status is not None:
+        return warm_client.end_as(status)
     os.execvp(arguments.command[0], arguments.command)
 
 

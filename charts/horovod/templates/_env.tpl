@@ -77,6 +77,9 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 # Processes of a pod may not read each other's memory, which MPICH and UCX would attempt.
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
+{{- if not (kindIs "invalid" .root.Values.launch.preload) }}
+- {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
+{{- end }}
 {{- with include "horovod.networkVariables" .root }}
 {{ . }}
 {{- end }}

@@ -1,0 +1,176 @@
+"""Whether a rank's command may run in a fork of the warm process: what the rank itself can tell.
+
+A rank that would not see the same world as a newly started Python starts cold, for a reason that
+the log gives. files/warm_state.py checks what only the warm process can tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from launchers import KNOWLEDGE
+
+# Libraries read these when they are imported or loaded, so a script that sets one does it before.
+READ_AT_IMPORT = (
+    *("ABSL_", "ATEN_", "BLIS_", "CUDA_", "DNNL_", "GLIBC_", "GOMP_", "GOTO_", "GRPC_", "KERAS_"),
+    *("KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "NUMEXPR_", "OMP_", "ONEDNN_", "OPENBLAS_"),
+    *("PROTOCOL_BUFFERS_", "PYTHON", "PYTORCH_", "TF_", "TF2_", "TORCH_", "XLA_"),
+)
+# Of these, what is read later, or only chooses which notes TensorFlow prints.
+READ_LATER = ("CUDA_VISIBLE_DEVICES", "TF_CPP_", "TF_FORCE_GPU_ALLOW_GROWTH")
+
+
+class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it would without
+    """The rank cannot be a fork of the warm process, for the reason in the message."""
+
+
+class Program(NamedTuple):
+    """What a Python command line runs: `kind` is file, module or code."""
+
+    kind: str
+    target: str
+    arguments: list[str]
+    unbuffered: bool
+
+
+def parse_command(command: Sequence[str]) -> Program:
+    """Parse a Python command line as Python does. Raises ColdStart for what a fork cannot do."""
+    words = list(command[1:])
+    unbuffered = False
+    while words and words[0].startswith("-") and words[0] != "-":
+        letters = words.pop(0)[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter == "u":
+                unbuffered = True
+            elif letter in "cm" and (letters or words):
+                target = letters or words.pop(0)
+                return Program("code" if letter == "c" else "module", target, words, unbuffered)
+            else:
+                raise ColdStart(f"{command[0]} has the option -{letter}")
+    if not words or words[0] == "-":
+        raise ColdStart(f"{command[0]} reads its program from standard input")
+    script = words.pop(0)
+    if not Path(script).is_file() or script.endswith(".pyc"):
+        raise ColdStart(f"{script} is not a file of Python source")
+    return Program("file", script, words, unbuffered)
+
+
+def check_interpreter(program: str, python: str) -> None:
+    """Raise ColdStart unless `program` is the Python of the warm process.
+
+    The folder counts, too: Python finds its packages from there, through links as well.
+    """
+    path = shutil.which(program)
+    if path is None or not Path(path).samefile(python):
+        raise ColdStart(f"{program} is not {python}, the worker's Python")
+    if not Path(path).parent.samefile(Path(python).parent):
+        raise ColdStart(f"{path} has other packages than {python}, the worker's Python")
+
+
+def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
+    """Raise ColdStart when a variable differs that modules may have read when they were imported.
+
+    Launchers, SSH and shells set some for each rank, which are read later.
+    """
+    names, prefixes = KNOWLEDGE["ownOfEachRank"]["names"], KNOWLEDGE["ownOfEachRank"]["prefixes"]
+    differing = sorted(
+        name
+        for name in {*rank, *warm}
+        if rank.get(name) != warm.get(name)
+        and name not in names
+        and not name.startswith(tuple(prefixes))
+    )
+    if differing:
+        raise ColdStart(
+            f"variables of the ranks differ from the worker's ({', '.join(differing[:5])}): set "
+            "them in worker.env instead"
+        )
+
+
+def check_script(program: Program, preloaded: Sequence[str]) -> None:
+    """Raise ColdStart when the script sets a variable that its imports would read."""
+    if program.kind == "module":
+        # Its file is found only by importing the packages it is in.
+        return
+    source = (
+        Path(program.target).read_bytes() if program.kind == "file" else program.target.encode()
+    )
+    if b"environ" not in source and b"putenv" not in source:
+        return
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        # The rank reports it.
+        return
+    tops = {name.partition(".")[0] for name in preloaded}
+    imported = min((line for line, top in _imports(tree) if top in tops), default=None)
+    for line, name in _variables(tree):
+        read = name.startswith(READ_AT_IMPORT) and not name.startswith(READ_LATER)
+        if read and (imported is None or line < imported):
+            where = f"{program.target}:{line}" if program.kind == "file" else "the program"
+            raise ColdStart(f"{where} sets {name}: set it in worker.env instead")
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and top-level name of each module that the script imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.lineno, (node.module or "").partition(".")[0]
+
+
+def _variables(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each environment variable that the script sets."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Subscript) and _is_environ(target.value):
+                    yield from _texts(node.lineno, [target.slice])
+                elif _is_environ(target) and isinstance(node.value, ast.Dict):
+                    yield from _texts(node.lineno, node.value.keys)
+        elif isinstance(node, ast.Call):
+            yield from _set_by_call(node)
+
+
+def _set_by_call(call: ast.Call) -> Iterator[tuple[int, str]]:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    owner = function.value if isinstance(function, ast.Attribute) else None
+    if name == "putenv" or (name == "setdefault" and _is_environ(owner)):
+        yield from _texts(call.lineno, call.args[:1])
+    elif name == "update" and _is_environ(owner):
+        for argument in call.args:
+            if isinstance(argument, ast.Dict):
+                yield from _texts(call.lineno, argument.keys)
+        for keyword in call.keywords:
+            yield call.lineno, keyword.arg or ""
+
+
+def _is_environ(node: Any) -> bool:
+    return getattr(node, "attr", getattr(node, "id", None)) in ("environ", "environb")
+
+
+def _texts(line: int, nodes: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """The literal texts; Python 3.8 wraps the index of a subscript once more."""
+    for node in nodes:
+        constant = node.value if type(node).__name__ == "Index" else node
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, (str, bytes)):
+            value = constant.value
+            yield line, value if isinstance(value, str) else os.fsdecode(value)
+
+
+def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> Program:
+    """What the command runs; `warm` describes the warm process. Raises ColdStart."""
+    check_interpreter(command[0], warm["python"])
+    program = parse_command(command)
+    check_environment(rank, warm["environment"])
+    check_script(program, warm["modules"])
+    return program

@@ -1,0 +1,144 @@
+"""What the warm process does: import, wait for ranks to fork, and be started again if killed."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import warm_fork
+import warm_script
+import warm_wire
+from warm_state import WarmState
+
+# How often the importing process is started; it is only ever killed for want of memory.
+STARTS = 3
+# A client sends its request at once.
+REQUEST_SECONDS = 10.0
+Rank = Tuple[Dict[str, Any], List[int]]
+
+
+def say(message: str) -> None:
+    """Write a line to the worker's log."""
+    print(f"[hvd] {message}", flush=True)
+
+
+def main(main_namespace: dict[str, Any]) -> None:
+    """Return in a rank only when its program has ended."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    modules = sys.argv[2:-1]
+    own = Path(__file__).resolve().parent
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        # A script may have modules of these names.
+        if name != "__main__" and file and Path(file).resolve().parent == own:
+            del sys.modules[name]
+    sys.path_importer_cache.clear()
+    warm_fork.die_with_parent(os.getppid())
+    rank = supervise(listener, modules)
+    if rank is not None:
+        request, received = rank
+        warm_script.take_over(request, received)
+        warm_script.set_up_python(request)
+        warm_script.set_title(request["command"])
+        warm_script.run(request["program"], main_namespace)
+
+
+def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
+    """Keep a process that imports and forks; its ranks return from here, too."""
+    for start in range(1, STARTS + 1):
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            warm_fork.die_with_parent(parent)
+            return serve(listener, writer, modules)
+        os.close(writer)
+        status = os.waitpid(pid, 0)[1]
+        say(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
+        wait_for_ranks(listener, reader)
+        os.close(reader)
+    say("ranks start cold from now on")
+    return None
+
+
+def wait_for_ranks(listener: socket.socket, reader: int) -> None:
+    """Wait until the guards of all ranks have closed the other end, and refuse new ranks.
+
+    Importing again beside running ranks could use up the memory that they need.
+    """
+    while True:
+        ready = select.select([listener, reader], [], [])[0]
+        if reader in ready:
+            return
+        with listener.accept()[0] as connection:
+            connection.settimeout(REQUEST_SECONDS)
+            try:
+                _, received = warm_wire.receive(connection)
+                warm_wire.send(connection, {"cold": "the warm process was killed"})
+            except (OSError, ValueError):
+                # The rank was killed as well.
+                continue
+            for descriptor in received:
+                os.close(descriptor)
+
+
+def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
+    """Import the modules, then fork a rank for each client; returns in the rank."""
+    began = time.monotonic()
+    state = WarmState()
+    state.load(modules)
+    names = ", ".join(modules)
+    if state.problem:
+        say(f"ranks start cold: {state.problem} (launch.preload)")
+    else:
+        say(f"imported {names} in {time.monotonic() - began:.1f} s: ranks are forks of this")
+    # The kernel reaps the guards.
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            rank = answer(connection, state, listener.fileno(), alive)
+        if rank is not None:
+            listener.detach()
+            signal.signal(signal.SIGCHLD, handler)
+            return rank
+
+
+def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
+    """Answer one client: refuse, or fork. Returns the request in the rank."""
+    if warm_wire.peer_uid(connection) != os.geteuid():
+        say("refused a process of another user")
+        return None
+    connection.settimeout(REQUEST_SECONDS)
+    received: list[int] = []
+    try:
+        request, received = warm_wire.receive(connection)
+        reason = _find_reason(state, request, received[-1])
+        warm_wire.send(connection, {"cold": reason} if reason else {})
+        connection.settimeout(None)
+        if reason is None and warm_fork.fork_rank(connection, listener, alive, received):
+            return request, received
+    except (OSError, ValueError) as problem:
+        say(f"a rank's request failed: {problem}")
+    for descriptor in received:
+        os.close(descriptor)
+    return None
+
+
+def _find_reason(state: WarmState, request: dict[str, Any], folder: int) -> str | None:
+    """Why the rank must start cold; found out in its folder, which `folder` is open for."""
+    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    try:
+        os.fchdir(folder)
+        request["folder"] = os.getcwd()  # noqa: PTH109 - a text
+        return state.find_reason(request, warm_script.first_path(request["program"]))
+    finally:
+        os.fchdir(here)
+        os.close(here)

@@ -1,0 +1,320 @@
+"""A rank that would not see the same world starts cold, and the log has the reason once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import warm_checks
+import warm_state
+from warm_checks import ColdStart, Program
+
+from tests.unit.podfiles.warm.worker import THREADS, Worker, make_worker, warm
+
+PROGRAM = "import os, framework; print('forked' if framework.PID != os.getpid() else 'new')"
+
+
+def run(worker: Worker, *command: str, **options: Any) -> str:
+    """What a rank prints; it must succeed."""
+    done = worker.run(*(command or ("python3", "-c", PROGRAM)), **options)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    "name", ["OMPI_MCA_btl", "PMIX_RANK", "HVD_ATTEMPT", "HOROVOD_RANK", "SSH_CLIENT", "PWD"]
+)
+def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker, name: str) -> None:
+    code = f"{PROGRAM}; print(os.environ[{name!r}])"
+    output = run(warm_worker, "python3", "-c", code, variables={name: "/tmp"})
+    assert output.endswith("forked\n/tmp\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["TF_X", "OMP_NUM_THREADS", "KMP_X", "MKL_X", "XLA_FLAGS", "CUDA_X", "PYTHONHASHSEED",
+             "LD_LIBRARY_PATH", "LANG", "TZ", "OF_THE_USER"]
+)  # fmt: skip
+def test_other_variables_of_the_rank_are_those_of_the_import(
+    warm_worker: Worker, name: str
+) -> None:
+    output = run(warm_worker, variables={name: "77"})
+    assert output.endswith("new\n")
+    assert f"start cold: variables of the ranks differ from the worker's ({name})" in output
+    assert "worker.env" in output
+
+
+def test_threads_that_the_chart_chooses_are_those_of_the_import() -> None:
+    with make_worker() as worker:
+        environment = {k: v for k, v in worker.environment().items() if k not in THREADS}
+        with patch.object(Worker, "environment", lambda self: environment), warm(worker):
+            output = run(worker)
+    assert "OMP_NUM_THREADS=" in output
+    assert output.endswith("forked\n")
+
+
+def test_missing_variable_is_a_difference(warm_worker: Worker) -> None:
+    environment = warm_worker.environment()
+    with pytest.raises(ColdStart, match="HOME"):
+        warm_checks.check_environment({**environment, "HOME": "/other"}, environment)
+    with pytest.raises(ColdStart, match="IMPORTS"):
+        warm_checks.check_environment({"PATH": "/bin"}, {"PATH": "/bin", "IMPORTS": "x"})
+
+
+def test_reason_is_in_the_log_once_for_each_host(warm_worker: Worker) -> None:
+    second = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_RANK": "1"}
+    assert run(warm_worker, variables={"TF_X": "1"}).count("cold") == 1
+    silent = run(warm_worker, variables={"TF_X": "1", **second})
+    assert "cold" not in silent
+    assert silent.endswith("new\n")
+
+
+def test_python_of_another_folder_is_not_the_workers(warm_worker: Worker, tmp_path: Path) -> None:
+    """It has other packages, even where it is a link to the same file."""
+    linked = tmp_path / "python3"
+    linked.symlink_to(Path(sys.executable).resolve())
+    output = run(warm_worker, str(linked), "-c", "print('new')")
+    assert f"{linked} is not" in output or f"{linked} has other packages" in output
+    assert output.endswith("new\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["-O", "train.py"], "has the option -O"),
+        (["-uX", "dev", "train.py"], "has the option -X"),
+        (["--version"], "has the option --"),
+        (["-c"], "has the option -c"),
+        ([], "standard input"),
+        (["-"], "standard input"),
+        (["-u"], "standard input"),
+        (["no-such-file.py"], "not a file"),
+        (["."], "not a file"),
+    ],
+)
+def test_command_that_a_fork_cannot_run_is_named(words: list[str], reason: str) -> None:
+    with pytest.raises(ColdStart, match=reason):
+        warm_checks.parse_command(["python3", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (["-c", "x", "-u"], Program("code", "x", ["-u"], False)),
+        (["-cx", "-u"], Program("code", "x", ["-u"], False)),
+        (["-u", "-m", "own.train", "a"], Program("module", "own.train", ["a"], True)),
+        (["-um", "own.train"], Program("module", "own.train", [], True)),
+        (["-u", __file__, "-u"], Program("file", __file__, ["-u"], True)),
+    ],
+)
+def test_command_is_read_as_python_reads_it(words: list[str], program: Program) -> None:
+    assert warm_checks.parse_command(["python3", *words]) == program
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "os.environ['TF_X'] = '1'",
+        "os.environ.setdefault('OMP_NUM_THREADS', '1')",
+        "os.putenv('KMP_X', '1')",
+        "os.environ.update({'A': '1', 'XLA_FLAGS': '1'})",
+        "os.environ.update(TF_X='1')",
+        "os.environ |= {'MKL_X': '1'}",
+        "os.environb[b'TF_X'] = b'1'",
+        "from os import environ; environ['TF_X'] = '1'",
+        "if True: os.environ['KERAS_BACKEND'] = 'torch'",
+    ],
+)
+def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> None:
+    before = f"import os\n{statement}\nimport framework.sub as f\n"
+    after = f"import os\nfrom framework import sub\n{statement}\n"
+    with pytest.raises(ColdStart, match=r"sets (TF_X|OMP_|KMP_X|XLA_|MKL_X|KERAS_)"):
+        warm_checks.check_script(Program("code", before, [], False), ["framework.sub"])
+    warm_checks.check_script(Program("code", after, [], False), ["framework.sub"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0'",
+        "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'",
+        "os.environ['OF_THE_USER'] = '1'",
+        "print(os.environ['TF_X'])",
+        "os.environ[name] = '1'",
+        "os.environ = syntax error",
+    ],
+)
+def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
+    warm_checks.check_script(Program("code", text, [], False), ["framework"])
+
+
+def test_place_in_the_script_is_named(warm_worker: Worker, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"import os\nos.environ['TF_X'] = '1'\n{PROGRAM}\n")
+    output = run(warm_worker, "python3", str(script))
+    assert f"{script}:2 sets TF_X" in output
+    assert output.endswith("new\n")
+
+
+@pytest.mark.parametrize("beside", ["logging.py", "framework/__init__.py", "framework.so"])
+def test_module_beside_the_script_takes_precedence(
+    warm_worker: Worker, tmp_path: Path, beside: str
+) -> None:
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).write_text("")
+    (tmp_path / "train.py").write_text("print('runs')")
+    output = run(warm_worker, "python3", str(tmp_path / "train.py"))
+    assert "takes precedence over the imported module" in output
+    assert output.endswith("runs\n")
+
+
+def test_folder_without_a_package_does_not_hide_a_module(
+    warm_worker: Worker, tmp_path: Path
+) -> None:
+    (tmp_path / "framework").mkdir()
+    (tmp_path / "train.py").write_text(PROGRAM)
+    assert run(warm_worker, "python3", str(tmp_path / "train.py")).endswith("forked\n")
+
+
+@pytest.fixture
+def own_worker() -> Iterator[Worker]:
+    """A worker whose modules the test may change."""
+    with make_worker() as worker:
+        yield worker
+
+
+def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:
+    with warm(own_worker):
+        file = own_worker.modules / "framework.py"
+        assert run(own_worker).endswith("forked\n")
+        file.write_text(file.read_text() + "\n")
+        output = run(own_worker)
+        assert f"{file} has changed since it was imported" in output
+        assert output.endswith("new\n")
+
+
+def test_missing_module_is_named_and_ranks_start_cold(own_worker: Worker) -> None:
+    with warm(own_worker, ["framework", "no_such_module"]):
+        reason = "cannot import no_such_module: ModuleNotFoundError"
+        assert reason in own_worker.log
+        output = run(own_worker)
+        assert reason in output
+        assert "(launch.preload)" in output
+        assert output.endswith("new\n")
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(3)", "1 / 0", "import warm_service"])
+def test_module_that_fails_does_not_end_the_warm_process(own_worker: Worker, text: str) -> None:
+    """The chart's own modules are not there for others."""
+    (own_worker.modules / "bad.py").write_text(text)
+    with warm(own_worker, ["bad"]):
+        output = run(own_worker)
+        assert "start cold: cannot import bad: " in output
+        assert output.endswith("new\n")
+
+
+def test_module_with_a_thread_is_not_forked(own_worker: Worker) -> None:
+    """What the thread has locked would stay locked."""
+    (own_worker.modules / "busy.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    with warm(own_worker, ["busy", "framework"]):
+        output = run(own_worker)
+        assert "the imported modules run 1 threads (python" in output
+        assert output.endswith("new\n")
+
+
+def test_thread_that_ends_before_a_fork_is_no_obstacle(own_worker: Worker) -> None:
+    """OpenBLAS ends its threads when a process forks."""
+    (own_worker.modules / "pool.py").write_text(
+        "import os, threading\n"
+        "end = threading.Event()\n"
+        "thread = threading.Thread(target=end.wait, daemon=True)\n"
+        "thread.start()\n"
+        "os.register_at_fork(before=lambda: (end.set(), thread.join()))\n"
+    )
+    with warm(own_worker, ["pool", "framework"]):
+        assert run(own_worker).endswith("forked\n")
+
+
+def test_module_that_uses_a_gpu_is_not_forked() -> None:
+    reason = warm_state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
+    assert reason == "an imported module uses the GPU (/dev/nvidia0)"
+    assert warm_state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    """A rank's request that nothing speaks against."""
+    return {
+        "descriptors": [0, 1, 2],
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "environment": {},
+        "limits": {},
+        "folder": str(Path.cwd()),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        **changes,
+    }
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> warm_state.WarmState:
+    """A warm process of one thread."""
+    monkeypatch.setattr(warm_state, "threads", lambda: 1)
+    return warm_state.WarmState()
+
+
+def test_request_without_differences_is_granted(state: warm_state.WarmState) -> None:
+    assert state.find_reason(request(), None) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "libraries", "reason"),
+    [
+        ({}, "libgomp.so.1", "set OMP_NUM_THREADS"),
+        ({}, None, None),
+        ({"OMP_NUM_THREADS": "2"}, "libgomp.so.1", None),
+        ({"OMP_NUM_THREADS": "2", "OMP_PLACES": "cores"}, "libgomp.so.1", "unset OMP_PLACES"),
+    ],
+)
+def test_bound_rank_must_not_have_counted_other_cpus(
+    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str], libraries: str | None, reason: str | None,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(warm_state, "find_library", lambda parts: libraries)
+    found = state.find_reason(request(cpus=[999], environment=environment), None)
+    assert (reason in found) if reason and found else (found == reason)
+
+
+def test_loaded_library_is_found_by_a_part_of_its_name() -> None:
+    assert "libc" in str(warm_state.find_library(("libc.so", "libc-")))
+    assert warm_state.find_library(("no-such-library",)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"nice": -20}, "its nice value is -20"),
+        ({"limits": {"RLIMIT_NOFILE": [1, 10**9]}}, "its RLIMIT_NOFILE is 1000000000"),
+        (
+            {"folder": "/elsewhere", "environment": {"PYTHONPATH": "/a:src"}},
+            "PYTHONPATH=/a:src has another meaning in /elsewhere",
+        ),
+    ],
+)
+def test_what_a_fork_cannot_take_over_is_named(
+    state: warm_state.WarmState, changes: dict[str, Any], reason: str
+) -> None:
+    assert state.find_reason(request(**changes), None) == reason
+
+
+def test_descriptor_that_an_import_has_opened_is_not_replaced(
+    state: warm_state.WarmState, tmp_path: Path
+) -> None:
+    with (tmp_path / "file").open("w") as file:
+        number = file.fileno()
+        found = state.find_reason(request(descriptors=[0, number]), None)
+    assert found == f"an imported module uses descriptor {number}"

@@ -1,0 +1,196 @@
+"""How ranks end with their clients, and what remains when a process of the chart is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.unit.podfiles.warm.worker import Worker, children, is_alive, make_worker, warm
+from tests.waiting import wait_until
+
+# Prints its process ID and that of a child in a session of its own, then waits for a signal.
+WAITS = """
+import framework, os, signal, subprocess, sys
+def end(number, frame):
+    print("got", number, flush=True)
+    sys.exit(40 + number)
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, end)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print(os.getpid(), child.pid, os.getppid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def start(worker: Worker, script: str = WAITS) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """Start a rank; returns its client, and the process IDs that it prints."""
+    client = worker.start("python3", "-c", script)
+    assert client.stdout is not None
+    client.stdout.readline()
+    return client, [int(word) for word in client.stdout.readline().split()]
+
+
+def has_imported(worker: Worker, times: int) -> bool:
+    """Whether the warm process has imported its modules so many times."""
+    return worker.log.count("imported framework") == times
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
+def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
+    client, (rank, child, _) = start(warm_worker)
+    assert rank != client.pid, "the rank is no fork"
+    client.send_signal(number)
+    output, _ = client.communicate(timeout=60)
+    assert (output, client.returncode) == (f"got {number}\n".encode(), 40 + number)
+    assert not is_alive(child), "a failed rank has left a process"
+
+
+def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
+    """A launcher kills the process that it started, which cannot pass this signal on."""
+    client, pids = start(warm_worker)
+    client.kill()
+    client.communicate()
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
+
+
+def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
+    """As without a warm process: a script may start a service on purpose."""
+    script = (
+        "import subprocess\nout = dict.fromkeys(('stdout', 'stderr'), subprocess.DEVNULL)\n"
+        "print(subprocess.Popen(['sleep', '600'], start_new_session=True, **out).pid)"
+    )
+    client, (child,) = start(warm_worker, script)
+    client.communicate()
+    assert client.returncode == 0
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
+    client, (rank, child, guard) = start(warm_worker)
+    os.kill(guard, signal.SIGKILL)
+    assert client.wait(60) == -signal.SIGKILL
+    wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
+    os.kill(child, signal.SIGKILL)
+    client.communicate()
+
+
+def test_ended_ranks_leave_no_process_behind(warm_worker: Worker) -> None:
+    assert warm_worker.show("import framework; print(framework.PID)").strip().isdigit()
+    importing = int(warm_worker.show("import framework; print(framework.PID)"))
+    wait_until(lambda: children(importing) == [], 20, "guards are reaped")
+
+
+def test_rank_waits_for_an_import_that_is_running(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
+    with make_worker({"slow": slow}) as worker, warm(worker, ["slow"]):
+        with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
+            assert client.stdout is not None
+            assert b"rank 0 of 1" in client.stdout.readline()
+            gate.write_text("")
+            assert client.communicate(timeout=60)[0] == b"runs\n"
+        assert worker.log.count("[hvd] imports") == 1, "the rank has imported it again"
+
+
+def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last() -> None:
+    with make_worker() as worker, warm(worker) as process:
+        (watching,) = children(process.pid)
+        (importing,) = children(watching)
+        client, _ = start(worker)
+        os.kill(importing, signal.SIGKILL)
+        wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
+        # Importing again would take the memory that the running rank may need.
+        other = worker.run("python3", "-c", "import framework; print('runs')")
+        assert b"start cold: the warm process was killed" in other.stdout
+        assert other.stdout.endswith(b"runs\n")
+        client.send_signal(signal.SIGTERM)
+        assert client.wait(60) == 40 + signal.SIGTERM
+        wait_until(lambda: worker.log.count("imported framework") == 2, 20, "it imports again")
+        assert "cold" not in worker.show("import framework")
+        client.communicate()
+
+
+def test_ranks_start_cold_when_the_warm_process_is_killed_again_and_again() -> None:
+    with make_worker() as worker, warm(worker) as process:
+        (watching,) = children(process.pid)
+        for times in range(1, 4):
+            wait_until(partial(has_imported, worker, times), 20, "it has imported")
+            (importing,) = children(watching)
+            os.kill(importing, signal.SIGKILL)
+        wait_until(lambda: "ranks start cold from now on" in worker.log, 20, "it gives up")
+        wait_until(lambda: not is_alive(watching), 20, "it ends")
+        done = worker.run("python3", "-c", "import framework; print('runs')")
+        assert b"start cold: the warm process does not answer" in done.stdout
+        assert (done.returncode, done.stdout.endswith(b"runs\n")) == (0, True)
+
+
+def test_warm_process_ends_with_its_worker() -> None:
+    with make_worker() as worker:
+        with warm(worker) as process:
+            (watching,) = children(process.pid)
+            (importing,) = children(watching)
+        wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
+
+
+def test_restarted_worker_replaces_the_socket_and_its_description() -> None:
+    with make_worker() as worker:
+        for _ in range(2):
+            with warm(worker):
+                assert "cold" not in worker.show("import framework")
+        with warm(worker, [], HVD_PRELOAD="framework"):
+            assert "cold" not in worker.show("import framework")
+        assert worker.socket.exists()
+
+
+def test_nothing_starts_without_modules_to_preload() -> None:
+    with make_worker() as worker:
+        worker.socket.write_text("left by an earlier start")
+        done = subprocess.run(
+            [sys.executable, "-I", "-c",
+             f"import sys; sys.path.insert(0, {str(worker.root / 'bin')!r}); import worker; "
+             "worker.start_warm_process(sys.executable, {'HVD_PRELOAD': ' '})"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        assert (done.stdout, worker.socket.exists()) == (b"", False)
+        assert worker.show("print('runs')") == "runs\n"
+
+
+def test_socket_is_open_to_the_workers_user_only(warm_worker: Worker) -> None:
+    for name in ("warm.sock", "warm.json"):
+        assert (warm_worker.root / "generated" / name).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_other_user_gets_no_fork() -> None:
+    """Also where the socket's mode does not keep it out."""
+    ask = (
+        "import os, socket, sys; os.setuid(4321); s = socket.socket(socket.AF_UNIX); "
+        "s.connect(sys.argv[1]); print(s.recv(10))"
+    )
+    with make_worker() as worker, warm(worker):
+        for path in (worker.root, worker.root / "generated", worker.socket):
+            path.chmod(0o777)
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", ask, str(worker.socket)], capture_output=True, check=False
+        )
+        assert done.stdout == b"b''\n", done.stderr
+        assert "refused a process of another user" in worker.log
+        assert "cold" not in worker.show("import framework"), "its own user is still served"
+
+
+def test_client_that_sends_nonsense_does_not_stop_the_warm_process(warm_worker: Worker) -> None:
+    for content in (b"", b"\0\0\0\2{]", b"\0\0\0\2{}"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(warm_worker.socket))
+            connection.sendall(content)
+    assert "cold" not in warm_worker.show("import framework")
