@@ -13,6 +13,7 @@ import yaml
 from devtools.toolchain.tools import tool
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
+IMAGE = "registry.example/team/app"
 Values = dict[str, Any]
 Manifest = dict[str, Any]
 
@@ -25,15 +26,18 @@ def helm_template(
     chart: Path = CHART,
     apis: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm template` on the values.
+    """Run `helm template` on the values; the chart has no default image, so that they get IMAGE.
 
     `kubernetes` is the version of the cluster, and `apis` what it serves beside the usual.
     """
     options = [*(["--kube-version", kubernetes] if kubernetes else [])]
     options += [f"--api-versions={api}" for api in apis]
-    text = json.dumps(values or {})
     if chart != CHART:
-        return _helm_template(text, release, helm, tuple(options), chart)
+        return _helm_template(json.dumps(values or {}), release, helm, tuple(options), chart)
+    complete = values or {}
+    if isinstance(complete.get("image", {}), dict):
+        complete = {**complete, "image": {"repository": IMAGE, **complete.get("image", {})}}
+    text = json.dumps(complete)
     return _cached_helm_template(text, release, helm, tuple(options), chart)
 
 

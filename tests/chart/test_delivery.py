@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
-from tests.chart.render import CHART, of_kind, pod_spec, render
+from tests.chart.render import CHART
 
 ROOT = CHART.parents[1]
 HELMS = ("helm3", "helm4")
@@ -102,10 +102,3 @@ def test_artifact_hub_annotations_parse() -> None:
         assert set(change) == {"kind", "description"}
         assert change["kind"] in ("added", "changed", "deprecated", "removed", "fixed", "security")
     assert all(set(link) == {"name", "url"} for link in annotations["links"])
-    used = {
-        container["image"]
-        for kind in ("StatefulSet", "Job")
-        for workload in of_kind(render(), kind)
-        for container in pod_spec(workload)["containers"]
-    }
-    assert {image["image"] for image in annotations["images"]} == used

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.chart.render import (
+    IMAGE,
     Manifest,
     Values,
     of_kind,
@@ -78,7 +79,7 @@ def test_worker_groups_inherit_from_worker() -> None:
     names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
     assert names[-2:] == ["A", "B"]
     assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.21.0")
-    assert pod_spec(gpu)["containers"][0]["image"] == "horovod-cpu:cuda"
+    assert pod_spec(gpu)["containers"][0]["image"] == f"{IMAGE}:cuda"
 
 
 def test_run_settings_list_every_host() -> None:

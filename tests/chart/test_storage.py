@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
+from tests.chart.render import IMAGE, Manifest, Values, of_kind, one, pod_spec, refusal, render
 
 DATA: Values = {
     "volumes": [
@@ -57,7 +57,7 @@ def test_staging_mounts_read_only_volumes_writable() -> None:
 def test_staging_takes_any_image_and_command() -> None:
     container = staging({"staging": STAGING})
     assert container["command"] == ["sh", "/horovod/bin/stage.sh", *STAGING["command"]]
-    assert container["image"] == "horovod-cpu:0.28.1-tf2.21.0"
+    assert container["image"] == f"{IMAGE}:0.28.1-tf2.21.0"
     token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "token"}}}
     image = {"repository": "rclone/rclone", "tag": "1.70"}
     container = staging({"staging": {**STAGING, "image": image, "env": [token]}})

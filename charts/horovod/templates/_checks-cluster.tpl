@@ -5,6 +5,17 @@ ServiceAccount proves.
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
 {{- if lookup "v1" "ServiceAccount" $ns "default" -}}
+{{- $selector := include "horovod.runSelector" . | fromYaml -}}
+{{- range .horovod.groups -}}
+{{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
+{{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
+{{- if and $instance (ne $instance (get $selector "app.kubernetes.io/instance")) -}}
+{{- $problem := printf "StatefulSet %q selects pods with the instance %q" .statefulSet $instance -}}
+{{- $rule := "this version of the chart selects by the release's name, and Kubernetes never changes a selector" -}}
+{{- $remedy := printf "kubectl --namespace %s delete statefulset %s" $ns .statefulSet -}}
+{{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.ssh.existingSecret -}}
 {{- $secret := lookup "v1" "Secret" $ns . -}}
 {{- range $key := list "user-key" "host-key" -}}

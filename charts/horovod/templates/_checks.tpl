@@ -5,6 +5,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkRetired" . -}}
 {{- include "horovod.checkNames" . -}}
+{{- include "horovod.checkImages" . -}}
 {{- include "horovod.checkGroups" . -}}
 {{- include "horovod.checkPlacement" . -}}
 {{- include "horovod.checkSecurity" . -}}
@@ -34,14 +35,33 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 
 {{- define "horovod.checkNames" -}}
 {{- $fullname := include "horovod.fullname" . -}}
+{{- $from := "from the release's name and the chart's alias" -}}
+{{- if eq $fullname .Release.Name -}}{{- $from = "the release's name" -}}{{- end -}}
+{{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
+{{- if .Values.fullnameOverride -}}{{- $from = "fullnameOverride" -}}{{- end -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
 {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
-{{- fail (printf "the release's name (or fullnameOverride) is %q: it becomes part of host names, so %s" $fullname $rule) -}}
+{{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
 {{- if gt (len $fullname) 47 -}}
-{{- $reason := "because the name of the master's Job must not exceed 63" -}}
-{{- $subject := printf "the release's name (or fullnameOverride) %q has %d characters" $fullname (len $fullname) -}}
+{{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
+{{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
 {{- fail (printf "%s: use at most 47, %s" $subject $reason) -}}
+{{- end -}}
+{{- end }}
+
+{{/* The chart has no default image, because no public registry has one with everything that it needs. */}}
+{{- define "horovod.checkImages" -}}
+{{- $owners := dict "master" .Values.master.image -}}
+{{- range .horovod.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
+{{- $default := .Values.image.repository -}}
+{{- range $of, $image := $owners -}}
+{{- if not (or $image.repository $default) -}}
+{{- $needs := "an image with Python 3, MPI, an SSH server and an SSH client" -}}
+{{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
+{{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
+{{- fail (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

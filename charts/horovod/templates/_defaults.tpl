@@ -1,9 +1,11 @@
 {{/* Generated from values.source.yaml by `make generate`: edit that file. */}}
 {{- define "horovod.defaults" -}}
 {
+  "nameOverride": "",
   "fullnameOverride": "",
-  "image.repository": "horovod-cpu",
+  "image.repository": "",
   "image.tag": "",
+  "image.digest": "",
   "image.pullPolicy": "IfNotPresent",
   "imagePullSecrets": [],
   "worker.number": 2,

@@ -48,7 +48,7 @@ spec:
   restartPolicy: Never
   {{- include "horovod.placement" (dict "root" . "of" $master "component" "master") | nindent 2 }}
   {{- with include "horovod.serviceAccount" . }}
-  serviceAccountName: {{ . }}
+  serviceAccountName: {{ . | quote }}
   {{- end }}
   automountServiceAccountToken: {{ ne (include "horovod.serviceAccount" .) "" }}
   {{- include "horovod.podSettings" . | nindent 2 }}
@@ -96,7 +96,7 @@ spec:
 {{ include "horovod.sshVolume" (dict "root" . "component" "master") }}
 {{- if include "horovod.hasCode" . }}
 - name: code
-  configMap: {name: {{ include "horovod.codeConfigMap" . }}}
+  configMap: {name: {{ include "horovod.codeConfigMap" . | quote }}}
 {{- end }}
 {{- end }}
 

@@ -1,7 +1,27 @@
 {{/* Names, labels and selectors of this chart's objects. */}}
 
+{{/*
+The prefix of all object names: the release's name. With nameOverride, and as a dependency with an alias, it is followed by
+that name, so that two dependencies of one release have different names. As in charts that `helm create` makes, nameOverride
+is left out when the release's name contains it.
+*/}}
 {{- define "horovod.fullname" -}}
-{{ .Values.fullnameOverride | default .Release.Name }}
+{{- $alias := ternary "" .Chart.Name (eq .Chart.Name "horovod") -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride }}
+{{- else if .Values.nameOverride -}}
+{{- $suffix := printf "-%s" .Values.nameOverride -}}
+{{ .Release.Name }}{{ if not (contains .Values.nameOverride .Release.Name) }}{{ $suffix }}{{ end }}
+{{- else if $alias -}}
+{{ printf "%s-%s" .Release.Name $alias }}
+{{- else -}}
+{{ .Release.Name }}
+{{- end -}}
+{{- end }}
+
+{{/* The name label, which tells two dependencies of one release apart. */}}
+{{- define "horovod.name" -}}
+{{ .Values.nameOverride | default .Chart.Name }}
 {{- end }}
 
 {{/* The headless Service. A host's name is POD.SERVICE. */}}
@@ -52,27 +72,25 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.selector" -}}
-app.kubernetes.io/name: horovod
-app.kubernetes.io/instance: {{ include "horovod.fullname" .root }}
-app.kubernetes.io/component: {{ .component }}
+{{ include "horovod.runSelector" .root }}
+app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
 {{/* Labels of every object. The chart's version is not part of pod templates, where it would change with each upgrade. */}}
 {{- define "horovod.labels" -}}
-app.kubernetes.io/name: horovod
-app.kubernetes.io/instance: {{ include "horovod.fullname" .root }}
+{{ include "horovod.runSelector" .root }}
 {{- with .component }}
-app.kubernetes.io/component: {{ . }}
+app.kubernetes.io/component: {{ . | quote }}
 {{- end }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
 {{- end }}
 
 {{/* Labels that all objects and pods of the release share. */}}
 {{- define "horovod.runSelector" -}}
-app.kubernetes.io/name: horovod
-app.kubernetes.io/instance: {{ include "horovod.fullname" . }}
+app.kubernetes.io/name: {{ include "horovod.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* Selects the master and the workers, but not TensorBoard. */}}

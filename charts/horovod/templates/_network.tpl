@@ -6,7 +6,7 @@
 {{- if $network.interface }}
 {{- range (.Files.Get "files/launchers.json" | fromJson).interfaceVariables }}
 {{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
-- {name: {{ .name }}, value: {{ $network.interface | quote }}}
+- {name: {{ .name | quote }}, value: {{ $network.interface | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -36,7 +36,7 @@ topologySpreadConstraints:
 {{/* Labels of the master and the workers for schedulers and service meshes. */}}
 {{- define "horovod.podLabels" -}}
 {{- if eq .Values.gang "SchedulerPlugins" }}
-scheduling.x-k8s.io/pod-group: {{ include "horovod.podGroup" . }}
+scheduling.x-k8s.io/pod-group: {{ include "horovod.podGroup" . | quote }}
 {{- end }}
 {{- if eq .Values.serviceMesh "Disabled" }}
 sidecar.istio.io/inject: "false"
@@ -50,7 +50,7 @@ istio.io/dataplane-mode: ambient
 {{/* Annotations of the master and the workers for schedulers and service meshes. */}}
 {{- define "horovod.podAnnotations" -}}
 {{- if eq .Values.gang "Volcano" }}
-scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . }}
+scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . | quote }}
 {{- end }}
 {{- if eq .Values.serviceMesh "Disabled" }}
 linkerd.io/inject: disabled
@@ -66,7 +66,7 @@ config.linkerd.io/proxy-await: enabled
 {{/* The Kueue label of the StatefulSets and the Job. */}}
 {{- define "horovod.queueLabels" -}}
 {{- if and .Values.queueName (ne .Values.gang "Volcano") -}}
-kueue.x-k8s.io/queue-name: {{ .Values.queueName }}
+kueue.x-k8s.io/queue-name: {{ .Values.queueName | quote }}
 {{- end -}}
 {{- end }}
 

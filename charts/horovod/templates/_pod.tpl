@@ -1,10 +1,29 @@
 {{/* What the pods of the master and the workers share. */}}
 
-{{/* Call with (dict "root" $ "image" $imageOverrides). */}}
+{{/* Call with (dict "root" $ "image" $imageOverrides). A tag beside a digest documents it; the kubelet uses the digest. */}}
 {{- define "horovod.image" -}}
-{{- $image := .root.Values.image -}}
-image: {{ printf "%s:%s" (.image.repository | default $image.repository) (.image.tag | default $image.tag | default .root.Chart.AppVersion) | quote }}
-imagePullPolicy: {{ .image.pullPolicy | default $image.pullPolicy }}
+{{- $image := include "horovod.mergedImage" (dict "image" .root.Values.image "own" .image) | fromJson -}}
+{{- $tag := $image.tag | default (ternary "" .root.Chart.AppVersion (not (empty $image.digest))) -}}
+{{- $reference := $image.repository -}}
+{{- with $tag -}}{{- $reference = printf "%s:%s" $reference . -}}{{- end -}}
+{{- with $image.digest -}}{{- $reference = printf "%s@%s" $reference . -}}{{- end -}}
+image: {{ $reference | quote }}
+imagePullPolicy: {{ $image.pullPolicy | quote }}
+{{- end }}
+
+{{/*
+An image with some keys overridden, as JSON. A digest belongs to its repository and tag, so that overriding one of these
+drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $overrides).
+*/}}
+{{- define "horovod.mergedImage" -}}
+{{- $image := deepCopy (.image | default dict) -}}
+{{- $own := .own | default dict -}}
+{{- if or $own.repository $own.tag $own.digest -}}{{- $image = omit $image "digest" -}}{{- end -}}
+{{- if $own.digest -}}{{- $image = omit $image "tag" -}}{{- end -}}
+{{- range $key, $value := $own -}}
+{{- with $value -}}{{- $_ := set $image $key . -}}{{- end -}}
+{{- end -}}
+{{ toJson $image }}
 {{- end }}
 
 {{/* Where /etc/passwd comes from. ssh and sshd refuse to run as a UID without an entry. "files": the chart writes it for the UID in the values. "generated": the pod writes it for a UID that only the platform knows. Empty: root has an entry in the image's own file. */}}
@@ -33,10 +52,10 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with include "horovod.schedulerName" . }}
-schedulerName: {{ . }}
+schedulerName: {{ . | quote }}
 {{- end }}
 enableServiceLinks: false
 securityContext:
@@ -107,13 +126,13 @@ Call with (dict "items" $list "key" "name").
 {{ . }}
 {{- end }}
 {{- with include "horovod.passwdFrom" . }}
-- {name: {{ . }}, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
+- {name: {{ . | quote }}, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "horovod.commonVolumes" -}}
 - name: files
-  configMap: {name: {{ include "horovod.filesConfigMap" . }}}
+  configMap: {name: {{ include "horovod.filesConfigMap" . | quote }}}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp
@@ -126,7 +145,7 @@ not. */}}
 {{- define "horovod.sshVolume" -}}
 - name: ssh
   secret:
-    secretName: {{ include "horovod.sshSecret" .root }}
+    secretName: {{ include "horovod.sshSecret" .root | quote }}
     defaultMode: 0440
     {{- if not .root.Values.ssh.existingSecret }}
     items: [{key: user-key, path: user-key}, {key: host-key, path: host-key}]

@@ -3,7 +3,8 @@
 {{- $staging := .root.Values.staging -}}
 {{- if $staging.command }}
 - name: staging
-  {{- include "horovod.image" (dict "root" .root "image" (merge (deepCopy $staging.image) .group.image)) | nindent 2 }}
+  {{- $image := include "horovod.mergedImage" (dict "image" .group.image "own" $staging.image) | fromJson }}
+  {{- include "horovod.image" (dict "root" .root "image" $image) | nindent 2 }}
   command:
     {{- concat (list "sh" "/horovod/bin/stage.sh") $staging.command | toYaml | nindent 4 }}
   env:

@@ -65,6 +65,9 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- range $list := list "env" "volumes" "volumeMounts" -}}
 {{- with get $own $list -}}{{- $_ := set $own $list (concat (get $group $list) .) -}}{{- end -}}
 {{- end -}}
+{{- with $own.image -}}
+{{- $_ := set $group "image" (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
+{{- end -}}
 {{- include "horovod.override" (dict "into" $group "from" $own) -}}
 {{- $defaults := dict "worker.volumes" list "worker.volumeMounts" list -}}
 {{- range $path, $default := include "horovod.defaults" .root | fromJson -}}

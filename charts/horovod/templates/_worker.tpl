@@ -27,7 +27,7 @@ containers:
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
     command: [python3, -I, /horovod/bin/worker.py]
     ports:
-      - {name: ssh, containerPort: {{ $root.Values.ssh.port }}}
+      - {name: ssh, containerPort: {{ int $root.Values.ssh.port }}}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}

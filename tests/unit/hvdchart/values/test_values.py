@@ -239,6 +239,8 @@ def test_changed_values_leave_the_spec_unchanged() -> None:
         ("launch", "launch: {mode: custom}", {"mode": "custom"}),
         ("launch", "launch: {options: [-x, A]}",
          {"binding": {"to": "core", "coresPerRank": 4}, "options": ["-x", "A"]}),
+        ("image", f"image: {{repository: a/b, digest: 'sha256:{'0' * 64}'}}",
+         {"repository": "a/b", "digest": f"sha256:{'0' * 64}"}),
         ("image", "image: {repository: a/b, pullPolicy: Never}",
          {"repository": "a/b", "pullPolicy": "Never"}),
         ("imagePullSecrets", "image: {repository: a, pullSecrets: [b, c]}",

@@ -1,0 +1,177 @@
+"""Text that YAML could read as something else arrives as text, and null or old values render."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devtools.docs_gen.chart_docs import load_source
+from tests.chart.render import CHART, Values, helm_template, parse_manifests
+
+AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
+MARK = "zzmark"
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+# What the chart needs to render everything into which text can go.
+NEEDED: Values = {
+    "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+    "metrics": {"enabled": True, "podMonitor": True},
+    "staging": {"command": ["fetch"], "path": "/data/set"},
+    "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
+    "volumes": [{"name": "data", "emptyDir": {}}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    "workerGroups": [{"name": "a"}],
+}
+# Values that would change which objects there are, and text that must have a certain form.
+FIXED = {"fullnameOverride", "nameOverride", "logDir", "path", "file", "launch", "code", "name"}
+
+
+def fill(node: dict[str, Any], text: str, other: str) -> Any:
+    """Return a value for a part of the schema with `text` in every string that may be either."""
+    if "$ref" in node:
+        node = SCHEMA["definitions"][node["$ref"].rsplit("/", 1)[1]]
+    if "enum" in node or "not" in node:
+        return None
+    kinds = node.get("type", "object")
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if "string" in kinds:
+        pattern = re.compile(node.get("pattern", ""))
+        return text if pattern.search(text) and pattern.search(other) else None
+    if "array" in kinds:
+        item = fill(node.get("items", {}), text, other)
+        return None if item is None else [item]
+    if "object" not in kinds:
+        return None
+    properties = node.get("properties")
+    if properties is None:
+        # A map of strings, or an object of Kubernetes.
+        return {"key": text}
+    found = {
+        name: value
+        for name, child in properties.items()
+        if name not in FIXED and (value := fill(child, text, other)) is not None
+    }
+    if {"name", "value", "valueFrom"} <= properties.keys():
+        found = {"name": "VARIABLE", "value": text}
+    return found or None
+
+
+def merged(base: Any, over: Any) -> Any:
+    """Merge maps key by key; `over` wins."""
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    return {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
+
+
+def normalized(manifests: Any) -> Any:
+    """Return the manifests without what differs between two renders."""
+    text = json.dumps([item for item in manifests if item["kind"] != "Secret"], default=str)
+    return json.loads(re.sub(r'(?<=[-"\\])[0-9a-f]{8,16}(?=[\\"])', "HASH", text))
+
+
+def differences(marked: Any, real: Any, text: str, path: str = "") -> Iterator[str]:
+    """Yield where `real` is not `marked` with the text in place of the mark."""
+    if isinstance(marked, dict) and isinstance(real, dict) and len(marked) == len(real):
+        for key, value in marked.items():
+            other = key.replace(MARK, text)
+            if other not in real:
+                yield f"{path}.{key}"
+            else:
+                yield from differences(value, real[other], text, f"{path}.{key}")
+    elif isinstance(marked, list) and isinstance(real, list) and len(marked) == len(real):
+        for index, value in enumerate(marked):
+            yield from differences(value, real[index], text, f"{path}[{index}]")
+    elif isinstance(marked, str):
+        if marked.replace(MARK, text) != real:
+            yield f"{path}: {real!r} instead of {marked!r}"
+    elif marked != real:
+        yield f"{path}: {real!r} instead of {marked!r}"
+
+
+@cache
+def rendered(text: str, other: str, gang: str) -> Any:
+    """Return the manifests with the text in every string of the schema that may be either."""
+    values = merged(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
+    for key in load_source()["retired"]:
+        node = values
+        *parents, name = key.split(".")
+        for parent in parents:
+            node = node[parent]
+        node.pop(name, None)
+    done = helm_template(values)
+    assert done.returncode == 0, done.stderr
+    return normalized(parse_manifests(done.stdout))
+
+
+# Volcano's PodGroup has the queue; otherwise the queue is a label.
+@pytest.mark.parametrize(("text", "gang"), [*((text, "") for text in AMBIGUOUS), ("no", "Volcano")])
+def test_ambiguous_text_stays_text(text: str, gang: str) -> None:
+    marked = rendered(MARK, text, gang)
+    assert json.dumps(marked).count(MARK) > 40, "the text is in few places"
+    assert list(differences(marked, rendered(text, MARK, gang), text)) == []
+
+
+@pytest.mark.parametrize("name", ["no", "true", "null", "y"])
+def test_ambiguous_names_of_release_and_group_stay_text(name: str) -> None:
+    values: Values = {"workerGroups": [{"name": name}], "gang": "SchedulerPlugins"}
+    values |= {"podDisruptionBudget": {"enabled": True}, "metrics": NEEDED["metrics"]}
+    marked = helm_template({**values, "workerGroups": [{"name": MARK}]}, MARK)
+    real = helm_template(values, name)
+    assert real.returncode == 0, real.stderr
+    one, other = (normalized(parse_manifests(done.stdout)) for done in (marked, real))
+    assert list(differences(one, other, name)) == []
+
+
+def paths(node: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Return the path of every key of values.yaml."""
+    for key, value in node.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from paths(value, (*above, key))
+
+
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def value_at(path: tuple[str, ...]) -> Any:
+    """Return the default at a path."""
+    value: Any = DEFAULTS
+    for step in path:
+        value = value[step]
+    return value
+
+
+@pytest.mark.parametrize("path", [*paths(DEFAULTS)], ids=".".join)
+def test_null_for_any_key_renders_or_names_the_key(path: tuple[str, ...]) -> None:
+    values: Any = None
+    for step in reversed(path):
+        values = {step: values}
+    # Helm deletes a key that is null; but where the default is null too, Helm 3 keeps the null.
+    done = helm_template(values, helm="helm3" if value_at(path) is None else "helm4")
+    if done.returncode:
+        assert path[-1] in done.stderr
+        assert "nil pointer" not in done.stderr
+
+
+def test_values_of_an_earlier_version_render(tmp_path: Path) -> None:
+    """As `helm upgrade --reuse-values` does: the values of the release replace values.yaml."""
+    with tarfile.open(CHART.parents[1] / "tests/e2e/charts/horovod-0.1.0.tgz") as archive:
+        member = archive.extractfile("horovod/values.yaml")
+        assert member is not None
+        values = member.read()
+    chart = tmp_path / "horovod"
+    shutil.copytree(CHART, chart)
+    (chart / "values.yaml").write_bytes(values)
+    changed: Values = {"metrics": {"enabled": True}, "networkPolicy": {"enabled": True}}
+    old, new = helm_template(changed, chart=chart), helm_template(changed)
+    assert old.returncode == 0, old.stderr
+    kinds = [sorted(item["kind"] for item in parse_manifests(done.stdout)) for done in (old, new)]
+    assert kinds[0] == kinds[1]
