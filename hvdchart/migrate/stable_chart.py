@@ -77,7 +77,7 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
     else:
         ledger.add_check(
             f"the file names no worker image: the old chart ran {DEFAULT_REPOSITORY}, this one "
-            "runs its own default; for another image set image.repository and image.tag"
+            "has no default; set image.repository and image.tag"
         )
 
 

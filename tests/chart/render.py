@@ -26,7 +26,7 @@ def helm_template(
     chart: Path = CHART,
     apis: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run `helm template` on the values; the chart has no default image, so that they get IMAGE.
+    """Run `helm template` on the values, with an image where they name none.
 
     `kubernetes` is the version of the cluster, and `apis` what it serves beside the usual.
     """
@@ -34,11 +34,14 @@ def helm_template(
     options += [f"--api-versions={api}" for api in apis]
     if chart != CHART:
         return _helm_template(json.dumps(values or {}), release, helm, tuple(options), chart)
-    complete = values or {}
-    if isinstance(complete.get("image", {}), dict):
-        complete = {**complete, "image": {"repository": IMAGE, **complete.get("image", {})}}
-    text = json.dumps(complete)
+    text = json.dumps(with_image(values or {}))
     return _cached_helm_template(text, release, helm, tuple(options), chart)
+
+
+def with_image(values: Values) -> Values:
+    """Return the values with IMAGE, unless they name an image: the chart has no default."""
+    image = values.get("image", {})
+    return values if image is None else {**values, "image": {"repository": IMAGE, **image}}
 
 
 def _helm_template(
@@ -60,7 +63,7 @@ _cached_helm_template = cache(_helm_template)
 
 def render_uncached(values: Values, helm: str = "helm3") -> str:
     """Render once more, whatever was rendered before."""
-    done = _helm_template(json.dumps(values), "hvd", helm, (), CHART)
+    done = _helm_template(json.dumps(with_image(values)), "hvd", helm, (), CHART)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

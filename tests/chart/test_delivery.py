@@ -20,7 +20,11 @@ from tests.chart.render import CHART
 ROOT = CHART.parents[1]
 HELMS = ("helm3", "helm4")
 # With an existing Secret, the chart creates no random keys, so each render is equal.
-VALUES = {"ssh": {"existingSecret": "mine"}, "worker": {"number": 3}}
+VALUES = {
+    "image": {"repository": "registry.example/team/app"},
+    "ssh": {"existingSecret": "mine"},
+    "worker": {"number": 3},
+}
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
     """A GitOps tool renders without the cluster: the record then says that the run has ended."""
     for chart in (CHART, newer):
         command = [str(tool("helm4")), "template", "hvd", str(chart), "--no-hooks", "--values", "-"]
-        done = place.call(*command, input=json.dumps(RUN))
+        done = place.call(*command, input=json.dumps({**RUN, "image": {"repository": "app"}}))
         assert done.returncode == 0, done.stderr
         place.kubectl("apply", "--server-side", "--filename", "-", input=done.stdout)
     jobs = [place.get("job", name) for name in place.jobs("hvd")]

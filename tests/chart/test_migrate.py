@@ -26,8 +26,11 @@ from tests.unit.hvdchart.migrate.old_files import (
 
 def assert_helm_accepts(migration: Migration, helm: str) -> None:
     release = migration.release or "run"
+    # The chart has no default image; `migrate` then says that it must be set.
+    named = "repository" in migration.values.get("image", {})
+    image = [] if named else ["--set", "image.repository=registry.example/team/app"]
     done = subprocess.run(
-        [str(tool(helm)), "template", release, str(chart_dir()), "--values", "-"],
+        [str(tool(helm)), "template", release, str(chart_dir()), *image, "--values", "-"],
         input=values_text(migration, "old"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -75,6 +75,8 @@ MARKED: Values = {
 SHOWN_AS = {"7037": str(7037 * 1048576)}
 # Enumerations and booleans: changing one of them must change the manifests of the base.
 CHANGED: dict[str, Any] = {
+    "nameOverride": "other",
+    "image.digest": "sha256:" + "0" * 64,
     "image.pullPolicy": "Always",
     "worker.spread": "Required",
     "worker.capabilities": ["IPC_LOCK"],
@@ -116,7 +118,7 @@ WITH: dict[str, Values] = {
 }
 # Values that BASE sets because others need them, and those that only parent charts read.
 IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}
-UNREAD = {"global"}
+UNREAD = {"enabled", "global"}
 
 
 def merged(base: Values, over: Values) -> Values:

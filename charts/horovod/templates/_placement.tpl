@@ -19,7 +19,7 @@ Call with (dict "root" $ "of" $groupOrMaster "component" "worker").
 runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- if eq .root.Values.gang "Kubernetes" }}
-schedulingGroup: {podGroupName: {{ include "horovod.podGroup" .root }}}
+schedulingGroup: {podGroupName: {{ include "horovod.podGroup" .root | quote }}}
 {{- end }}
 {{- with .of.topologySpreadConstraints }}
 {{- $labels := include "horovod.selector" (dict "root" $.root "component" $.component) | fromYaml }}
