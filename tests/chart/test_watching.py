@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
@@ -93,6 +95,18 @@ def test_metrics_are_served_by_the_master_on_a_named_port() -> None:
     assert found["HVD_METRICS_FILE"] == "/output/m"
     without = pod_spec(one(render(), "Job"))["containers"][0]
     assert "ports" not in without
+
+
+def test_metrics_are_served_by_the_workers_on_the_same_port() -> None:
+    manifests = render({"metrics": {"enabled": True}})
+    container = pod_spec(one(manifests, "StatefulSet"))["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    found = environment(manifests)
+    assert found["HVD_METRICS_PORT"] == str(ports["metrics"])
+    folder = found["HVD_METRICS_DIR"]
+    volumes = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert str(Path(folder).parent) in volumes, "a folder that the ranks may write to"
+    assert not {"HVD_METRICS_PORT", "HVD_METRICS_DIR"} & environment(render()).keys()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ REPORT = """
 import os
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
     open("/output/metrics", "w").write("horovod_images_per_second 512.5\\n")
+    open(os.environ["HVD_METRICS_DIR"] + "/0", "w").write("horovod_step 7\\n")
     open("/output/written", "w").close()
     open("/output/gate").close()
 """
@@ -62,6 +63,10 @@ def test_metrics_have_the_stage_ranks_hosts_and_the_scripts_own(
     assert "horovod_ranks 2" in lines
     assert "horovod_hosts_ready 1" in lines
     assert "horovod_images_per_second 512.5" in lines
+    worker = privileged.get("pod", "hvd-worker-0")["status"]["podIP"]
+    lines = fetch(worker, 9400, "/metrics").splitlines()
+    assert "horovod_slots 2" in lines
+    assert 'horovod_step{rank="0"} 7' in lines
     (node_folder / "gate").write_text("")
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
 

@@ -27,6 +27,7 @@ class EventRecorder:
         self._api = api
         # The reason of the last event, which the metrics show.
         self.stage = "Starting"
+        self.launches = 0
         self._waiting: queue.Queue[Object | None] = queue.Queue()
         self._sender = threading.Thread(target=self._send, daemon=True)
         if api:
@@ -35,6 +36,7 @@ class EventRecorder:
     def emit(self, reason: str, message: str, warning: bool = False) -> None:
         """Create the event of a stage. A failure is logged: the run goes on without the event."""
         self.stage = reason
+        self.launches += reason == "Training"
         self._put(reason, message, warning)
 
     def warn(self, reason: str, message: str) -> None:

@@ -41,7 +41,10 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
     events.emit("Started", f"waiting for workers of {run.ranks} ranks")
     log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     with closing(HostRendezvous(run, api, launcher.was_stopped)) as rendezvous:
-        metrics.start(run, lambda: events.stage, lambda: len(rendezvous.addresses()))
+        metrics.start(
+            *(run, lambda: events.stage, lambda: len(rendezvous.addresses())),
+            lambda: events.launches,
+        )
         addresses = rendezvous.wait()
         for host, address in addresses.items():
             log(f"host {host.name} at {address}, {host.slots} slots")

@@ -56,6 +56,22 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     ssh.write_private_file(warm_client.DESCRIPTION, json.dumps(described).encode())
 
 
+def start_metrics(environment: Mapping[str, str]) -> None:
+    """Serve the worker's metrics in a process of its own, if the chart enables them.
+
+    The end of sshd, which this process becomes, is the end of the container and of that process.
+    """
+    if "HVD_METRICS_DIR" not in environment:
+        return
+    folder = Path(environment["HVD_METRICS_DIR"])
+    folder.mkdir(exist_ok=True)
+    # A container that is restarted finds the files of ranks that have ended.
+    for left in folder.iterdir():
+        left.unlink()
+    command = [sys.executable, "-I", "-S", str(FILES / "metrics.py")]
+    subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
+
+
 def main() -> int:
     """Replace this process by sshd, or return an exit code when that is not possible."""
     try:
@@ -64,6 +80,7 @@ def main() -> int:
             int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable
         )
         ssh.write_environment(os.environ)
+        start_metrics(os.environ)
     except RunError as error:
         return report_failure(error)
     log(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")

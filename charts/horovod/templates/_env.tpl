@@ -80,6 +80,9 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
 {{- end }}
+{{- with include "horovod.workerMetricsEnv" .root }}
+{{ . }}
+{{- end }}
 {{- with include "horovod.networkVariables" .root }}
 {{ . }}
 {{- end }}

@@ -69,6 +69,14 @@
 {{- end -}}
 {{- end }}
 
+{{/* Environment of a worker for files/metrics.py. Ranks write their metrics to the directory, which is in memory. */}}
+{{- define "horovod.workerMetricsEnv" -}}
+{{- if .Values.metrics.enabled -}}
+- {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
+- {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
+{{- end -}}
+{{- end }}
+
 {{- define "horovod.metricsPort" -}}
 9400
 {{- end }}

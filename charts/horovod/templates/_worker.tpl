@@ -28,6 +28,9 @@ containers:
     command: [python3, -I, /horovod/bin/worker.py]
     ports:
       - {name: ssh, containerPort: {{ int $root.Values.ssh.port }}}
+      {{- if $root.Values.metrics.enabled }}
+      - {name: metrics, containerPort: {{ include "horovod.metricsPort" $root }}}
+      {{- end }}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}

@@ -97,6 +97,7 @@ def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     page = (pod.generated.parent / "page").read_text().splitlines()
     assert 'horovod_stage{stage="Training"} 1' in page
     assert "horovod_hosts_ready 2" in page
+    assert "horovod_launches_total 1" in page
 
 
 def test_the_meshs_proxy_is_ended_after_the_run(

@@ -2,30 +2,141 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import socket
+import subprocess
 import threading
+import time
+import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import mesh
 import metrics
 import pytest
+import worker
 
 from tests.unit.podfiles.runs import make_run as run
+from tests.waiting import wait_until
+
+PAGE = Path(metrics.__file__).parents[3] / "docs" / "chart-watching.md"
+# In the module's own table, a row of the page each.
+DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", PAGE.read_text(), re.MULTILINE))
 
 
 def test_the_page_says_where_the_run_stands() -> None:
-    lines = metrics.page(run(), "Training", 2, None).splitlines()
+    lines = metrics.page(run(), "Training", 2, 3).splitlines()
     assert 'horovod_stage{stage="Training"} 1' in lines
     assert 'horovod_stage{stage="Started"} 0' in lines
     assert f"horovod_ranks {run().ranks}" in lines
     assert "horovod_hosts_ready 2" in lines
+    assert "horovod_launches_total 3" in lines
+    assert "# TYPE horovod_launches_total counter" in lines
+    assert "# TYPE horovod_hosts_ready gauge" in lines
 
 
-def test_every_line_is_a_sample_or_a_comment() -> None:
-    page = metrics.page(run(), "Failed", 0, 'horovod_loss{epoch="3"} 1.5e-3\n')
-    for line in page.splitlines():
+def served(page: str) -> list[str]:
+    """The names of the metrics of a page, each of which must be in one group."""
+    names = [line.partition(" ")[0].partition("{")[0] for line in page.splitlines()]
+    groups = [name for name, _ in itertools.groupby(name for name in names if name != "#")]
+    assert len(groups) == len(set(groups)), groups
+    return groups
+
+
+def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
+    (tmp_path / "0").touch()
+    master = served(metrics.page(run(), "Failed", 0, 0, tmp_path / "0"))
+    worker = served(metrics.worker_page("2", tmp_path))
+    assert {*master, *worker} == set(metrics.METRICS) == DOCUMENTED
+
+
+def test_every_line_is_a_sample_or_a_comment(tmp_path: Path) -> None:
+    (tmp_path / "0").write_text('horovod_loss{epoch="3"} 1.5e-3\nnonsense\n')
+    pages = metrics.page(run(), "Failed", 0, 0, tmp_path / "0") + metrics.worker_page("2", tmp_path)
+    for line in pages.splitlines():
         assert line.startswith("# ") or metrics.SAMPLE.fullmatch(line), line
+
+
+def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text('horovod_step 9\nloss{of="train"} 0.5\nhorovod_ranks 3\n')
+    (tmp_path / "0").write_text('horovod_step 8\nloss{rank="mine"} NaN\n')
+    (tmp_path / ".1").write_text("half a")
+    os.utime(tmp_path / "1", (time.time() - 300, time.time() - 300))
+    lines = metrics.worker_page("2", tmp_path).splitlines()
+    assert [line for line in lines if line.startswith(("horovod_step", "loss"))] == [
+        'horovod_step{rank="0"} 8',
+        'horovod_step{rank="1"} 9',
+        'loss{rank="mine"} NaN',
+        'loss{rank="1",of="train"} 0.5',
+    ]
+    assert 'horovod_script_lines_refused{rank="1"} 1' in lines, "that is a metric of the master"
+    ages = {
+        line.partition(" ")[0]: float(line.partition(" ")[2])
+        for line in lines
+        if "_age" in line[:30] and line[0] != "#"
+    }
+    assert ages['horovod_script_age_seconds{rank="1"}'] >= 300 > 60
+    assert ages['horovod_script_age_seconds{rank="0"}'] < 60
+    assert ".1" not in "".join(lines).replace("0.1", "")
+
+
+def test_the_function_of_the_page_writes_what_the_worker_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"^```python\n(def write_metrics.*?)^```", PAGE.read_text(), re.M | re.S)
+    scope: dict[str, Any] = {"os": os, "Path": Path, "hvd": SimpleNamespace(rank=lambda: 3)}
+    exec(code, scope)  # noqa: S102 - the documentation's own code
+    scope["write_metrics"](1, 2.5)
+    monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
+    scope["write_metrics"](12, 512.5)
+    lines = metrics.worker_page("1", tmp_path).splitlines()
+    assert 'horovod_step{rank="3"} 12' in lines
+    assert 'horovod_images_per_second{rank="3"} 512.5' in lines
+    assert [file.name for file in tmp_path.iterdir()] == ["3"]
+
+
+def test_a_worker_starts_its_server_in_an_empty_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "0").write_text("horovod_step 1\n")
+    monkeypatch.setattr(worker, "FILES", Path(worker.__file__).parent)
+    started: list[subprocess.Popen[Any]] = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)))
+    worker.start_metrics({})
+    assert started == []
+    worker.start_metrics(
+        {"HVD_METRICS_DIR": str(folder), "HVD_METRICS_PORT": str(port), "HVD_SLOTS": "4"}
+    )
+    try:
+        wait_until(lambda: fetch(port) is not None, 20, "the worker serves its metrics")
+        (folder / "1").write_text("horovod_step 2\n")
+        page = fetch(port) or ""
+    finally:
+        started[0].terminate()
+        started[0].wait()
+    assert "horovod_slots 4" in page
+    assert 'horovod_step{rank="1"} 2' in page
+    assert 'rank="0"' not in page
+
+
+def fetch(port: int) -> str | None:
+    """Return the page at a port, None while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text: str = answer.read().decode()
+            return text
+    except urllib.error.URLError:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -46,14 +157,14 @@ def test_what_a_script_may_add(line: str, is_sample: bool) -> None:
     assert metrics.parse_samples(f"# comment\n\n{line}\n") == expected
 
 
-def test_a_file_not_written_yet_is_empty(tmp_path: Path) -> None:
-    assert metrics.read_script_file(str(tmp_path / "later")) == ""
-    assert metrics.read_script_file("") is None
+def test_a_file_not_written_yet_is_empty_and_has_no_age(tmp_path: Path) -> None:
+    samples = list(metrics.script_samples(tmp_path / "later"))
+    assert samples == ["horovod_script_lines_refused 0"]
 
 
 def test_of_a_file_that_grows_without_end_one_mebibyte_is_read(tmp_path: Path) -> None:
     (tmp_path / "metrics").write_text("x" * (2**20 + 1))
-    assert len(metrics.read_script_file(str(tmp_path / "metrics")) or "") == 2**20
+    assert len(metrics.read_script_file(tmp_path / "metrics")) == 2**20
 
 
 def stop(server: ThreadingHTTPServer) -> None:
@@ -77,7 +188,7 @@ def test_both_ip_families_are_answered(host: str) -> None:
 def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     server = metrics.serve(str, 0)
     environment = {"HVD_METRICS_PORT": str(server.server_port), "HVD_METRICS_FILE": ""}
-    metrics.start(run(), str, int, environment)
+    metrics.start(run(), str, int, int, environment)
     assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
     stop(server)
 
