@@ -58,6 +58,16 @@ def test_schema_error_names_the_key(helm: str, values: Values, key: str) -> None
             ["4 ranks", "launch.elastic.maxRanks is 2"],
         ),
         (
+            {"launch": {"mode": "elastic", "elastic": {"maxRanks": 3000000}}},
+            "hvd",
+            ["launch.elastic.maxRanks is 3000000", "slots", "at most 10000"],
+        ),
+        (
+            {"workerGroups": [{"name": "a", "number": 9000}, {"name": "b", "number": 2000}]},
+            "hvd",
+            ["workerGroups", "11000 hosts", "at most 10000"],
+        ),
+        (
             {"launch": {"elastic": {"maxRanks": 2}}},
             "hvd",
             ["launch.elastic", "launch.mode is mpirun"],

@@ -9,7 +9,8 @@
 # STAGING_PATH: the directory to fill.
 # STAGING_KEY: a hash of the command, its image and variables; when it changes, the command runs again.
 # STAGING_VERIFY: Size or Checksum, how a filled directory is checked before it is used.
-# Requires a POSIX shell, find, sort, uniq, stat, du, sha256sum and flock, which BusyBox and Debian have.
+# STAGING_OWNER: the namespace and name of the release. Another release's directory is used, and never filled again.
+# Requires a POSIX shell, find, sort, uniq, stat, df, awk, sha256sum and flock, which BusyBox and Debian have.
 set -eu
 
 state="$STAGING_PATH.staging"
@@ -65,14 +66,28 @@ is_filled() {
     return 1
 }
 
+# Prints the used space of the volume in MiB. Adding up the files, as du does, reads every directory each time.
+used_space() { df -P -k "$state" | awk 'END { print int($3 / 1024) }'; }
+
 report_progress() {
+    before=$(used_space)
     # A sleep that outlives this script must not keep the log open.
     while sleep "$report_every" >/dev/null 2>&1; do
-        log "fetched $(du -sh "$partial" | cut -f 1) so far"
+        log "the volume has $(($(used_space) - before)) MiB more than at the start"
     done
 }
 
+# Other pods may be training on the files of another release: replacing them would end those runs, or spoil them.
+refuse_to_replace() {
+    owner=$(cat "$state/owner" 2>/dev/null) || return 0
+    [ "$owner" = "$STAGING_OWNER" ] || [ ! -d "$STAGING_PATH" ] ||
+        fail "$STAGING_PATH was filled by release $owner with another staging.command, image or env, or was changed since: \
+give this release another staging.path or the same settings, or remove $state/owner when that release is gone"
+}
+
 fill() {
+    refuse_to_replace
+    echo "$STAGING_OWNER" >"$state/owner"
     # After a changed key or a damaged file, the command continues with the files that are there.
     rm -f "$state/key"
     [ -d "$STAGING_PATH" ] && [ ! -d "$partial" ] && mv "$STAGING_PATH" "$partial"
@@ -96,7 +111,7 @@ fill() {
 }
 
 [ $# -gt 0 ] || fail "there is no command: set staging.command"
-require_programs find sort uniq stat du sha256sum flock
+require_programs find sort uniq stat df awk sha256sum flock
 mkdir -p "$state" 2>/dev/null || fail "UID $(id -u) cannot write to ${STAGING_PATH%/*}: make the volume's directory writable for it, or set podSecurityContext.runAsUser"
 exec 9>"$state/lock"
 flock -n 9 || { log "another pod is filling $STAGING_PATH: waiting for it"; flock 9; }
@@ -104,5 +119,5 @@ if is_filled; then
     log "$STAGING_PATH is filled: $(wc -l <"$state/sizes") files"
 else
     fill "$@"
-    log "filled $STAGING_PATH: $(wc -l <"$state/sizes") files, $(du -sh "$STAGING_PATH" | cut -f 1)"
+    log "filled $STAGING_PATH: $(awk '{ size += $1 } END { print NR " files, " int(size / 1048576) " MiB" }' "$state/sizes")"
 fi

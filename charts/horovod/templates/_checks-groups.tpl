@@ -16,7 +16,21 @@
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- end -}}
+{{- include "horovod.checkHosts" . -}}
 {{- include "horovod.checkGpus" . -}}
+{{- end }}
+
+{{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
+{{- define "horovod.checkHosts" -}}
+{{- $hosts := 0 -}}
+{{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
+{{- if gt (int $hosts) 10000 -}}
+{{- $source := "the numbers of worker.number and workerGroups" -}}
+{{- with and (eq .Values.launch.mode "elastic") .Values.launch.elastic.maxRanks -}}
+{{- $source = printf "launch.elastic.maxRanks is %d, and worker.number or workerGroups and slots" (int .) -}}
+{{- end -}}
+{{- fail (printf "%s make up to %d hosts: the chart supports at most 10000; lower one of them" $source (int $hosts)) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}

@@ -177,7 +177,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- end -}}
 {{- range $of, $entries := $environments -}}
 {{- range $entries -}}
-{{- if or (hasPrefix "HVD_" .name) (has .name (list "STAGING_PATH" "STAGING_KEY" "STAGING_VERIFY")) -}}
+{{- if or (hasPrefix "HVD_" .name) (has .name (list "STAGING_PATH" "STAGING_KEY" "STAGING_OWNER" "STAGING_VERIFY")) -}}
 {{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
 {{- end -}}
 {{- end -}}

@@ -32,5 +32,6 @@
 - {name: HOME, value: /tmp}
 - {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
 - {name: STAGING_KEY, value: {{ pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 | quote }}}
+- {name: STAGING_OWNER, value: {{ printf "%s/%s" .Release.Namespace (include "horovod.fullname" .) | quote }}}
 - {name: STAGING_VERIFY, value: {{ $staging.verify | quote }}}
 {{- end }}

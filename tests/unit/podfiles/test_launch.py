@@ -255,6 +255,22 @@ def test_launcher_passes_a_request_to_end_on(launcher: launch.Launcher, tmp_path
     assert (code, launcher.was_stopped()) == (7, True)
 
 
+def test_launcher_passes_on_a_request_that_comes_while_it_starts(
+    launcher: launch.Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process exists then, but the handler of the signal does not know it yet."""
+    start = subprocess.Popen
+
+    def start_slowly(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = start(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_slowly)
+    assert launcher.run(["sleep", "1000"], dict(os.environ)) == 128 + signal.SIGTERM
+    assert launcher.was_stopped()
+
+
 def test_launcher_starts_nothing_after_a_request_to_end(
     launcher: launch.Launcher, tmp_path: Path
 ) -> None:

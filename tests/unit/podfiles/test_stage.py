@@ -20,17 +20,20 @@ class Volume:
     """A volume that pods of a node share."""
 
     def __init__(self, folder: Path) -> None:
+        self.script = SCRIPT
         self.path = folder / "set"
         self.state = folder / "set.staging"
         self.count = folder / "count"
 
-    def start(self, command: str, key: str = "k1", verify: str = "Size") -> subprocess.Popen[str]:
+    def start(
+        self, command: str, key: str = "k1", verify: str = "Size", owner: str = "team/hvd"
+    ) -> subprocess.Popen[str]:
         environment = {
-            **{"PATH": os.environ["PATH"], "COUNT": str(self.count)},
+            **{"PATH": os.environ["PATH"], "COUNT": str(self.count), "STAGING_OWNER": owner},
             **{"STAGING_PATH": str(self.path), "STAGING_KEY": key, "STAGING_VERIFY": verify},
         }
         return subprocess.Popen(
-            ["sh", str(SCRIPT), "sh", "-c", command],
+            ["sh", str(self.script), "sh", "-c", command],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -38,9 +41,15 @@ class Volume:
             start_new_session=True,
         )
 
-    def stage(self, command: str = FETCH, key: str = "k1", verify: str = "Size") -> tuple[int, str]:
+    def stage(
+        self,
+        command: str = FETCH,
+        key: str = "k1",
+        verify: str = "Size",
+        owner: str = "team/hvd",
+    ) -> tuple[int, str]:
         """Run to the end: exit code and log."""
-        running = self.start(command, key, verify)
+        running = self.start(command, key, verify, owner)
         log, _ = running.communicate(timeout=30)
         return running.returncode, log
 
@@ -92,6 +101,56 @@ def test_changed_key_runs_the_command_on_the_files_that_are_there(volume: Volume
     code, log = volume.stage('echo ran >>"$COUNT"; test -f a && echo new >c', key="k2")
     assert (code, volume.runs) == (0, 2), log
     assert {file.name for file in volume.path.iterdir()} == {"a", "c", "sub"}
+
+
+def test_release_uses_what_another_one_filled(volume: Volume) -> None:
+    volume.stage(owner="team/first")
+    code, log = volume.stage(owner="team/second")
+    assert (code, volume.runs) == (0, 1), log
+
+
+def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> None:
+    """The pods of the other release may be training on it."""
+    volume.stage(owner="team/first")
+    code, log = volume.stage("echo other >a", key="k2", owner="team/second")
+    assert code == 1
+    for word in ("release team/first", "staging.path", f"remove {volume.state}/owner"):
+        assert word in log
+    assert (volume.path / "a").read_text() == "one\n"
+    # The first release still may, and so may another one when the user says that it is gone.
+    assert volume.stage("echo more >>a", key="k3", owner="team/first")[0] == 0
+    (volume.state / "owner").unlink()
+    assert volume.stage("echo other >a", key="k2", owner="team/second")[0] == 0
+    assert (volume.path / "a").read_text() == "other\n"
+
+
+def test_release_takes_over_what_another_one_left_unfinished(volume: Volume) -> None:
+    assert volume.stage("echo half >a; exit 7", owner="team/first")[0] == 1
+    code, log = volume.stage(key="k2", owner="team/second")
+    assert (code, volume.runs) == (0, 1), log
+
+
+def test_progress_is_read_from_the_volume_and_not_from_every_file(
+    volume: Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, asked = tmp_path / "bin", tmp_path / "asked"
+    programs.mkdir()
+    (programs / "du").write_text(f"#!/bin/sh\ntouch {asked}\n")
+    (programs / "du").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    script = tmp_path / "stage.sh"
+    script.write_text(SCRIPT.read_text().replace("report_every=10", "report_every=0.01"))
+    reported = tmp_path / "reported"
+    os.mkfifo(reported)
+    volume.script = script
+    running = volume.start(f"cat {reported}; {FETCH}")
+    assert running.stdout is not None
+    lines = iter(running.stdout.readline, "")
+    assert any("MiB more than at the start" in line for line in lines)
+    reported.write_text("go")
+    log = running.communicate(timeout=30)[0]
+    assert "2 files, 0 MiB" in log
+    assert not asked.exists()
 
 
 def test_failed_command_resumes_and_publishes_nothing(volume: Volume) -> None:
