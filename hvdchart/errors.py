@@ -8,6 +8,8 @@ be run, or lacks what the chart needs. Any other exception is a defect and shows
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 
@@ -24,9 +26,15 @@ class DifferenceError(HvdchartError):
 
 
 class SpecError(HvdchartError):
-    """A spec that is refused: the place, the key, the problem, and what was expected."""
+    """A spec that is refused: the place, the key, the problem, and what was expected.
+
+    `errors` are all errors of the spec. The place and the rest are those of the first; the text has
+    a line for each.
+    """
 
     exit_code = 3
+    # A file of another kind has a hundred wrong keys, of which the first ones say what it is.
+    _MOST_LINES: ClassVar[int] = 20
 
     def __init__(self, place: str, path: str, problem: str, expected: str) -> None:
         subject = f"{path}: " if path else ""
@@ -37,6 +45,46 @@ class SpecError(HvdchartError):
         self.path = path
         self.problem = problem
         self.expected = expected
+        self.errors: tuple[SpecError, ...] = (self,)
+
+    @classmethod
+    def join(cls, errors: Sequence[SpecError]) -> SpecError:
+        """One error for several, of which there is at least one; each text is kept once."""
+        every = {str(error): error for joined in errors for error in joined.errors}
+        first, *more = every.values()
+        if not more:
+            return first
+        joined = cls(first.place, first.path, first.problem, first.expected)
+        lines = list(every)[: cls._MOST_LINES]
+        if len(every) > len(lines):
+            lines.append(f"and {len(every) - len(lines)} more errors")
+        joined.args = ("\n".join(lines),)
+        joined.errors = tuple(every.values())
+        return joined
+
+
+class ErrorCollector:
+    """Collects the errors of several steps, so that one mistake does not hide the next."""
+
+    def __init__(self) -> None:
+        self._errors: list[SpecError] = []
+
+    def add(self, error: SpecError) -> None:
+        """Keep an error."""
+        self._errors.append(error)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Keep the error of what runs in this context, and go on after it."""
+        try:
+            yield
+        except SpecError as error:
+            self._errors.append(error)
+
+    def raise_all(self) -> None:
+        """Raise what was collected, if anything, as one error."""
+        if self._errors:
+            raise SpecError.join(self._errors)
 
 
 class ValuesError(HvdchartError):

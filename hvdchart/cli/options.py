@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,19 +88,12 @@ def plan_specs(
     `values` are merged last into the spec's own `values`.
     """
     from hvdchart.plan.planner import make_plan
-    from hvdchart.spec.load import load_tree, read_spec
-    from hvdchart.spec.overlays import apply_settings, merge_specs
+    from hvdchart.spec.load import load_spec
 
     paths = [*(specs or ()), *(files or ())]
     if not paths:
         raise typer.BadParameter("no spec: name a file as SPEC or with --file")
-    tree = merge_specs([load_tree(path) for path in paths])
-    spec = read_spec(apply_settings(tree, settings or ()))
-    if values:
-        from hvdchart.values.merge import merge_values
-
-        spec = replace(spec, values=merge_values(spec.values, values))
-    return paths, make_plan(spec)
+    return paths, make_plan(load_spec(*paths, settings=settings or (), values=values))
 
 
 def print_warnings(plan: Plan) -> None:

@@ -89,7 +89,7 @@ def tune(
         _numbers("kmp-blocktime", kmp_blocktime),
     )  # fmt: skip
     settings_to_try = tuning.list_settings(plan, grid)
-    words = shlex.split(command) or tuning.benchmark_command(model, batch_size, steps)
+    words = _words(command) or tuning.benchmark_command(model, batch_size, steps)
     cluster = Cluster.connect(context, namespace)
     sys.stderr.write(
         f"{len(settings_to_try)} settings, {pluralize(repeat, 'run')} each, "
@@ -101,6 +101,13 @@ def tune(
         context=context, helm=helm,
     )  # fmt: skip
     write_output(output, tuning.tuning_text(result, paths[0].name))
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise typer.BadParameter(f"--command {command!r}: {str(error).lower()}") from error
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -13,12 +13,14 @@ from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
 from hvdchart.spec import topology
+from hvdchart.spec.load import checked_spec
 from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.objects import camel
 
 
 def make_plan(spec: Spec) -> Plan:
-    """The plan of a spec. It raises nothing: reading the spec refused all contradictions."""
+    """The plan of a spec. Raises SpecError for a spec that was built in Python and is wrong."""
+    spec = checked_spec(spec)
     groups = tuple(_plan_group(spec, index) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
     largest = max(groups, key=lambda group: group.shm)

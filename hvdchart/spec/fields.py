@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
-from hvdchart.errors import SpecError
+from hvdchart.errors import ErrorCollector, SpecError
 from hvdchart.quantity import cpu_millis, memory_bytes
-from hvdchart.spec.yaml_tree import Node, Plain
+from hvdchart.spec.yaml_tree import CONTROL, Node, Plain
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -104,6 +104,9 @@ class String:
             raise wrong_value(node, path, f'{self.expected}; write it in quotes: "{node.text}"')
         if not isinstance(value, str) or not re.fullmatch(self.pattern, value):
             raise wrong_value(node, path, self.expected)
+        if CONTROL.search(value):
+            # Not in YAML, where the parser refuses it, but in a spec that was built in Python.
+            raise wrong_value(node, path, f"{self.expected} without control characters")
         if not self.shortest <= len(value) <= self.longest:
             raise wrong_value(
                 node, path, f"{self.expected}, {self.shortest} to {self.longest} characters long"
@@ -142,6 +145,13 @@ class _Quantity:
     expected: str
     low: int
     high: int
+    # The suffix of the smallest unit.
+    suffix: str = ""
+
+    def write(self, value: object) -> Plain:
+        """What `read` reads as `value`; `read` refuses it where `value` is of another type."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return f"{value}{self.suffix}" if is_number else value
 
     def read(self, node: Node, path: str) -> int:
         if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
@@ -161,7 +171,7 @@ class _Quantity:
 def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802 - named like the other readers
     """CPUs in thousandths, counting hyperthreads."""
     expected = f"a number of CPUs from {low_millis / 1000:g} to 16384, such as 4 or 500m"
-    return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000)
+    return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000, "m")
 
 
 def Memory(low: str = "16Mi", high: str = "64Ti") -> Reader[int]:  # noqa: N802
@@ -183,7 +193,12 @@ class ListOf(Generic[T]):
             raise wrong_value(node, path, "a list")
         if not self.shortest <= len(node.value) <= self.longest:
             raise wrong_value(node, path, f"a list of {self.shortest} to {self.longest} items")
-        return tuple(self.item.read(child, f"{path}[{i}]") for i, child in enumerate(node.value))
+        items, errors = [], ErrorCollector()
+        for index, child in enumerate(node.value):
+            with errors.step():
+                items.append(self.item.read(child, f"{path}[{index}]"))
+        errors.raise_all()
+        return tuple(items)
 
     def schema(self) -> dict[str, Plain]:
         limits = {"minItems": self.shortest, "maxItems": self.longest}
@@ -203,10 +218,13 @@ class MapOf(Generic[T]):
             raise wrong_value(node, path, "a map")
         if len(node.value) > self.longest:
             raise wrong_value(node, path, f"a map with at most {self.longest} keys")
-        result = {}
+        result, errors = {}, ErrorCollector()
         for key, child in node.value.items():
-            self.name.read(Node(child.key_place or child.place, key), f"a key of {path}")
-            result[key] = self.item.read(child, f"{path}.{key}")
+            with errors.step():
+                self.name.read(Node(child.key_place or child.place, key), f"a key of {path}")
+            with errors.step():
+                result[key] = self.item.read(child, f"{path}.{key}")
+        errors.raise_all()
         return result
 
     def schema(self) -> dict[str, Plain]:

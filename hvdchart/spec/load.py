@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import ErrorCollector, FileError, SpecError
 from hvdchart.spec.model import Spec
 from hvdchart.spec.objects import ObjectOf
+from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.paths import dotted, place_of
 from hvdchart.spec.validate import find_contradictions
-from hvdchart.spec.yaml_tree import MAX_BYTES, Node, parse
+from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, from_plain, parse
 
 
-def load_spec(path: str | Path) -> Spec:
+def load_spec(
+    path: str | Path,
+    *more: str | Path,
+    settings: Iterable[str] = (),
+    values: Mapping[str, Plain] | None = None,
+) -> Spec:
     """The spec in a file, or on standard input for "-".
 
-    Raises FileError when it cannot be read and SpecError when it is wrong.
+    Further files are merged into it, and then each `path=value` of `settings` is set, as the
+    command does with --file and --set. `values` are merged last into the spec's `values`. Raises
+    FileError when a file cannot be read and SpecError when the spec is wrong.
     """
-    return read_spec(load_tree(Path(path)))
+    tree = merge_specs([load_tree(Path(each)) for each in (path, *more)])
+    tree = apply_settings(tree, settings)
+    if values:
+        tree = merge_specs([tree, from_plain({"values": dict(values)}, Place("the given values"))])
+    return read_spec(tree)
 
 
 def load_tree(path: Path) -> Node:
@@ -37,14 +50,32 @@ def load_tree(path: Path) -> Node:
         raise FileError(f"{path}: cannot read the spec: {error.strerror}") from error
 
 
-def parse_spec(data: bytes, file: str = "<spec>") -> Spec:
-    """The spec in `data`; `file` is its name in messages. Raises SpecError."""
-    return read_spec(parse(data, file))
+def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[str] = ()) -> Spec:
+    """The spec in `data`; `file` is its name in messages. Raises SpecError.
+
+    Each `path=value` of `settings` is set as the command does with --set.
+    """
+    text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return read_spec(apply_settings(parse(text, file), settings))
 
 
 def read_spec(root: Node) -> Spec:
     """The spec in a YAML tree; raises SpecError."""
     spec = ObjectOf(Spec).read(root, "")
+    errors = ErrorCollector()
     for path, problem, expected in find_contradictions(spec):
-        raise SpecError(str(place_of(root, path)), dotted(path), problem, expected)
+        errors.add(SpecError(str(place_of(root, path)), dotted(path), problem, expected))
+    errors.raise_all()
     return dataclasses.replace(spec, tree=root)
+
+
+def checked_spec(spec: Spec) -> Spec:
+    """`spec`, which may have been built or changed in Python. Raises SpecError when it is wrong.
+
+    What was read from YAML and not changed since was checked then. A list becomes a tuple, as
+    reading makes one.
+    """
+    reader = ObjectOf(Spec)
+    if spec.tree is not None and reader.read(spec.tree, "") == spec:
+        return spec
+    return read_spec(from_plain(reader.write(spec), Place("the spec")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -10,19 +11,19 @@ from hvdchart.spec.paths import KeyPath
 T = TypeVar("T")
 
 
-class Merger(Generic[T]):
+class Merger(ABC, Generic[T]):
     """The merge of values of one type; a subclass says which of them are maps.
 
     A null replaces like any other value, unless `deletes` says that it removes the key.
     """
 
+    @abstractmethod
     def entries(self, value: T) -> Mapping[str, T] | None:
         """The keys and values of a map; None for anything else."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_entries(self, base: T, entries: dict[str, T]) -> T:
         """The merged map, of which `base` is the older one."""
-        raise NotImplementedError
 
     def deletes(self, path: KeyPath, value: T) -> bool:
         """Whether the newer `value` at `path` removes the key."""

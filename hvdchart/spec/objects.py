@@ -7,10 +7,11 @@ one place only: its type, limits, default, meaning, error text and schema.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from hvdchart.errors import SpecError
+from hvdchart.errors import ErrorCollector, SpecError
 from hvdchart.spec.fields import Reader, nearest, wrong_value
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 
@@ -30,22 +31,37 @@ class ObjectOf(Generic[T]):
             raise wrong_value(node, path, f"a map with {_one_of(list(_keys(self.make)))}")
         keys = _keys(self.make)
         prefix = f"{path}." if path else ""
+        values, errors = {}, ErrorCollector()
         for name, child in node.value.items():
             if name not in keys:
-                raise SpecError(
+                errors.add(SpecError(
                     str(child.key_place or child.place), path, f"unknown key {shorten(name)!r}",
                     f"{_one_of(list(keys))}{nearest(name, keys)}",
-                )  # fmt: skip
-        values = {}
+                ))  # fmt: skip
         for name, field in keys.items():
             if name in node.value:
                 reader: Reader[Any] = field.metadata[_READER]
-                values[field.name] = reader.read(node.value[name], prefix + name)
+                with errors.step():
+                    values[field.name] = reader.read(node.value[name], prefix + name)
             elif field.default is field.default_factory is dataclasses.MISSING:
-                raise SpecError(
+                errors.add(SpecError(
                     str(node.place), path, f"key {name!r} is missing", str(field.metadata[_DOC])
-                )
+                ))  # fmt: skip
+        errors.raise_all()
         return self.make(**values)
+
+    def write(self, value: object) -> Plain:
+        """The map that `read` reads as `value`, which need not be a right one."""
+        if not isinstance(value, self.make):
+            return value
+        pairs = {}
+        for name, field in _keys(self.make).items():
+            given = getattr(value, field.name)
+            # None is a key that is left out; as a null, `read` would refuse it.
+            if given is not None:
+                write = getattr(field.metadata[_READER], "write", _plain)
+                pairs[name] = write(given)
+        return pairs
 
     def schema(self) -> dict[str, Plain]:
         keys = _keys(self.make)
@@ -75,6 +91,15 @@ def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name:
 def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
     fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
     return {field.metadata["name"] or camel(field.name): field for field in fields}
+
+
+def _plain(value: object) -> Plain:
+    """A value of a dataclass's field as YAML would have it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ObjectOf(type(value)).write(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(child) for key, child in value.items()}
+    return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
 
 
 def camel(name: str) -> str:

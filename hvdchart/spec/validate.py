@@ -70,6 +70,7 @@ def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
         if not group.gpus:
             expected = "coresPerSocket for a CPU node (lscpu shows it), or gpus"
             yield at, "a group needs coresPerSocket or gpus", expected
+            return
         for name, value in (
             ("sockets", group.sockets),
             ("threadsPerCore", group.threads_per_core),

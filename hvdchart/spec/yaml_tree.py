@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
+from hvdchart.spec.yaml_errors import describe_error
 
 MAX_BYTES = 128 * 1024
 MAX_DEPTH = 40
@@ -22,7 +23,7 @@ MAX_NODES = 50_000
 _LONGEST_NUMBER = 40
 _TAG = "tag:yaml.org,2002:"
 # Characters that no Kubernetes name, path, argument or environment variable may have.
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 Plain: TypeAlias = Any
 """A value of YAML and JSON: None, bool, int, float, str, list of Plain, dict of str to Plain."""
@@ -78,6 +79,19 @@ def shorten(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def from_plain(value: Plain, place: Place) -> Node:
+    """The tree of a plain value, all of it at one place.
+
+    A value that YAML does not have becomes a scalar that no reader accepts.
+    """
+    if isinstance(value, dict):
+        children = {str(key): from_plain(child, place) for key, child in value.items()}
+        return Node(place, children, "", place)
+    if isinstance(value, list):
+        return Node(place, [from_plain(child, place) for child in value], "", place)
+    return Node(place, value, value if isinstance(value, str) else repr(value), place)
+
+
 def parse(data: bytes, file: str) -> Node:
     """The tree of the single document in `data`; raises SpecError at the first error."""
     text = _decoded(data, file)
@@ -97,7 +111,7 @@ def _decoded(data: bytes, file: str) -> str:
         raise SpecError(
             str(place), "", f"byte 0x{data[error.start]:02x} is not UTF-8", "text in UTF-8"
         ) from error
-    bad = _CONTROL.search(text)
+    bad = CONTROL.search(text)
     if bad:
         place = _place_in(text[: bad.start()], file)
         raise SpecError(str(place), "", f"control character {bad[0]!r}", "printable text")
@@ -121,18 +135,16 @@ def _composed(text: str, file: str) -> Any:
     try:
         return yaml.compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+        broken = describe_error(error)
+        place = str(Place(file, broken.line, broken.column))
         if isinstance(error, MaxDepthExceededError):
-            raise SpecError(
-                str(place), "", "nested too deep", f"at most {MAX_DEPTH} levels"
-            ) from None
-        problem = " ".join((error.problem or error.context or "not YAML").split())
-        raise SpecError(str(place), "", f"broken YAML: {problem}", "one YAML document") from error
+            raise SpecError(place, "", "nested too deep", f"at most {MAX_DEPTH} levels") from None
+        raise SpecError(place, "", broken.problem, broken.expected) from error
     except (YAMLError, ValueError, TypeError, AttributeError, AssertionError, LookupError) as error:
         # The parser raises these on some malformed input.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
-        raise SpecError(str(Place(file)), "", f"broken YAML: {detail}", "plain YAML") from error
+        place = str(Place(file, yaml.reader.line + 1, yaml.reader.column + 1))
+        raise SpecError(place, "", f"broken YAML before here: {detail}", "plain YAML") from error
 
 
 class _Builder:
@@ -198,7 +210,9 @@ class _Builder:
     @staticmethod
     def _key(key: Any, place: Place) -> str:
         if key.id != "scalar":
-            raise SpecError(str(place), "", "a map or list as a key", "text as a key")
+            # {{ .Values.x }} of a Helm or Jinja template is a map in a map to YAML.
+            expected = "text as a key (a template with {{ }} must be rendered first)"
+            raise SpecError(str(place), "", "a map or list as a key", expected)
         value = _scalar(key, place)
         if not isinstance(value, str):
             raise SpecError(
@@ -212,7 +226,7 @@ def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
     raw: str = node.value
     tag = str(node.tag)
     if tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value", _TAG + "merge"):
-        bad = _CONTROL.search(raw)
+        bad = CONTROL.search(raw)
         if bad:
             raise SpecError(str(place), "", f"control character {bad[0]!r}", "printable text")
         return raw
@@ -226,6 +240,10 @@ def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
 
 
 def _number(raw: str, is_integer: bool, place: Place) -> int | float:
+    if "_" in raw:
+        # Text in YAML 1.2, and 1000 in Helm's.
+        expected = f"{raw.replace('_', '')}, or quotes for text"
+        raise SpecError(str(place), "", f"number {shorten(raw)} with '_'", expected)
     # Base 0 refuses 010, which is octal in Helm's YAML and ten in YAML 1.2.
     number: int | float = math.nan
     if len(raw) <= _LONGEST_NUMBER:

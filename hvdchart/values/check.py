@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hvdchart.errors import SpecError, ValuesError
+from hvdchart.errors import ErrorCollector, SpecError, ValuesError
 from hvdchart.plan.model import Plan
 from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node
@@ -32,27 +32,40 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
     values = make_values(plan)
     nulls = list(null_paths(values))
     if nulls:
+        errors = ErrorCollector()
         for path in nulls:
-            _check_null(plan, path)
+            with errors.step():
+                _check_null(plan, path)
+        errors.raise_all()
         values = omit_needless_nulls(values, default_values())
-    errors = list(_validator().iter_errors(_without_nulls(values)))
-    if errors:
-        first = min(errors, key=lambda error: [str(step) for step in error.instance_path])
-        where: KeyPath = tuple(first.instance_path)
-        # The class of `kind` depends on the schema's keyword, which the package's types leave out.
-        unexpected: list[str] = getattr(first.kind, "unexpected", [])
-        if unexpected:
-            unknown = min(unexpected)
-            known = (schema_at(values_schema(), where) or {}).get("properties", {})
-            problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
-            raise _refused(plan, (*where, unknown), problem, at_key=True)
-        raise _refused(plan, where, shorten(first.message, 200))
+    _check_schema(plan, values)
     # The spec's other keys were checked when it was read.
     if _LAUNCH_KEYS & plan.spec.values.keys():
         complete = merge_values(default_values(), values)
+        errors = ErrorCollector()
         for wrong, problem, expected in find_launch_problems(complete):
-            raise _refused(plan, wrong, problem, expected=expected)
+            with errors.step():
+                raise _refused(plan, wrong, problem, expected=expected)
+        errors.raise_all()
     return values
+
+
+def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
+    found = _validator().iter_errors(_without_nulls(values))
+    errors = ErrorCollector()
+    for error in sorted(found, key=lambda error: [str(step) for step in error.instance_path]):
+        where: KeyPath = tuple(error.instance_path)
+        # The class of `kind` depends on the schema's keyword, which the package's types leave out.
+        unexpected: list[str] = getattr(error.kind, "unexpected", [])
+        for unknown in sorted(unexpected):
+            known = (schema_at(values_schema(), where) or {}).get("properties", {})
+            problem = f"the chart has no key {shorten(unknown)!r} here{nearest(unknown, known)}"
+            with errors.step():
+                raise _refused(plan, (*where, unknown), problem, at_key=True)
+        if not unexpected:
+            with errors.step():
+                raise _refused(plan, where, shorten(error.message, 200))
+    errors.raise_all()
 
 
 def _check_null(plan: Plan, path: tuple[str, ...]) -> None:

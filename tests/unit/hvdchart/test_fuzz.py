@@ -36,14 +36,22 @@ def outcome(data: bytes) -> str:
         plan = make_plan(parse_spec(data, "a.yaml"))
         checked_values(plan)
     except SpecError as error:
-        message = str(error)
+        check_messages(error)
+        return "refused"
+    document(plan)
+    return "rendered"
+
+
+def check_messages(refused: SpecError) -> None:
+    """Each error has a place and what was expected, in one line; there are at most 20 of them."""
+    for message in map(str, refused.errors):
         assert re.match(r"a\.yaml(:\d+:\d+)?: ", message), message
         assert "; expected " in message
         assert message.isprintable(), message
         assert len(message) < 1000, message
-        return "refused"
-    document(plan)
-    return "rendered"
+    lines = str(refused).splitlines()
+    assert lines[0] == str(refused.errors[0])
+    assert len(lines) <= 21
 
 
 def as_json(spec: Any) -> bytes:

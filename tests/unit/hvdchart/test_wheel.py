@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import hvdchart
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -45,6 +47,25 @@ def test_wheel_has_every_file_of_the_chart(installed: Path) -> None:
     assert (there / "templates" / "job.yaml").read_bytes() == (
         chart / "templates" / "job.yaml"
     ).read_bytes()
+
+
+def test_wheel_has_the_types_and_the_version_of_the_package(installed: Path) -> None:
+    assert (installed / "hvdchart" / "py.typed").is_file()
+    (metadata,) = installed.glob("hvdchart-*.dist-info/METADATA")
+    assert f"\nVersion: {hvdchart.__version__}\n" in metadata.read_text()
+
+
+def test_types_of_the_wheel_are_seen_by_a_program_that_uses_it(
+    installed: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("from hvdchart import Train, load_spec\nreveal_type(load_spec('a').train)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(program)],
+        env={**os.environ, "MYPYPATH": "", "PYTHONPATH": str(installed)},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert 'Revealed type is "hvdchart.spec.model.Train"' in done.stdout, done.stdout + done.stderr
 
 
 def test_wheel_renders_without_a_checkout(installed: Path, tmp_path: Path) -> None:

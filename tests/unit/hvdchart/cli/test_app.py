@@ -123,6 +123,7 @@ def test_endless_file_is_refused(hvdchart: Command) -> None:
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --output"),
         (["plan", SPEC, "-o", "xml"], 2, "table or json"),
+        (["tune", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["rendr"], 2, "No such command"),
     ],
 )

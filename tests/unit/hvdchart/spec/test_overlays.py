@@ -8,6 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import read_spec
+from hvdchart.spec.merge import Merger
 from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.yaml_tree import parse
 
@@ -93,3 +94,12 @@ def test_wrong_value_of_a_setting_names_the_setting() -> None:
     with pytest.raises(SpecError) as caught:
         read_spec(apply_settings(merged(), ["nodes.0.count=x"]))
     assert caught.value.place == "--set nodes.0.count=x"
+
+
+def test_a_merger_that_does_not_say_what_maps_are_cannot_be_made() -> None:
+    class Half(Merger[int]):
+        def entries(self, value: int) -> None:
+            return None
+
+    with pytest.raises(TypeError, match="with_entries"):
+        Half()  # type: ignore[abstract]

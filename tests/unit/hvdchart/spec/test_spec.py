@@ -45,6 +45,8 @@ WRONG_VALUES = [
     ("count: 2", "count: " + "9" * 500, "5:12", "finite decimal number"),
     ("count: 2", "count: 1e999", "5:12", "finite decimal number"),
     ("count: 2", "count: 010", "5:12", "number 010"),
+    ("count: 2", "count: 1_000", "5:12", "number 1_000 with '_'; expected 1000, or quotes"),
+    ("count: 2", "count: 1_0.5", "5:12", "expected 10.5, or quotes"),
     ("count: 2", "count: [2]", "5:12", "a list of 1"),
     ("    count: 2\n", "", "4:5", "key 'count' is missing"),
     ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
@@ -116,6 +118,40 @@ def test_wrong_value_is_refused_at_its_place(old: str, new: str, place: str, say
     assert "\n" not in str(error)
 
 
+def test_all_errors_of_a_spec_are_reported_at_once() -> None:
+    text = GOOD.replace("name: run", "name: Run").replace("count: 2", "count: 0")
+    text = text.replace("sockets: 2", "socket: 2") + "  env: {1A: x, B: true}\nlaunch: 7\n"
+    error = refused(text)
+    assert [each.place for each in error.errors] == [
+        f"a.yaml:{place}"
+        for place in ("2:7", "6:5", "5:12", "10:9", "10:19", "11:9")
+    ]  # fmt: skip
+    assert str(error) == "\n".join(map(str, error.errors))
+    assert (error.place, error.path) == ("a.yaml:2:7", "name")
+
+
+def test_all_contradictions_of_a_spec_are_reported_at_once() -> None:
+    text = GOOD.replace(
+        "    count: 2\n", "    count: 2\n    cpuManager: static\n    shared: true\n"
+    )
+    error = refused(text + "  checkpoints: a\nlaunch: {options: [--np, --gloo]}\n")
+    said = [each.problem for each in error.errors]
+    assert said == [
+        "static together with shared: true",
+        "static without memory",
+        "checkpoints need an output volume",
+        "option 'np', but the chart sets worker.number and worker.slots",
+    ]
+
+
+def test_of_very_many_errors_the_first_are_shown() -> None:
+    keys = "".join(f"k{number}: 1\n" for number in range(50))
+    error = refused(GOOD + keys)
+    assert len(error.errors) == 50
+    lines = str(error).splitlines()
+    assert (len(lines), lines[-1]) == (21, "and 30 more errors")
+
+
 TEN_TO_THE_SEVENTH = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
     f"{c}: &{c} [{','.join([f'*{p}'] * 10)}]\n" for p, c in zip("abcdef", "bcdefg", strict=True)
 )
@@ -125,9 +161,19 @@ BROKEN_YAML: list[tuple[str | bytes, str, str]] = [
     ("- 1\n", "a.yaml:1:1", "expected a map"),
     ("a: 1\na: 2\n", "a.yaml:2:1", "'a' is given twice"),
     ("a: &x [*x]\n", "a.yaml:1:4", "inside its own anchor"),
-    ("a: b: c\n", "a.yaml:1:5", "broken YAML"),
-    ("a: [1\n", "a.yaml", "broken YAML"),
-    ("a: 1\n---\nb: 2\n", "a.yaml:2:1", "broken YAML"),
+    ("a: b: c\n", "a.yaml:1:5", "a ':' where no key can be"),
+    ("a: 1\n b: 2\n", "a.yaml:2:3", "a ':' where no key can be"),
+    ("a: [1\n", "a.yaml", "']' or ',' is missing in the brackets that open at 1:4"),
+    ("a: {b: 1\nc: 2\n", "a.yaml:2:2", "'}' or ',' is missing in the brackets that open at 1:4"),
+    ("a: 1\n---\nb: 2\n", "a.yaml:2:1", "a second document begins here"),
+    ("a: 1\nb: 'x\nc: 2\n", "a.yaml:4:1", "the text in quotes that begins at 2:4 does not end"),
+    ("a:\n\tb: 1\n", "a.yaml:2:1", "a tab; expected spaces"),
+    ("a: @b\n", "a.yaml:1:4", "'@' at the start of a value; expected quotes"),
+    ("a: *b\n", "a.yaml:1:4", "*b refers to an anchor &b that is not above it"),
+    ("- a\nb: 1\n", "a.yaml:2:1", "indented unlike the lines before it, from 1:1 on"),
+    ("a: |\nb\n", "a.yaml:3:1", "the line 2:1 is neither a key"),
+    ("a: {{ x }}\n", "a.yaml:1:5", "a template with {{ }} must be rendered first"),
+    ('a: "\\q"\n', "a.yaml:1:6", "unknown escape character 'q', in what begins at 1:4"),
     ("a: \x07\n", "a.yaml:1:4", "control character"),
     ('a: "\\0"\n', "a.yaml:1:4", "control character"),
     (b"a: b\nc: \xff\n", "a.yaml:2:4", "0xff is not UTF-8"),

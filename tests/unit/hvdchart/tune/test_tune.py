@@ -97,6 +97,15 @@ def test_tuning_run_has_the_plans_binding_and_no_retries() -> None:
     assert values["master"]["backoffLimit"] == 0
 
 
+def test_tuning_run_of_a_bound_run_with_a_long_name_is_a_spec_that_the_chart_takes() -> None:
+    text = spec_text("{name: x, count: 2, coresPerSocket: 4, tuning: {binding: core}}")
+    text = text.replace("name: run", f"name: {'a' * 45}") + "tuning: {binding: core}\n"
+    plan = make_plan(parse_spec(text.encode()))
+    tuned = tuning_plan(plan, [OWN], ["a"], 1)
+    assert tuned.launching.binding == plan.launching.binding
+    assert len(f"{tuned.spec.name}-worker") == 52
+
+
 def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measurement]:
     changed = {**OWN, "TF_NUM_INTRAOP_THREADS": "28"}
     return [Measurement(OWN, own, ()), Measurement(changed, other, ("crashed",))]
@@ -179,3 +188,19 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     assert second is not None
     assert second[1] is None
     assert "AssertionError" in second[2]
+
+
+def test_driver_fails_when_no_run_printed_a_speed(tmp_path: Path) -> None:
+    launcher = tmp_path / "mpirun"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+
+    def drive(*runs: str) -> int:
+        command = ["sh", "-c", 'echo "RESULT {\\"imagesPerSecond\\": $N}"']
+        job = {"command": command, "runs": [{"N": number} for number in runs]}
+        line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
+        return subprocess.run(line, capture_output=True, check=False).returncode
+
+    assert drive("null", "null") == 1
+    assert drive("null", "2", "null") == 0
+    assert drive() == 1

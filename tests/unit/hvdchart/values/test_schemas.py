@@ -85,7 +85,7 @@ def test_validators_agree_on_wrong_specs() -> None:
     verdicts = []
     for old, new, _, _ in WRONG_VALUES:
         text = GOOD.replace(old, new, 1)
-        if "9999" not in text and "1e999" not in text and "010" not in text:
+        if not any(number in text for number in ("9999", "1e999", "010", "1_0")):
             verdicts.append(verdict(SPEC_SCHEMA, parse(text.encode(), "a.yaml").plain))
     assert verdicts.count(True) > 20
     assert verdicts.count(False) > 15

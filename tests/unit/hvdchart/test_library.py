@@ -1,0 +1,129 @@
+"""The library's own names: specs that are built or changed in Python, and settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+import hvdchart
+from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning, Volume
+from hvdchart.spec.load import checked_spec, load_spec, parse_spec
+from hvdchart.spec.objects import ObjectOf
+from hvdchart.spec.yaml_tree import Place, from_plain
+from tests.unit.hvdchart.strategies import specs
+from tests.unit.hvdchart.test_fuzz import as_json
+
+ROOT = Path(__file__).parents[3]
+SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))
+
+
+def built(**changes: Any) -> Spec:
+    """A spec made in Python, with the lists and maps that a person would write."""
+    nodes: Any = [NodeGroup(name="a", count=2, sockets=2, cores_per_socket=4, memory=2**36)]
+    train = Train(command=("python", "train.py"), env={"A": "1"})
+    given = {"nodes": nodes, "train": train, "image": Image("a/b", tag="1"), **changes}
+    return Spec(api_version="hvdchart/v1", name="run", **given)
+
+
+def wrong(kind: Any, *values: object, **more: object) -> object:
+    """An object that mypy would not let a program make."""
+    return kind(*values, **more)
+
+
+def test_names_of_the_package_are_there() -> None:
+    assert [name for name in hvdchart.__all__ if not hasattr(hvdchart, name)] == []
+    assert {"Train", "Image", "Volume", "load_spec", "__version__"} <= set(hvdchart.__all__)
+
+
+def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
+    volume = Volume(host_path="/mnt", mount_path="/data")
+    reserved = Reserved(cpu=1500, memory=2**30)
+    group = NodeGroup("a", 2, sockets=2, cores_per_socket=4, memory=2**36, reserved=reserved)
+    spec = built(nodes=[group], volumes={"data": volume}, tuning=Tuning(cpu=500))
+    text = (
+        "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a/b, tag: '1'}\n"
+        "nodes: [{name: a, count: 2, sockets: 2, coresPerSocket: 4, memory: 64Gi, "
+        "reserved: {cpu: 1500m, memory: 1Gi}}]\n"
+        "train: {command: [python, train.py], env: {A: 1}}\ntuning: {cpu: 500m}\n"
+        "volumes: {data: {hostPath: /mnt, mountPath: /data}}\n"
+    )
+    plans = [hvdchart.make_plan(each) for each in (spec, parse_spec(text))]
+    assert plans[0] == plans[1]
+    assert hvdchart.render_values(plans[0]) == hvdchart.render_values(plans[1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "says"),
+    [
+        ({"nodes": [NodeGroup("a", 0, cores_per_socket=1)]}, "nodes[0].count", "got 0"),
+        ({"nodes": [NodeGroup("a", 1)]}, "nodes[0]", "needs coresPerSocket or gpus"),
+        ({"nodes": []}, "nodes", "a list of 1 to 100 items"),
+        ({"nodes": None}, "", "key 'nodes' is missing"),
+        ({"nodes": 7}, "nodes", "expected a list"),
+        ({"train": wrong(Train, command="a b")}, "train.command", "expected a list"),
+        ({"train": Train(("a",), env={"1A": "x"})}, "a key of train.env", "got '1A'"),
+        ({"train": Train(("a\0",))}, "train.command[0]", "control character"),
+        ({"train": wrong(Train, (Path("a"),))}, "train.command[0]", "got PosixPath"),
+        ({"tuning": wrong(Tuning, cpu="x")}, "tuning.cpu", "got 'x'"),
+        ({"tuning": wrong(Tuning, cpu=0.5)}, "tuning.cpu", "got '0.5m'"),
+        ({"tuning": wrong(Tuning, cpu=True)}, "tuning.cpu", "got True"),
+        ({"image": "a/b"}, "image", "expected a map"),
+        ({"name": "Run"}, "name", "got 'Run'"),
+        ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "the chart has"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spec_built_in_python_is_refused(
+    changes: dict[str, Any], path: str, says: str
+) -> None:
+    name = changes.pop("name", "run")
+    with pytest.raises(SpecError) as caught:
+        hvdchart.make_plan(dataclasses.replace(built(**changes), name=name))
+    assert (caught.value.place, caught.value.path) == ("the spec", path)
+    assert says in str(caught.value)
+
+
+def test_a_changed_spec_is_checked_again_and_an_unchanged_one_keeps_its_places() -> None:
+    spec = load_spec(SPECS[0])
+    assert checked_spec(spec) is spec
+    changed = dataclasses.replace(spec, nodes=(dataclasses.replace(spec.nodes[0], count=3),))
+    assert checked_spec(changed) == changed
+    wrong = dataclasses.replace(spec, nodes=(dataclasses.replace(spec.nodes[0], count=0),))
+    with pytest.raises(SpecError, match=r"the spec: nodes\[0\]\.count: got 0"):
+        hvdchart.make_plan(wrong)
+
+
+def rewritten(spec: Spec) -> Spec:
+    reader = ObjectOf(Spec)
+    return reader.read(from_plain(reader.write(spec), Place("x")), "")
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_writing_a_spec_and_reading_it_changes_nothing(path: Path) -> None:
+    assert rewritten(load_spec(path)) == load_spec(path)
+
+
+@pytest.mark.fuzz
+@given(specs())
+def test_writing_any_spec_and_reading_it_changes_nothing(spec: dict[str, Any]) -> None:
+    read = parse_spec(as_json(spec))
+    assert rewritten(read) == read
+
+
+def test_settings_and_more_files_are_merged_as_by_the_command(tmp_path: Path) -> None:
+    over = tmp_path / "over.yaml"
+    over.write_text("name: other\ntrain: {env: {A: b}}\n")
+    spec = load_spec(SPECS[0], over, settings=["nodes.0.count=8", "train.env.C=d"])
+    assert (spec.name, spec.nodes[0].count) == ("other", 8)
+    assert spec.train.env["A"] == "b"
+    assert spec.train.env["C"] == "d"
+    spec = load_spec(SPECS[0], settings=["values.a=1"], values={"a": 2, "code": "x = 1\f\n"})
+    assert spec.values == {"a": 2, "code": "x = 1\f\n"}
+    assert checked_spec(spec) is spec
+    text = SPECS[0].read_text()
+    assert parse_spec(text, settings=["name=other"]).name == "other"
+    with pytest.raises(SpecError, match=r"--set nodes\.0\.count=0: nodes\[0\]\.count: got 0"):
+        parse_spec(text, settings=["nodes.0.count=0"])
