@@ -1,0 +1,241 @@
+"""Measures how many samples per second the ranks of a run train on, with well-known networks.
+
+    mpirun -np 2 python benchmark.py --model resnet50 --batch-size 32
+
+The data are random and stay in memory, so that only computation and communication are measured;
+--data reads JPEG images from TFRecord files instead. After some steps that are not measured, each
+of --rounds rounds of --steps steps gives one figure. The result is their mean with a 95 %
+confidence interval.
+
+The last line that rank 0 prints is `RESULT` and a JSON object. Exit status: 0 if the benchmark
+succeeded; 1 if the data cannot be used or the loss is not a number; 2 if an argument is invalid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from tensorflow import keras
+
+CLASSES = 1000
+# Length of a sequence and number of different tokens, for the networks of text.
+LENGTH, TOKENS = 128, 30522
+
+
+def make_image_model(name: str, size: int) -> keras.Model:
+    """Make a network of Keras: (batch, size, size, 3) -> logits of shape (batch, CLASSES)."""
+    application = getattr(keras.applications, name)
+    return application(
+        weights=None,
+        classes=CLASSES,
+        input_shape=(size, size, 3),
+        classifier_activation=None,
+    )
+
+
+def make_bert(width: int = 768, layers: int = 12, heads: int = 12) -> keras.Model:
+    """Make an encoder of the size of BERT-base: tokens (batch, LENGTH) -> logits."""
+    tokens = keras.Input((LENGTH,), dtype="int32")
+    positions = keras.layers.Embedding(LENGTH, width)(tf.range(LENGTH))
+    state = keras.layers.Embedding(TOKENS, width)(tokens) + positions
+    for _ in range(layers):
+        attention = keras.layers.MultiHeadAttention(heads, width // heads)
+        state = keras.layers.LayerNormalization()(state + attention(state, state))
+        hidden = keras.layers.Dense(4 * width, activation="gelu")(state)
+        state = keras.layers.LayerNormalization()(state + keras.layers.Dense(width)(hidden))
+    return keras.Model(tokens, keras.layers.Dense(CLASSES)(state[:, 0]))
+
+
+def make_lstm(width: int = 1024) -> keras.Model:
+    """Make two LSTM layers: tokens (batch, LENGTH) -> logits of shape (batch, CLASSES)."""
+    tokens = keras.Input((LENGTH,), dtype="int32")
+    state = keras.layers.Embedding(TOKENS, width)(tokens)
+    state = keras.layers.LSTM(width, return_sequences=True)(state)
+    return keras.Model(tokens, keras.layers.Dense(CLASSES)(keras.layers.LSTM(width)(state)))
+
+
+# Each network of images with the size of its usual input.
+IMAGE_MODELS = {
+    "resnet50": ("ResNet50", 224),
+    "inception3": ("InceptionV3", 299),
+    "vgg16": ("VGG16", 224),
+    "mobilenet2": ("MobileNetV2", 224),
+}
+TEXT_MODELS: dict[str, Callable[[], keras.Model]] = {"bert": make_bert, "lstm": make_lstm}
+
+
+def make_batch(options: argparse.Namespace) -> tuple[tf.Tensor, tf.Tensor]:
+    """Make a batch of random inputs and labels, which differ between the ranks."""
+    generator = tf.random.Generator.from_seed(hvd.rank())
+    count = options.batch_size
+    labels = generator.uniform((count,), maxval=CLASSES, dtype=tf.int64)
+    if options.model in TEXT_MODELS:
+        return generator.uniform((count, LENGTH), maxval=TOKENS, dtype=tf.int32), labels
+    return generator.uniform((count, options.image_size, options.image_size, 3)), labels
+
+
+def read_batches(options: argparse.Namespace) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Read batches of JPEG images from the TFRecord files of a folder, a part for each rank.
+
+    The records have the keys image/encoded and image/class/label, as those of ImageNet do.
+    """
+    files = sorted(str(path) for path in Path(options.data).glob("*") if path.is_file())
+    if len(files) < hvd.size():
+        raise SystemExit(
+            f"{options.data}: {len(files)} files for {hvd.size()} ranks: use more files"
+        )
+    keys = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+    }
+
+    def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        entry = tf.io.parse_single_example(record, keys)
+        image = tf.io.decode_jpeg(entry["image/encoded"], channels=3)
+        image = tf.image.resize(image, (options.image_size, options.image_size)) / 255.0
+        return image, entry["image/class/label"] % CLASSES
+
+    own = tf.data.Dataset.from_tensor_slices(files).shard(hvd.size(), hvd.rank()).repeat()
+    records = own.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
+    batches = records.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(
+        options.batch_size, drop_remainder=True
+    )
+    return iter(batches.prefetch(tf.data.AUTOTUNE))
+
+
+def make_step(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return a function that makes one training step and returns the loss."""
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    optimizer = keras.optimizers.SGD(0.01)
+    optimizer.build(model.trainable_variables)
+    # Horovod: all ranks start with the weights of rank 0.
+    hvd.broadcast_variables(model.variables, root_rank=0)
+
+    @tf.function
+    def step(inputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(inputs, training=True))
+        # Horovod: the tape averages the gradients of all ranks.
+        tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return step
+
+
+def confidence(figures: list[float]) -> float:
+    """Return half the width of the 95 % confidence interval of the mean.
+
+    Student's t quantile by its expansion (Abramowitz and Stegun, 26.7.5).
+    """
+    if len(figures) < 2:
+        return math.nan
+    z, free = statistics.NormalDist().inv_cdf(0.975), len(figures) - 1
+    quantile = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return quantile * statistics.stdev(figures) / math.sqrt(len(figures))
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Train, and return the result."""
+    keras.utils.set_random_seed(hvd.rank())
+    if options.dtype == "bfloat16":
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    if options.model in TEXT_MODELS:
+        model = TEXT_MODELS[options.model]()
+    else:
+        model = make_image_model(IMAGE_MODELS[options.model][0], options.image_size)
+    step = make_step(model)
+    batch = make_batch(options)
+    batches = read_batches(options) if options.data else iter(lambda: batch, None)
+    for _ in range(options.warmup):
+        loss = step(*next(batches))
+    figures = []
+    for number in range(options.rounds):
+        # Horovod: no rank begins a round while another one is still in the one before.
+        hvd.allreduce(tf.zeros(1), name="round")
+        began = time.perf_counter()
+        for _ in range(options.steps):
+            loss = step(*next(batches))
+        value = float(loss)
+        figures.append(options.batch_size * options.steps / (time.perf_counter() - began))
+        if not math.isfinite(value):
+            raise SystemExit(f"the loss is {value} after round {number + 1}")
+        if hvd.rank() == 0:
+            print(f"round {number + 1} of {options.rounds}: {figures[-1]:.1f} samples/s a rank")
+    return summarize(options, figures)
+
+
+def summarize(options: argparse.Namespace, figures: list[float]) -> dict[str, Any]:
+    """Put the figures of all ranks together: samples per second of each round."""
+    of_ranks = hvd.allgather(tf.constant([figures], tf.float64)).numpy()
+    totals = of_ranks.sum(axis=0).tolist()
+    return {
+        "model": options.model,
+        "dtype": options.dtype,
+        "batchSize": options.batch_size,
+        "ranks": hvd.size(),
+        "perRank": [round(float(rank.mean()), 3) for rank in of_ranks],
+        # What `hvdchart tune` reads.
+        "imagesPerSecond": round(statistics.fmean(totals), 3),
+        "interval": round(confidence(totals), 3),
+        "rounds": [round(total, 3) for total in totals],
+    }
+
+
+def positive(text: str) -> int:
+    """Parse an argument that must be a number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    models = [*IMAGE_MODELS, *TEXT_MODELS]
+    parser.add_argument("--model", choices=models, default="resnet50")
+    parser.add_argument(
+        "--batch-size", type=positive, default=32, help="samples of a rank and step"
+    )
+    parser.add_argument("--image-size", type=positive, help="default: the network's usual size")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--warmup", type=positive, default=10, help="steps before the first round")
+    parser.add_argument("--rounds", type=positive, default=10)
+    parser.add_argument("--steps", type=positive, default=10, help="steps of a round")
+    parser.add_argument("--data", help="folder with TFRecord files (default: random data)")
+    options = parser.parse_args()
+    if options.data and options.model in TEXT_MODELS:
+        parser.error(f"--data has images, which {options.model} does not take")
+    options.image_size = options.image_size or IMAGE_MODELS.get(options.model, ("", 0))[1]
+    return options
+
+
+def main() -> int:
+    """Run the benchmark."""
+    options = parse_arguments()
+    hvd.init()
+    for device in tf.config.list_physical_devices("GPU")[hvd.local_rank() : hvd.local_rank() + 1]:
+        # Horovod: each rank uses a GPU of its own.
+        tf.config.set_visible_devices(device, "GPU")
+    result = measure(options)
+    if hvd.rank() == 0:
+        total, interval = result["imagesPerSecond"], result["interval"]
+        print(f"{total:.1f} +- {interval:.1f} samples/s on {result['ranks']} ranks")
+        print("RESULT", json.dumps(result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

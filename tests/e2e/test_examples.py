@@ -1,0 +1,31 @@
+"""The examples, as plain Helm runs them in the stock image: the script is part of the values."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.e2e.cluster import Namespace
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = [
+    *("--model", "mobilenet2", "--image-size", "32", "--batch-size", "2"),
+    *("--warmup", "1", "--rounds", "3", "--steps", "1"),
+]
+
+
+def test_benchmark_measures_two_ranks(namespace: Namespace) -> None:
+    script = (EXAMPLES / "benchmark.py").read_text()
+    values = {
+        "code": {"files": {"benchmark.py": script}},
+        "master": {"args": ["python", "benchmark.py", *SMALL], "backoffLimit": 0},
+    }
+    namespace.install("hvd", values)
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    (line,) = re.findall(r"^RESULT (.*)$", namespace.log("hvd"), re.MULTILINE)
+    result = json.loads(line)
+    assert (result["ranks"], len(result["perRank"]), len(result["rounds"])) == (2, 2, 3)
+    assert result["imagesPerSecond"] > 0
+    # Both are means of the same rounds.
+    assert abs(sum(result["perRank"]) - result["imagesPerSecond"]) < 0.01
