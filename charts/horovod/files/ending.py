@@ -111,7 +111,8 @@ def finish(
         log("the workers stay: the release's next run, or its removal, decides about them")
     elif not will_retry(job, code, time.time()):
         record.write(FAILED if problem else FINISHED, str(problem or ""))
-        scale_down(run, api, code)
+        if not record.lost:
+            scale_down(run, api, code)
 
 
 def scale_down(run: Run, api: Api, code: int) -> None:

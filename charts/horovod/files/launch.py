@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import Mapping, Sequence
@@ -20,6 +21,8 @@ LAUNCH = "$(LAUNCH)"
 # What horovodrun calls each second in an elastic run, and the list that it prints.
 DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
+# Seconds within which a signal is handled while the launcher runs.
+SIGNAL_CHECK_EVERY = 0.5
 
 
 def write_live_hosts(hosts: Sequence[Host]) -> None:
@@ -156,11 +159,20 @@ class Launcher:
         if self.stopped:
             # The request came while the launcher was being started, and was not passed on.
             self._process.send_signal(signal.SIGTERM)
+        # A signal that comes just before a blocking call would only be handled after it.
+        waiting = threading.Thread(target=self._process.wait, daemon=True)
+        waiting.start()
+        while waiting.is_alive():
+            waiting.join(SIGNAL_CHECK_EVERY)
         code = self._process.wait()
         return 128 - code if code < 0 else code
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        log("asked to end: ending the ranks")
+    def stop(self) -> None:
+        """End the ranks, and start no others."""
         self.stopped = True
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        log("asked to end: ending the ranks")
+        self.stop()

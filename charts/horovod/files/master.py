@@ -15,10 +15,12 @@ import metrics
 import ssh
 from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
+from fence import EPOCH
 from hosts import HostRendezvous
 from keys import find_keys
 from kube import Api, Object
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
+from lease import Lease, SupersededError
 from mpi import HOSTFILE, format_hostfile
 from record import FINISHED, RUNNING, Entry, RunRecord
 from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
@@ -85,11 +87,10 @@ def follow_hosts(run: Run, rendezvous: HostRendezvous, code: UserCode) -> None:
         write_live_hosts(list(known))
 
 
-def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord) -> RunError | None:
+def attempt(
+    run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
+) -> RunError | None:
     """Make one attempt at the run and finish it; None when the training finished."""
-    launcher = Launcher()
-    if api:
-        api.is_stopped = launcher.was_stopped
     record.write(RUNNING)
     if api:
         fit_to_run(api, run)
@@ -98,6 +99,10 @@ def attempt(run: Run, api: Api | None, events: EventRecorder, record: RunRecord)
         train(run, api, events, launcher)
     except RunError as error:
         problem = error
+    if record.lost:
+        problem = SupersededError(f"{record.lost} has taken the workers over from this master")
+        announce_failure(problem, events)
+        return problem
     job = read_job(api, launcher.stopped) if api else None
     run = replace(run, cleanup=present_cleanup(run, job))
     if problem is None:
@@ -140,19 +145,39 @@ def announce_failure(problem: RunError, events: EventRecorder) -> None:
     events.emit("Failed", str(problem), warning=True)
 
 
+def take_lease(lease: Lease, launcher: Launcher, events: EventRecorder) -> None:
+    """Wait until no other master drives the workers. Raises RunError."""
+
+    def announce(holder: str) -> None:
+        message = f"waiting for {holder}, which drives the workers: until it ends or does not renew"
+        log(message)
+        events.emit("Waiting", message)
+
+    lease.take(launcher.was_stopped, announce)
+    # The ssh of this pod sends it to the workers (files/fence.py).
+    os.environ[EPOCH] = str(lease.epoch)
+
+
 def main() -> int:
     """Make one attempt; the exit code tells the Job whether another one can help."""
     run = parse_run(os.environ["HVD_RUN"])
     api = Api() if run.api else None
-    events, record = EventRecorder(api), RunRecord(api, run)
+    events, launcher = EventRecorder(api), Launcher()
+    if api:
+        api.is_stopped = launcher.was_stopped
+    lease = Lease(api, run.record, launcher.stop)
     try:
+        take_lease(lease, launcher, events)
+        record = RunRecord(api, run, lease)
         earlier = record.earlier_end()
+        if api and earlier:
+            problem = repeat_result(run, api, events, earlier)
+        else:
+            problem = attempt(run, api, events, record, launcher)
     except RunError as error:
-        return report_failure(error)
-    if api and earlier:
-        problem = repeat_result(run, api, events, earlier)
-    else:
-        problem = attempt(run, api, events, record)
+        problem = error
+        announce_failure(problem, events)
+    lease.release()
     events.close()
     mesh.end_proxy()
     return problem.exit_code if problem else 0

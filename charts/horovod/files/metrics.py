@@ -38,7 +38,7 @@ SAMPLE = re.compile(
 )
 # A rank's file. Others, such as those that are being written, are left out.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
-STAGES = ("Starting", "Started", "HostsReady", "Training", "Finished", "Failed")
+STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
 # Bytes that are read of a script's file, which may grow without end.
 LARGEST_FILE = 1 << 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Dict, Mapping
 
 from kube import Api, ApiError
+from lease import Lease
 from settings import Run, RunError, log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
@@ -22,9 +23,10 @@ Entry = Dict[str, str]
 class RunRecord:
     """The ConfigMap; without access to the API it is neither read nor written."""
 
-    def __init__(self, api: Api | None, run: Run) -> None:
+    def __init__(self, api: Api | None, run: Run, lease: Lease) -> None:
         self._api = api
         self._run = run
+        self._lease = lease
         self._name = run.record
 
     def earlier_end(self) -> Entry | None:
@@ -45,9 +47,7 @@ class RunRecord:
         return data if has_ended(self._run, data, os.environ["HVD_JOB_UID"]) else None
 
     def write(self, state: str, reason: str = "") -> None:
-        """Write the run's state. A failure is logged: the run goes on without the record."""
-        if self._api is None:
-            return
+        """Write the run's state, unless another master has taken the record."""
         entry = {
             "run": self._run.id,
             "settings": self._run.settings,
@@ -58,11 +58,12 @@ class RunRecord:
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         # The training does not wait for what only its end must have.
-        patience = RUNNING_PATIENCE if state == RUNNING else None
-        try:
-            self._api.merge_patch(f"core/configmaps/{self._name}", {"data": entry}, patience)
-        except ApiError as problem:
-            log(f"cannot write the record of this run: {problem}")
+        self._lease.write(entry, RUNNING_PATIENCE if state == RUNNING else None)
+
+    @property
+    def lost(self) -> str:
+        """The master that has taken the record from this one; empty while this one has it."""
+        return self._lease.lost
 
 
 def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:

@@ -1,17 +1,19 @@
 """Runs the command of an SSH session of a worker, in the container's environment.
 
 sshd starts sessions with a nearly empty environment. The ranks would miss what a values file or an
-image sets: paths, thread counts, credentials.
+image sets: paths, thread counts, credentials. A session of a master that was replaced is refused.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import fence
 import ssh
 
 
@@ -25,6 +27,17 @@ def prepare_session(
     return (["/bin/sh", "-c", requested] if requested else ["/bin/sh", "-i"]), environment
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Become the command, or say why this worker does not serve the session."""
+    try:
+        epoch = fence.admit(os.environ.get(fence.EPOCH))
+    except fence.FenceError as problem:
+        print(f"[hvd] error: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
+        return problem.exit_code
     command, environment = prepare_session(os.environ, ssh.read_environment())
+    environment[fence.EPOCH] = epoch
     os.execve(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -110,6 +110,7 @@ UseDNS no
 PidFile none
 PrintMotd no
 PermitUserEnvironment no
+AcceptEnv HVD_EPOCH
 PermitUserRC no
 AllowAgentForwarding no
 AllowStreamLocalForwarding no
@@ -142,6 +143,7 @@ Host *
   GlobalKnownHostsFile none
   BatchMode yes
   ConnectTimeout 10
+  SendEnv HVD_EPOCH
   ServerAliveInterval 15
   ServerAliveCountMax 4
   LogLevel ERROR

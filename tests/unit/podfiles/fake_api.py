@@ -82,6 +82,10 @@ class FakeApi:
         """Create or replace an object; `resource` is as in `core/pods`."""
         name = item["metadata"]["name"]
         with self._changed:
+            if resource == "core/configmaps":
+                # The only objects that are changed under the condition that nobody else did.
+                version = {"resourceVersion": str(self._version + 1)}
+                item = {**item, "metadata": {**item["metadata"], **version}}
             objects = self._objects.setdefault(resource, {})
             self._record("MODIFIED" if name in objects else "ADDED", resource, item)
             objects[name] = item
@@ -203,6 +207,9 @@ class FakeApi:
             self.remove(resource, rest[0])
         elif request.method == "PATCH":
             assert request.headers["Content-Type"] == "application/merge-patch+json"
+            expected = request.body.get("metadata", {}).get("resourceVersion")
+            if expected not in (None, item["metadata"].get("resourceVersion")):
+                return status_object(409, "the object has been modified")
             item = _merge(item, request.body)
             self.put(resource, item)
         # Of the scale subresource, spec.replicas is what the object itself has, too.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import kube
+import lease
+import record
 import settings
 
 
@@ -34,3 +37,9 @@ def make_run(**changes: Any) -> settings.Run:
         "code": "",
     }
     return settings.parse_run(json.dumps({**document, **changes}))
+
+
+def make_record(api: kube.Api | None) -> record.RunRecord:
+    """The record of such a run, which no master holds."""
+    run = make_run()
+    return record.RunRecord(api, run, lease.Lease(api, run.record, lambda: None))

@@ -13,7 +13,7 @@ from settings import ConfigurationError, LaunchError, RunError
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
 from tests.unit.podfiles.jobs import NO_ANSWERS, START, make_job
-from tests.unit.podfiles.runs import make_run
+from tests.unit.podfiles.runs import make_record, make_run
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def record(api_server: FakeApi) -> RunRecord:
     for name in ("hvd-cpu", "hvd-gpu", "another"):
         item = {"metadata": {"name": name}, "spec": {"replicas": 2}}
         api_server.put("apps/statefulsets", item)
-    return RunRecord(kube.Api(), make_run())
+    return make_record(kube.Api())
 
 
 def replicas(api_server: FakeApi) -> dict[str, int]:

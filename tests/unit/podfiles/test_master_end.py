@@ -10,6 +10,7 @@ from typing import Any
 
 import events
 import kube
+import lease
 import pytest
 import record
 
@@ -156,7 +157,7 @@ def test_a_run_whose_earlier_end_cannot_be_read_does_not_train(pod: MasterPod) -
     pod.api.fail("GET", "core/configmaps", faults.status(503))
     assert pod.run() == 1
     assert not (pod.generated.parent / "launched").exists()
-    assert "cannot read whether this run has ended" in pod.termination_log.read_text()
+    assert "cannot read which master drives the workers" in pod.termination_log.read_text()
     assert pod.recorded() == ("Finished", "")
 
 
@@ -179,6 +180,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(record, "RUNNING_PATIENCE", 0.0)
+    monkeypatch.setattr(lease, "TAKE_PATIENCE", 0.0)
     for method, path in BOOKKEEPING:
         pod.api.fail(method, path, failure, times=20)
     pod.install("exit 0")

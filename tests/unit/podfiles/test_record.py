@@ -13,7 +13,7 @@ from settings import RunError
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
-from tests.unit.podfiles.runs import make_run
+from tests.unit.podfiles.runs import make_record
 
 ENDED = {
     "run": "run-1", "settings": "settings-1", "job": "hvd-master-1", "uid": "uid-0",
@@ -30,7 +30,7 @@ NO_ANSWERS = {
 @pytest.fixture
 def kept(api_server: FakeApi) -> RunRecord:
     api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
-    return RunRecord(kube.Api(), make_run())
+    return make_record(kube.Api())
 
 
 def put(api_server: FakeApi, **data: str) -> None:
@@ -138,8 +138,10 @@ def test_the_end_is_written_although_the_api_is_away_for_a_while(
     assert config_map["data"]["state"] == "Finished"
 
 
-def test_without_the_api_nothing_is_read_or_written(capsys: pytest.CaptureFixture[str]) -> None:
-    unkept = RunRecord(None, make_run())
+def test_without_the_api_nothing_is_read_or_written(
+    api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unkept = make_record(None)
     unkept.write(record.RUNNING)
     assert unkept.earlier_end() is None
     assert capsys.readouterr().out == ""

@@ -42,15 +42,16 @@ def test_session_has_the_containers_environment(
 ) -> None:
     expected = {**CONTAINER, "HVD_SSH_PORT": str(ssh_pods.port), "HVD_REVISION": REVISION}
     assert {name: session_environment.get(name) for name in expected} == expected
-    # Besides, only what sshd, the shell and (LC_CTYPE) Python set.
+    # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch.
     assert session_environment.keys() - expected.keys() <= {
+        "HVD_EPOCH",
         *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
         *("SSH_CLIENT", "SSH_CONNECTION"),
     }
 
 
 @unprivileged
-def test_client_variables_do_not_reach_a_session(
+def test_client_variables_other_than_the_epoch_do_not_reach_a_session(
     session_environment: dict[str, str],
 ) -> None:
     assert not session_environment.keys() & {"FROM_CLIENT", "FROM_OPTION", "LANG"}

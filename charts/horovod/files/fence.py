@@ -1,0 +1,116 @@
+"""A worker serves one master at a time: the one whose SSH sessions have the highest epoch.
+
+The master sends the epoch with each session (`SendEnv`). The first session of a newer epoch ends
+everything that older ones have left in this worker before its own command starts. A session of an
+older epoch is refused. So nothing of an earlier attempt, or of a master that was replaced, writes
+to the run's output beside the present attempt.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Iterator
+
+from settings import GENERATED, RunError
+
+EPOCH = "HVD_EPOCH"
+# The newest epoch that this worker has served.
+NEWEST = GENERATED / "epoch"
+PROCESSES = Path("/proc")
+# Seconds in which processes that were killed have to be gone: one may wait for a file server.
+GONE_WITHIN = 30.0
+
+
+class FenceError(RunError):
+    """This worker does not serve the session, for the reason in the message."""
+
+
+def admit(requested: str | None) -> str:
+    """Let a session of this epoch in, and return the epoch; None is the present one.
+
+    Raises FenceError for an older epoch, and when processes of an older one do not end.
+    """
+    with NEWEST.open("a+", encoding="ascii") as file:
+        # The others of a new epoch wait until nothing of the old one is left.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        newest = int(file.read() or 0)
+        epoch = newest if requested is None else _parse(requested)
+        if epoch < newest:
+            raise FenceError(
+                f"refused: this master's epoch is {epoch}, but another master or attempt began "
+                f"epoch {newest} here since"
+            )
+        if epoch > newest:
+            # Written first: a session of the old epoch that comes now is refused.
+            file.truncate(0)
+            file.write(str(epoch))
+            file.flush()
+            end_older(epoch)
+    return str(epoch)
+
+
+def _parse(epoch: str) -> int:
+    if not epoch.isdigit():
+        raise FenceError(f"refused: {EPOCH}={epoch!r} is not a number")
+    return int(epoch)
+
+
+def end_older(epoch: int) -> None:
+    """Kill all processes of older epochs, and wait until they are gone. Raises FenceError."""
+    give_up_at = time.monotonic() + GONE_WITHIN
+    while True:
+        left = list(older_processes(epoch))
+        if not left:
+            return
+        if time.monotonic() > give_up_at:
+            raise FenceError(f"processes of an earlier epoch do not end: {left}")
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.01)
+
+
+def older_processes(epoch: int) -> Iterator[int]:
+    """Yield the processes that sessions of older epochs have started, and their descendants."""
+    parents, older = {}, set()
+    for folder in PROCESSES.iterdir():
+        if folder.name.isdigit():
+            try:
+                environment = (folder / "environ").read_bytes()
+                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            except (OSError, UnicodeDecodeError):
+                # It has ended, or is another user's.
+                continue
+            pid = int(folder.name)
+            if state != "Z":
+                parents[pid] = int(parent)
+            if pid in parents and _is_older(environment, epoch) and _is_here(folder):
+                older.add(pid)
+    # A process may overwrite its environment, as setproctitle does.
+    yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
+
+
+def _is_older(environment: bytes, epoch: int) -> bool:
+    for entry in environment.split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name == EPOCH.encode():
+            return value.isdigit() and int(value) < epoch
+    return False
+
+
+def _is_here(folder: Path) -> bool:
+    """Whether a process is in this container: with hostPID, /proc has those of the whole node."""
+    return (folder / "ns/mnt").stat().st_ino == (PROCESSES / "self/ns/mnt").stat().st_ino
+
+
+def _ancestry(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    while pid in parents:
+        yield pid
+        pid = parents[pid]

@@ -1,0 +1,138 @@
+"""A worker ends what older epochs have left: real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fence
+import pytest
+
+from tests.waiting import wait_until
+
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+# Leaves a process in a session of its own, without the epoch in its environment: its parent has it.
+HIDDEN = (
+    "import os, subprocess, sys; subprocess.Popen(sys.argv[1:], env={}, start_new_session=True);"
+    "os.wait()"
+)
+ORPHAN = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+
+
+@pytest.fixture(autouse=True)
+def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(fence, "NEWEST", tmp_path / "epoch")
+    return tmp_path / "epoch"
+
+
+class Session:
+    """A process that a session of an epoch has started, and what it prints when it is up."""
+
+    def __init__(self, *command: str, epoch: str) -> None:
+        environment = {**os.environ, fence.EPOCH: epoch}
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+        assert self.process.stdout
+        assert self.process.stdout.readline() == b"up\n"
+
+    def is_over(self) -> bool:
+        """Whether every process that has the pipe has ended."""
+        assert self.process.stdout
+        return self.process.stdout.read() == b""
+
+
+@pytest.fixture
+def started() -> Iterator[list[Session]]:
+    sessions: list[Session] = []
+    yield sessions
+    for session in sessions:
+        session.process.kill()
+        session.process.wait()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [SLEEP, [sys.executable, "-c", HIDDEN, *SLEEP], [sys.executable, "-c", ORPHAN, *SLEEP]],
+    ids=["process", "child without the variable", "orphan in a session of its own"],
+)
+def test_a_newer_epoch_ends_what_older_ones_left(
+    started: list[Session], command: list[str]
+) -> None:
+    assert fence.admit("5") == "5"
+    started += [Session(*command, epoch="5"), Session(*SLEEP, epoch="6")]
+    assert fence.admit("6") == "6"
+    assert started[0].is_over()
+    assert started[1].process.poll() is None, "a process of the new epoch"
+
+
+def test_an_older_epoch_is_refused(newest: Path) -> None:
+    fence.admit("10")
+    with pytest.raises(fence.FenceError, match=r"epoch is 9, but .* epoch 10 here"):
+        fence.admit("9")
+    assert fence.admit("10") == "10"
+    assert newest.read_text() == "10"
+
+
+def test_a_session_without_an_epoch_belongs_to_the_present_one() -> None:
+    """A command line of the user's own may start another ssh than the chart's."""
+    assert fence.admit(None) == "0"
+    fence.admit("10")
+    assert fence.admit(None) == "10"
+
+
+@pytest.mark.parametrize("epoch", ["", "-1", "x", "1.5"])
+def test_what_is_no_epoch_is_refused(epoch: str) -> None:
+    with pytest.raises(fence.FenceError, match="is not a number"):
+        fence.admit(epoch)
+
+
+def test_the_same_epoch_leaves_its_own_processes(started: list[Session]) -> None:
+    fence.admit("5")
+    started.append(Session(*SLEEP, epoch="5"))
+    fence.admit("5")
+    assert started[0].process.poll() is None
+
+
+def test_processes_of_other_containers_are_left(
+    started: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With hostPID, a worker sees the processes of its whole node."""
+    started.append(Session(*SLEEP, epoch="5"))
+    monkeypatch.setattr(fence, "_is_here", lambda folder: False)
+    fence.admit("6")
+    assert started[0].process.poll() is None
+
+
+def test_processes_that_do_not_end_keep_the_session_out(started: list[Session]) -> None:
+    started.append(Session(*SLEEP, epoch="5"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fence, "GONE_WITHIN", 0.0)
+        patch.setattr(os, "kill", lambda pid, number: None)
+        with pytest.raises(fence.FenceError, match=f"do not end: .*{started[0].process.pid}"):
+            fence.admit("6")
+
+
+def test_sessions_of_a_new_epoch_wait_until_the_old_one_is_ended(
+    started: list[Session], newest: Path
+) -> None:
+    """A lock of another process: as a session that is ending what is left."""
+    hold = (
+        "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX);"
+        "print('up', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold, str(newest)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout
+    assert holder.stdout.readline() == b"up\n"
+    admit = f"import sys; sys.path.insert(0, {str(Path(fence.__file__).parent)!r}); import fence;"
+    admit += f"from pathlib import Path; fence.NEWEST = Path({str(newest)!r}); fence.admit('7')"
+    other = subprocess.Popen([sys.executable, "-c", admit])
+    waiting = Path("/proc") / str(other.pid) / "wchan"
+    wait_until(lambda: "lock" in waiting.read_text(), 10, "it waits for the lock")
+    assert newest.read_text() == ""
+    holder.communicate(b"")
+    assert other.wait(10) == 0
+    assert newest.read_text() == "7"
