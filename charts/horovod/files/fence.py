@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Iterator
 
 from settings import GENERATED, RunError
+from warm_wire import GUARD
 
 EPOCH = "HVD_EPOCH"
 # The newest epoch that this worker has served.
@@ -71,8 +72,10 @@ def end_older(epoch: int) -> None:
             raise FenceError(f"processes of an earlier epoch do not end: {left}")
         for pid in left:
             try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
+                # A guard ends the rest of a warm rank, and then itself, as its client is gone.
+                if not _is_guard(PROCESSES / str(pid)):
+                    os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, FileNotFoundError):
                 continue
         time.sleep(0.01)
 
@@ -81,18 +84,19 @@ def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
     parents, older = {}, set()
     for folder in PROCESSES.iterdir():
-        if folder.name.isdigit():
-            try:
-                environment = (folder / "environ").read_bytes()
-                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            except (OSError, UnicodeDecodeError):
-                # It has ended, or is another user's.
-                continue
-            pid = int(folder.name)
-            if state != "Z":
-                parents[pid] = int(parent)
-            if pid in parents and _is_older(environment, epoch) and _is_here(folder):
-                older.add(pid)
+        if not folder.name.isdigit():
+            continue
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            is_older = _is_guard(folder) or _is_older((folder / "environ").read_bytes(), epoch)
+            is_here = is_older and _is_here(folder)
+        except (OSError, UnicodeDecodeError):
+            # It has ended, or is another user's.
+            continue
+        if state != "Z":
+            parents[int(folder.name)] = int(parent)
+            if is_here:
+                older.add(int(folder.name))
     # A process may overwrite its environment, as setproctitle does.
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 
@@ -103,6 +107,11 @@ def _is_older(environment: bytes, epoch: int) -> bool:
         if name == EPOCH.encode():
             return value.isdigit() and int(value) < epoch
     return False
+
+
+def _is_guard(folder: Path) -> bool:
+    """Whether a process guards a warm rank, whose environment does not show its epoch."""
+    return (folder / "comm").read_text(errors="replace").strip() == GUARD
 
 
 def _is_here(folder: Path) -> bool:

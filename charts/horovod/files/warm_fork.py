@@ -20,6 +20,7 @@ import warm_wire
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
 TO_THE_GROUP = {
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP),
@@ -60,6 +61,9 @@ def fork_rank(connection: socket.socket, listener: int, alive: int, received: li
 def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
     """True in the rank; the guard ends here."""
     os.setsid()
+    # By this name files/fence.py waits for it: it still ends what its rank has started.
+    name = COMM.read_bytes()
+    COMM.write_text(warm_wire.GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer)
@@ -69,6 +73,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
     if rank == 0:
         signal.set_wakeup_fd(-1)
         die_with_parent(guard)
+        COMM.write_bytes(name)
         os.setpgid(0, 0)
         for descriptor in (alive, connection.fileno(), reader, writer):
             os.close(descriptor)

@@ -13,6 +13,8 @@ Message = Dict[str, Any]
 _LENGTH = struct.Struct("!I")
 # The kernel's limit for one message (SCM_MAX_FD).
 MOST_DESCRIPTORS = 253
+# The name of the process that guards a rank: files/fence.py waits until it has ended the rank.
+GUARD = "hvd-guard"
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:

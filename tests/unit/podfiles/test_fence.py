@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import fence
 import pytest
 
+from tests.unit.podfiles.warm.worker import is_alive, make_worker, warm
 from tests.waiting import wait_until
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -22,9 +24,15 @@ HIDDEN = (
 ORPHAN = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
 
 
+# Only processes with this variable are of the worker of this test: others test here, too.
+MARK = {"TEST_OF_FENCE": secrets.token_hex()}
+
+
 @pytest.fixture(autouse=True)
 def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(fence, "NEWEST", tmp_path / "epoch")
+    mark = MARK["TEST_OF_FENCE"].encode()
+    monkeypatch.setattr(fence, "_is_here", lambda folder: mark in (folder / "environ").read_bytes())
     return tmp_path / "epoch"
 
 
@@ -32,7 +40,7 @@ class Session:
     """A process that a session of an epoch has started, and what it prints when it is up."""
 
     def __init__(self, *command: str, epoch: str) -> None:
-        environment = {**os.environ, fence.EPOCH: epoch}
+        environment = {**os.environ, **MARK, fence.EPOCH: epoch}
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
         assert self.process.stdout
         assert self.process.stdout.readline() == b"up\n"
@@ -95,6 +103,26 @@ def test_the_same_epoch_leaves_its_own_processes(started: list[Session]) -> None
     assert started[0].process.poll() is None
 
 
+def test_warm_ranks_are_ended_with_all_that_they_have_started() -> None:
+    """A fork of the warm process has no variable of its own that shows its epoch."""
+    script = (
+        "import framework, os, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '60'], start_new_session=True, env={})\n"
+        "print(os.getpid(), child.pid, os.getppid(), flush=True)\ntime.sleep(60)"
+    )
+    with make_worker() as worker, warm(worker, **MARK) as process:
+        client = worker.start("python3", "-c", script, variables={**MARK, fence.EPOCH: "5"})
+        assert client.stdout
+        client.stdout.readline()
+        rank, child, guard = (int(word) for word in client.stdout.readline().split())
+        assert rank != client.pid, "the rank is no fork"
+        assert Path(f"/proc/{rank}/comm").read_text() != Path(f"/proc/{guard}/comm").read_text()
+        fence.admit("6")
+        assert not any(is_alive(pid) for pid in (rank, child, guard))
+        assert process.poll() is None, "the warm process serves the next attempt"
+        client.communicate(timeout=10)
+
+
 def test_processes_of_other_containers_are_left(
     started: list[Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +156,8 @@ def test_sessions_of_a_new_epoch_wait_until_the_old_one_is_ended(
     assert holder.stdout
     assert holder.stdout.readline() == b"up\n"
     admit = f"import sys; sys.path.insert(0, {str(Path(fence.__file__).parent)!r}); import fence;"
-    admit += f"from pathlib import Path; fence.NEWEST = Path({str(newest)!r}); fence.admit('7')"
+    admit += f"from pathlib import Path; fence.NEWEST = Path({str(newest)!r});"
+    admit += "fence.end_older = lambda epoch: None; fence.admit('7')"
     other = subprocess.Popen([sys.executable, "-c", admit])
     waiting = Path("/proc") / str(other.pid) / "wchan"
     wait_until(lambda: "lock" in waiting.read_text(), 10, "it waits for the lock")
