@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
 from collections.abc import Iterator
@@ -146,3 +147,37 @@ def job_uid(before: dict[str, Any], place: Namespace) -> str:
     """The uid among those before that is no longer there: the earlier Job's."""
     (gone,) = before.keys() - written(place).keys()
     return gone
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_helm_makes_the_keys_once_and_leaves_an_empty_secret_to_the_master(
+    place: Namespace, version: str
+) -> None:
+    def keys() -> dict[str, str] | None:
+        found: dict[str, str] | None = place.get("secret", "hvd-ssh").get("data")
+        return found
+
+    # Helm takes this account as the sign that it can read the cluster.
+    place.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
+    upgrade(place, version, CHART, RUN)
+    first = keys()
+    assert first is not None
+    assert first.keys() == {"user-key", "host-key"}
+    upgrade(place, version, CHART, RUN)
+    assert keys() == first
+
+    # As a renderer without access to the cluster leaves it: the master may make the keys just now.
+    empty = json.dumps([{"op": "remove", "path": "/data"}])
+    place.kubectl("patch", "secret", "hvd-ssh", "--type=json", f"--patch={empty}")
+    upgrade(place, version, CHART, RUN)
+    assert keys() is None
+    made = {name: base64.b64encode(name.encode()).decode() for name in first}
+    place.kubectl(
+        "patch", "secret", "hvd-ssh", "--type=merge", f"--patch={json.dumps({'data': made})}"
+    )
+    upgrade(place, version, CHART, RUN)
+    assert keys() == made
+
+    upgrade(place, version, CHART, {**RUN, "ssh": {"generation": 2}})
+    other = place.get("secret", "hvd-ssh-2")["data"]
+    assert not set(other.values()) & {*made.values(), *first.values()}

@@ -216,6 +216,7 @@ def test_role_has_no_right_to_a_secret_of_the_user() -> None:
 def test_suspended_run_has_no_pods() -> None:
     held, running = render({"master": {"suspend": True}}), render()
     assert one(held, "Job")["spec"]["suspend"] is True
+    assert "suspend" not in one(running, "Job")["spec"], "Kueue decides"
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
     # Ending the suspension does not start another run.
     assert one(held, "Job")["metadata"]["name"] == one(running, "Job")["metadata"]["name"]

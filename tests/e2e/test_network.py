@@ -32,16 +32,23 @@ def staying(**more: object) -> Values:
     return {**base, "launch": {"hostsTimeoutSeconds": 30}, **more}
 
 
-def probe(namespace: Namespace, source: str, target: str) -> str:
-    """What comes of a connection from one pod to another's SSH port."""
+BOARD: Values = {
+    "tensorboard": {"enabled": True, "logDir": "/logs"},
+    "volumes": [{"name": "logs", "emptyDir": {}}],
+    "volumeMounts": [{"name": "logs", "mountPath": "/logs"}],
+}
+
+
+def probe(namespace: Namespace, source: str, target: str, port: int = PORT) -> str:
+    """What comes of a connection from one pod to another's SSH port, or to another port."""
     address = namespace.get("pod", target)["status"]["podIP"]
-    program = ["python3", "-c", PROBE, address, str(PORT)]
+    program = ["python3", "-c", PROBE, address, str(port)]
     return namespace.kubectl("exec", source, "--container", "worker", "--", *program).strip()
 
 
 def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) -> None:
     with enforcing():
-        namespace.install("guarded", staying(worker={"number": 2}))
+        namespace.install("guarded", staying(worker={"number": 2}, **BOARD))
         namespace.install("open", staying(networkPolicy={"enabled": False}))
         for release in ("guarded", "open"):
             # The master's SSH and the ranks' MPI are not in the policy's way.
@@ -49,8 +56,17 @@ def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) ->
         assert probe(namespace, "guarded-worker-0", "guarded-worker-1") == "open"
         assert probe(namespace, "guarded-worker-0", "open-worker-0") == "open"
         assert probe(namespace, "open-worker-0", "guarded-worker-0") == "blocked"
-    # The policy did it, not something else.
+        ready = ("deployment/guarded-tensorboard", "--for=condition=Available")
+        namespace.kubectl("wait", *ready, "--timeout=60s")
+        (board,) = namespace.get("pods", "--selector", "app.kubernetes.io/component=tensorboard")[
+            "items"
+        ]
+        # Nobody is in tensorboard.allowFrom, not even the release's own pods.
+        for source in ("guarded-worker-0", "open-worker-0"):
+            assert probe(namespace, source, board["metadata"]["name"], 6006) == "blocked"
+    # The policies did it, not something else.
     assert probe(namespace, "open-worker-0", "guarded-worker-0") == "open"
+    assert probe(namespace, "open-worker-0", board["metadata"]["name"], 6006) == "open"
 
 
 def test_run_trains_on_the_host_network(privileged: Namespace) -> None:

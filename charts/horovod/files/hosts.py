@@ -140,6 +140,9 @@ class HostRendezvous:
             self._replace_stale(host)
             return Diagnosis(STALE)
         diagnosis = diagnose(pod)
+        if diagnosis.queued:
+            # launch.hostsTimeoutSeconds begins when the queue has admitted the workers.
+            self.deadline = time.monotonic() + self.run.hosts_timeout
         return diagnosis._replace(reason=f"{diagnosis.reason}; {reason}")
 
     def _follow_host(self, host: Host) -> None:

@@ -20,11 +20,15 @@ STARTING = (None, "ContainerCreating", "PodInitializing")
 
 
 class Diagnosis(NamedTuple):
-    """Why a host is missing, whether that is hopeless, and what a person can do about it."""
+    """Why a host is missing, whether that is hopeless, and what a person can do about it.
+
+    `queued`: the pod waits to be admitted by a queue such as Kueue, which may take long.
+    """
 
     reason: str
     hopeless: bool = False
     remedy: str = ""
+    queued: bool = False
 
 
 @functools.lru_cache(maxsize=None)
@@ -45,6 +49,10 @@ def diagnose(pod: Pod) -> Diagnosis:
         if problem:
             return problem
     for condition in status.get("conditions", []):
+        if condition["status"] == "False" and condition.get("reason") == "SchedulingGated":
+            spec = pod.get("spec", {})
+            gates = ", ".join(gate["name"] for gate in spec.get("schedulingGates", []))
+            return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
             return _look_up("scheduling", message, f"Unschedulable: {message}")

@@ -76,6 +76,26 @@ def test_a_worker_that_listens_late_is_tried_again(
     assert f"phase Running; {where} does not answer: Connection refused" in capsys.readouterr().out
 
 
+def test_the_time_in_a_queue_does_not_count(
+    workers: Workers,
+    reports: None,
+    rendezvous: StartRendezvous,
+    background: Background,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    workers.create_pod(0, conditions=[gated])
+    current = rendezvous(workers.run(1))
+    before = current.deadline
+    waiting = background(current.wait)
+    workers.api.wait(lambda: workers.reads(0) > 1)
+    assert current.deadline > before, "it begins when the queue has admitted the pod"
+    workers.listen(0, ssh_banner("r1"))
+    workers.publish(0)
+    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
+    assert "hvd-worker-0: in a queue" in capsys.readouterr().out
+
+
 def test_a_report_names_eight_hosts_and_counts_the_others(
     workers: Workers,
     reports: None,

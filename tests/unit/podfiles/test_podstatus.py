@@ -168,3 +168,12 @@ def test_every_entry_has_a_verdict_and_a_remedy() -> None:
         for entry in entries.values():
             assert entry["hopeless"] in (True, False)
             assert len(entry["remedy"]) > 10
+
+
+def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
+    """As Kueue holds pods: kubernetes.io, "Pod Scheduling Readiness"."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    gate = {"name": "kueue.x-k8s.io/admission"}
+    pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
+    found = podstatus.diagnose(pod)
+    assert found == ("in a queue (scheduling gate kueue.x-k8s.io/admission)", False, "", True)
