@@ -44,7 +44,10 @@ IMAGE = String(
     r"[a-z0-9]([-a-z0-9._:]*[a-z0-9])?(/[a-z0-9]+([-._]+[a-z0-9]+)*)*", 255,
 )  # fmt: skip
 TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)
-DIGEST = String("an image digest: sha256: and 64 of 0-9 a-f", r"sha256:[0-9a-f]{64}", 71)
+DIGEST = String(
+    "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",
+    r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", 135,
+)  # fmt: skip
 NODE_SELECTOR = MapOf(LABEL_KEY, LABEL_VALUE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,13 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
     spec.setdefault("image", {"repository": "registry.example/team/app"})
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
     assert manifests(plan, "team", str(tool("helm3")))
+
+
+def test_pods_run_the_image_of_a_specs_digest() -> None:
+    digest = f"sha256:{'0a' * 32}"
+    plan = make_plan(load_spec(SPECS[0], settings=[f"image.digest={digest}"]))
+    images = set(re.findall(r"image: (\S+)", manifests(plan, "team", str(tool("helm3")))))
+    assert {image.strip('"').partition("@")[2] for image in images} == {digest}
 
 
 def test_missing_helm_is_reported() -> None:

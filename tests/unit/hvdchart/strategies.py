@@ -213,7 +213,13 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         "train": {"command": draw(st.lists(TEXT, min_size=1, max_size=4))},
     }
     spec |= {key: block for key, block in (("launch", launch), ("tuning", everywhere)) if block}
-    image = {"repository": "registry.example:5000/a/b", "tag": "1.0", "pullSecrets": ["x"]}
+    image: dict[str, Any] = {
+        "repository": "registry.example:5000/a/b",
+        "tag": "1.0",
+        "pullSecrets": ["x"],
+    }
+    if draw(st.booleans()):
+        image["digest"] = f"sha256:{'0a' * 32}"
     spec |= draw(some_of(
         image=st.just(image),
         volumes=volumes(names),

@@ -25,6 +25,7 @@ from hvdchart.spec.model import Spec
 from hvdchart.spec.objects import ObjectOf, camel
 from hvdchart.spec.patterns import (
     ABSOLUTE,
+    DIGEST,
     ENV,
     GROUP_NAME,
     IMAGE,
@@ -139,6 +140,9 @@ def test_quantity_outside_its_limits_is_refused(reader: Reader[int], text: str) 
         (RELATIVE, ["a", "a/b", "..a"], ["/a", "..", "a/..", "a/../b"]),
         (INTERFACE, ["eth0", "a" * 15], ["a" * 16, "a b"]),
         (IMAGE, ["a", "localhost:5000/a/b-c"], ["a:1/", "A", "/a", "a//b"]),
+        (DIGEST, ["sha256:" + "a1" * 32, "sha512:" + "0" * 128],
+         ["sha256:" + "a" * 63, "sha512:" + "a" * 64, "md5:" + "a" * 64, "a" * 64,
+          "sha256:" + "A" * 64]),
         (TAG, ["1.0", "_a"], ["", ".1", "a" * 129]),
     ],
 )  # fmt: skip
