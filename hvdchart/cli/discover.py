@@ -53,7 +53,7 @@ def discover(
         labels = f" with labels {selector}" if selector else ""
         raise ClusterError(f"the cluster has no nodes{labels}")
     pods = _pods(cluster, needed=fit is not None)
-    facts = read_nodes(nodes, pods or [])
+    facts = read_nodes(nodes, pods or [], cluster.node_topologies())
     write_output(output, spec_text(facts, name, fit, selector, pods_known=pods is not None))
 
 

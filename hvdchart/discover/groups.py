@@ -102,7 +102,7 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
     for node in nodes:
         kind = (
             node.gpu_resource, node.gpus, node.product, node.capacity.get("cpu", 0),
-            node.sockets, node.several_numa, node.threads_per_core,
+            node.sockets, node.numa_nodes, node.several_numa, node.threads_per_core,
             node.rdma_resource, node.allocatable.get(node.rdma_resource, 0),
             str(node.taints), node.labels.get("kubernetes.io/arch"),
         )  # fmt: skip
@@ -171,9 +171,19 @@ def _describe_cpus(group: Group, node: NodeFacts) -> None:
     if node.sockets is None:
         hint = "several NUMA nodes, so probably two" if node.several_numa else "see lscpu"
         group.comments[("sockets",)] = f"not known; {hint}"
+    _describe_numa(group, node, sockets, cores // sockets)
     if node.threads_per_core is None:
         text = f"not known, so {cpus} CPUs count as cores; see lscpu"
         group.comments[("threadsPerCore",)] = text
+
+
+def _describe_numa(group: Group, node: NodeFacts, sockets: int, cores: int) -> None:
+    """NUMA nodes of a socket, by which ranks on CPUs are placed."""
+    numa_nodes, rest = divmod(node.numa_nodes or 1, sockets)
+    if node.gpus or rest or not 1 < numa_nodes <= min(cores, 16):
+        return
+    group.entry["numaPerSocket"] = numa_nodes
+    group.comments[("numaPerSocket",)] = f"{node.numa_nodes} NUMA nodes: one rank each"
 
 
 def _describe_placement(group: Group, others: list[NodeFacts]) -> None:

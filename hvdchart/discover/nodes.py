@@ -46,6 +46,7 @@ class NodeFacts:
     other_gpus: tuple[str, ...]
     rdma_resource: str
     sockets: int | None
+    numa_nodes: int | None
     several_numa: bool
     threads_per_core: int | None
     taints: tuple[Mapping[str, str], ...]
@@ -67,17 +68,24 @@ class NodeFacts:
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
 
 
-def read_nodes(nodes: Iterable[Object], pods: Iterable[Object]) -> list[NodeFacts]:
-    """The facts about each node, sorted by name; `pods` are those of all namespaces."""
+def read_nodes(
+    nodes: Iterable[Object], pods: Iterable[Object], topologies: Iterable[Object] = ()
+) -> list[NodeFacts]:
+    """The facts about each node, sorted by name.
+
+    `pods` are those of all namespaces, and `topologies` the NodeResourceTopology objects.
+    """
+    zones = {each["metadata"]["name"]: each.get("zones") or [] for each in topologies}
     by_node: dict[str, list[Object]] = {}
     for pod in pods:
         if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             by_node.setdefault(pod.get("spec", {}).get("nodeName") or "", []).append(pod)
-    facts = [_read_node(node, by_node.get(node["metadata"]["name"], [])) for node in nodes]
+    names = [(node, node["metadata"]["name"]) for node in nodes]
+    facts = [_read_node(n, by_node.get(name, []), zones.get(name, [])) for n, name in names]
     return sorted(facts, key=lambda node: node.name)
 
 
-def _read_node(node: Object, pods: list[Object]) -> NodeFacts:
+def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFacts:
     labels = node["metadata"].get("labels") or {}
     status = node.get("status", {})
     allocatable = _amounts(status.get("allocatable", {}))
@@ -93,6 +101,7 @@ def _read_node(node: Object, pods: list[Object]) -> NodeFacts:
         owners = {owner.get("kind") for owner in pod["metadata"].get("ownerReferences") or []}
         if owners & _DAEMON_OWNERS:
             daemons.update(requests)
+    numa_nodes = _numa_nodes(labels, zones)
     return NodeFacts(
         name=node["metadata"]["name"],
         labels=labels,
@@ -103,8 +112,9 @@ def _read_node(node: Object, pods: list[Object]) -> NodeFacts:
         gpu_resource=gpus[0] if gpus else "",
         other_gpus=tuple(gpus[1:]),
         rdma_resource=rdma[0] if rdma else "",
-        sockets=_sockets(labels),
-        several_numa=labels.get(f"{_NFD}memory-numa") == "true",
+        sockets=_count(labels, "cpu-topology.socket_count"),
+        numa_nodes=numa_nodes,
+        several_numa=(numa_nodes or 0) > 1 or labels.get(f"{_NFD}memory-numa") == "true",
         threads_per_core=_threads(labels),
         taints=tuple(t for t in _taints(node) if not _CONDITION_TAINT.match(t["key"])),
         unusable=_unusable_reason(node),
@@ -141,8 +151,15 @@ def _threads(labels: Mapping[str, str]) -> int | None:
     return 1 if several == "false" or labels.get("kubernetes.io/arch") == "arm64" else None
 
 
-def _sockets(labels: Mapping[str, str]) -> int | None:
-    count = labels.get(f"{_NFD}cpu-topology.socket_count", "")
+def _numa_nodes(labels: Mapping[str, str], zones: list[Object]) -> int | None:
+    """NUMA nodes: the zones of that type in a NodeResourceTopology, else a label."""
+    counted = sum(1 for zone in zones if zone.get("type") == "Node")
+    return counted or _count(labels, "memory-numa.node_count")
+
+
+def _count(labels: Mapping[str, str], name: str) -> int | None:
+    """The number in a label of node-feature-discovery, which a NodeFeatureRule can publish."""
+    count = labels.get(f"{_NFD}{name}", "")
     return int(count) or None if count.isdecimal() else None
 
 

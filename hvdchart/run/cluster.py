@@ -38,6 +38,7 @@ class Cluster:
         self._core: Any = client.CoreV1Api(api)
         self._batch: Any = client.BatchV1Api(api)
         self._apps: Any = client.AppsV1Api(api)
+        self._custom: Any = client.CustomObjectsApi(api)
 
     @staticmethod
     def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
@@ -80,6 +81,24 @@ class Cluster:
     def all_pods(self) -> list[Object]:
         """The pods of all namespaces."""
         return self._list("list pods in all namespaces", self._core.list_pod_for_all_namespaces)
+
+    def node_topologies(self) -> list[Object]:
+        """The NodeResourceTopology objects; none where nothing publishes them, or without access.
+
+        They are published by node-feature-discovery's topology updater, among others.
+        """
+        with _wrap_errors("list node resource topologies"):
+            try:
+                response = self._custom.list_cluster_custom_object(
+                    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies",
+                    _preload_content=False, _request_timeout=TIMEOUT_SECONDS,
+                )  # fmt: skip
+            except ApiException as error:
+                if error.status in (403, 404):
+                    return []
+                raise
+            items: list[Object] = json.loads(response.data)["items"]
+        return items
 
     def release(self, name: str) -> Release:
         """The objects of one release of the chart that show its state."""

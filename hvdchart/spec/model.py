@@ -202,7 +202,9 @@ class Image:
     repository: str = key(IMAGE, "image name without the tag")
     tag: str | None = key(TAG, "image tag (default: the chart's, or none with a digest)", None)
     digest: str | None = key(
-        DIGEST, "digest of the image, sha256:...; pods then run exactly that image, whatever the tag is", None
+        DIGEST,
+        "digest of the image, sha256:...; pods then run exactly that image, whatever the tag is",
+        None,
     )
     pull_policy: str | None = key(
         OneOf(("Always", "IfNotPresent", "Never")),

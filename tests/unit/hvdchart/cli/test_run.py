@@ -270,6 +270,24 @@ def test_discover_writes_a_spec_to_stdout_or_a_file(
     )
 
 
+def test_discover_reads_numa_nodes_where_they_are_published(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.put("nodes", node("a", "8", "32Gi"))
+    zones = [{"name": f"node-{n}", "type": "Node"} for n in range(4)]
+    fake_cluster.put("noderesourcetopologies", {"metadata": {"name": "a"}, "zones": zones})
+    assert "numaPerSocket: 2" in hvdchart("discover").output
+    for status in (403, 404):
+        fake_cluster.refusals["noderesourcetopologies list"] = (status, "not here")
+        done = hvdchart("discover")
+        assert (done.code, done.errors) == (0, "")
+        assert "numaPerSocket" not in done.output
+    fake_cluster.refusals["noderesourcetopologies list"] = (500, "broken")
+    done = hvdchart("discover")
+    assert (done.code, done.output) == (7, "")
+    assert "cannot list node resource topologies: broken" in done.errors
+
+
 def test_discover_of_an_empty_cluster_exits_with_7(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:

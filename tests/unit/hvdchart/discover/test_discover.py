@@ -13,7 +13,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI, memory_bytes
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.model import Spec
-from tests.unit.hvdchart.nodes import amd, dgx, mig, node, pod, xeon
+from tests.unit.hvdchart.nodes import NFD, amd, dgx, mig, node, pod, xeon
 
 
 def discovered(
@@ -78,6 +78,44 @@ def test_unknown_facts_are_marked_by_comments() -> None:
     lines = text.splitlines()
     assert any("sockets: 1" in line and "not known" in line for line in lines)
     assert any("threadsPerCore: 1" in line and "not known" in line for line in lines)
+
+
+def topology(name: str, zones: int) -> dict[str, Any]:
+    """A NodeResourceTopology as node-feature-discovery's topology updater publishes it."""
+    numa = [{"name": f"node-{n}", "type": "Node", "resources": []} for n in range(zones)]
+    return {"metadata": {"name": name}, "zones": [*numa, {"name": "x", "type": "Core"}]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "zones", "sockets", "numa"),
+    [
+        ({"cpu-topology.socket_count": "2"}, 8, 2, 4),
+        ({"cpu-topology.socket_count": "2", "memory-numa.node_count": "4"}, None, 2, 2),
+        ({"cpu-topology.socket_count": "2", "memory-numa.node_count": "4"}, 8, 2, 4),
+        ({"cpu-topology.socket_count": "2"}, 2, 2, None),
+        ({"cpu-topology.socket_count": "2"}, 3, 2, None),
+        ({"cpu-topology.socket_count": "1"}, 4, 1, 4),
+        ({}, 4, 2, 2),
+        ({}, None, 1, None),
+    ],
+)
+def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
+    labels: dict[str, str], zones: int | None, sockets: int, numa: int | None
+) -> None:
+    nodes = [node("n1", "128", "512Gi", {f"{NFD}{name}": text for name, text in labels.items()})]
+    found = [] if zones is None else [topology("n1", zones), topology("other", 9)]
+    text = spec_text(read_nodes(nodes, [], found), "run")
+    spec = parse_spec(text)
+    group = spec.nodes[0]
+    assert (group.sockets, group.numa_per_socket) == (sockets, numa)
+    assert ("NUMA nodes: one rank each" in text) == (numa is not None)
+    assert make_plan(spec).groups[0].slots == sockets * (numa or 1)
+
+
+def test_gpu_nodes_have_a_rank_for_each_gpu_and_none_for_numa_nodes() -> None:
+    text = spec_text(read_nodes([dgx("d1")], [], [topology("d1", 8)]), "run")
+    assert "numaPerSocket" not in text
+    assert parse_spec(text).nodes[0].sockets == 2
 
 
 def test_selector_becomes_the_node_selector() -> None:
