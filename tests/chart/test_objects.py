@@ -235,7 +235,12 @@ def test_elastic_run_lists_hosts_up_to_the_maximum() -> None:
 def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     manifests = render()
     pod, job = one(manifests, "Pod"), one(manifests, "Job")
-    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["helm.sh/hook"] == "test"
+    # `helm uninstall` would leave the pod of a test that failed.
+    policies = annotations["helm.sh/hook-delete-policy"].split(",")
+    assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
+    assert pod["spec"]["activeDeadlineSeconds"] < 300, "Helm's default time-out"
     (tester,), (master,) = pod["spec"]["containers"], pod_spec(job)["containers"]
     assert tester["command"][-1].endswith("selftest.py")
     listed = {entry["name"]: entry.get("value") for entry in tester["env"]}

@@ -1,35 +1,60 @@
-"""`helm test`: after the run, an allreduce over all its ranks and the bandwidth that it reached."""
+"""`helm test`: after the run, an allreduce over all its ranks and the bandwidth that it reached.
+
+The test holds the release's record as a run does, so it never runs beside one. It ends by itself
+before Helm stops waiting for it, and leaves as many workers as it found.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from events import EventRecorder
+from fence import EPOCH
 from kube import Api, ApiError, Object
 from launch import Launcher
+from lease import Lease
 from master import train
 from settings import FILES, Run, RunError, log, parse_run, report_failure
-from statefulsets import scale, scale_to_zero
+from statefulsets import scale
+
+# Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
+# the start of the pod, too.
+LIMIT = 240.0
+# Seconds before that at which it stops to wait for the run and for hosts, and says which.
+SPARE = 10.0
+# Seconds until the Job is looked at again when it cannot be watched.
+LOOK_EVERY = 1.0
+REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
 
 
-def wait_for_end(api: Api, name: str) -> None:
+def wait_for_end(api: Api, name: str, until: float) -> None:
     """Wait until the release's run has ended: the test needs the workers for itself.
 
-    A run that is suspended, or whose Job is gone, uses no workers. Raises ApiError.
+    A run that is suspended, or whose Job is gone, uses no workers. Raises ApiError when the Job
+    cannot be read, and RunError at `until`, by time.monotonic().
     """
     job = _read_job(api, name)
     if job and not is_over(job):
         log(f"waiting for the run to end: {name}")
     while job and not is_over(job):
-        for event in api.watch("batch/jobs", {"fieldSelector": f"metadata.name={name}"}):
-            # After DELETED and ERROR, which need not have the Job, it is read again.
-            if event["type"] in ("DELETED", "ERROR") or is_over(event["object"]):
-                break
+        seconds = int(until - time.monotonic())
+        if seconds <= 0:
+            raise RunError(f"the run has not ended within {LIMIT:.0f} s: {REMEDY}")
+        query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(seconds)}
+        try:
+            for event in api.watch("batch/jobs", query):
+                # After DELETED and ERROR, which need not have the Job, it is read again.
+                if event["type"] in ("DELETED", "ERROR") or is_over(event["object"]):
+                    break
+        except ApiError as problem:
+            log(f"cannot watch the Job: {problem}; trying again")
+            time.sleep(LOOK_EVERY)
         job = _read_job(api, name)
 
 
@@ -57,23 +82,75 @@ def bandwidth_run(run: Run) -> Run:
     return replace(run, mode=mode, hosts=hosts, args=args)
 
 
-def main() -> int:
-    """Test, and scale the workers as the values ask for after a run."""
-    api = Api()
-    run = bandwidth_run(parse_run(os.environ["HVD_RUN"]))
-    workers = Counter(host.stateful_set for host in run.hosts)
+class Workers:
+    """The StatefulSets: scaled up for the test where workers are missing, and then as before."""
+
+    def __init__(self, api: Api, run: Run, job: str) -> None:
+        self._api, self._job = api, job
+        self._needed = {name: run.initial_workers(name) for name in run.stateful_sets}
+        self._found: dict[str, int] = {}
+
+    def provide(self) -> None:
+        """Create the workers that are missing. Those of a failed run are used as they are."""
+        for name, needed in self._needed.items():
+            current = self._api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
+            if current < needed:
+                scale(self._api, {name: needed})
+                self._found[name] = current
+
+    def restore(self) -> None:
+        """Scale to the numbers that were found, unless an upgrade needs the workers by now."""
+        try:
+            job = _read_job(self._api, self._job)
+            if job is None or is_over(job):
+                scale(self._api, self._found)
+        except ApiError as problem:
+            # An upgrade allows the release's master to read the new Job only.
+            log(f"the number of workers stays as it is: {problem}")
+
+
+def test(api: Api, run: Run, launcher: Launcher, lease: Lease, until: float) -> None:
+    """Wait for the workers, and measure on them. Raises RunError or ApiError."""
+    job = os.environ["HVD_TESTED_JOB"]
+    wait_for_end(api, job, until)
+    lease.take(launcher.was_stopped, lambda holder: log(f"waiting for {holder}"), until)
+    os.environ[EPOCH] = str(lease.epoch)
+    workers = Workers(api, run, job)
+    left = max(1.0, until - time.monotonic())
     try:
-        wait_for_end(api, os.environ["HVD_TESTED_JOB"])
-        scale(api, dict(workers))
-        train(run, api, EventRecorder(None), Launcher())
-        code = 0
-    except RunError as error:
-        code = report_failure(error)
-    except ApiError as error:
-        code = report_failure(RunError(str(error)))
+        workers.provide()
+        hurried = replace(run, hosts_timeout=min(run.hosts_timeout, left))
+        # The events are the run's.
+        train(hurried, api, EventRecorder(None), launcher)
     finally:
-        if run.cleanup != "Never":
-            scale_to_zero(api, list(workers))
+        if not lease.lost:
+            workers.restore()
+
+
+def main() -> int:
+    """Test, and leave as many workers as there were."""
+    api, launcher, is_late = Api(), Launcher(), threading.Event()
+    api.is_stopped = launcher.was_stopped
+    run = bandwidth_run(parse_run(os.environ["HVD_RUN"]))
+    lease = Lease(api, run.record, launcher.stop)
+
+    def end_late() -> None:
+        is_late.set()
+        launcher.stop()
+
+    timer = threading.Timer(LIMIT, end_late)
+    timer.daemon = True
+    timer.start()
+    code = 0
+    try:
+        test(api, run, launcher, lease, time.monotonic() + LIMIT - SPARE)
+    except (RunError, ApiError) as problem:
+        error = problem if isinstance(problem, RunError) else RunError(str(problem))
+        late = RunError(f"the test did not end within {LIMIT:.0f} s: {REMEDY}")
+        code = report_failure(late if is_late.is_set() else error)
+    finally:
+        lease.release()
+        timer.cancel()
     log("the test passed" if code == 0 else f"the test failed with exit code {code}")
     return code
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 import kube
+import lease
 import pytest
 import selftest
+from settings import RunError
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.fake_https import Handler
 from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import JOB, MasterPod
 from tests.unit.podfiles.runs import make_run
 
 Background = Callable[..., "Future[Any]"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(selftest, "LOOK_EVERY", 0.02)
+
+
+def wait_for_end(api: kube.Api, seconds: float = 60.0) -> None:
+    selftest.wait_for_end(api, JOB, time.monotonic() + seconds)
 
 
 def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
@@ -50,7 +64,7 @@ def test_a_run_that_is_over_is_not_waited_for(
 ) -> None:
     if current:
         api_server.put("batch/jobs", current)
-    selftest.wait_for_end(kube.Api(), JOB)
+    wait_for_end(kube.Api())
     assert len(api_server.requests) == 1
     assert capsys.readouterr().out == ""
 
@@ -62,7 +76,7 @@ def waiting(
     """A test that waits for the run; its output is captured from the start."""
     api_server.put("batch/jobs", {**job(("Complete", "True")), "metadata": {"name": "another"}})
     api_server.put("batch/jobs", job())
-    future = background(selftest.wait_for_end, kube.Api(), JOB)
+    future = background(wait_for_end, kube.Api())
     api_server.wait_for_watch("batch/jobs")
     assert not future.done()
     return future
@@ -95,10 +109,23 @@ def test_the_wait_outlasts_a_watch(
     waiting.result(PATIENCE)
 
 
+def test_the_wait_outlasts_a_watch_that_is_cut(waiting: Future[Any], api_server: FakeApi) -> None:
+    api_server.end_watches(faults.cut_chunk)
+    api_server.wait_for_watch("batch/jobs", 2)
+    api_server.put("batch/jobs", job(("Complete", "True")))
+    waiting.result(PATIENCE)
+
+
+def test_a_run_that_does_not_end_ends_the_test(api_server: FakeApi) -> None:
+    api_server.put("batch/jobs", job())
+    with pytest.raises(RunError, match="the run has not ended within 240 s: run `helm test` again"):
+        wait_for_end(kube.Api(), 0.5)
+
+
 def test_the_api_servers_refusal_is_raised(api_server: FakeApi) -> None:
     api_server.fail("GET", "batch/jobs", faults.status(403))
     with pytest.raises(kube.ApiError, match="403"):
-        selftest.wait_for_end(kube.Api(), JOB)
+        wait_for_end(kube.Api())
 
 
 @pytest.mark.parametrize(
@@ -118,11 +145,19 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
 def ended(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
     """The test's pod, beside a run that finished and whose workers were scaled to 0."""
     pod.put_job(status=job(("Complete", "True"))["status"])
-    pod.api.put("apps/statefulsets", {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 0}})
+    set_replicas(pod, 0)
     monkeypatch.setenv("HVD_TESTED_JOB", JOB)
+    # The pod of a hook has no Job.
+    monkeypatch.setenv("HVD_JOB", "")
+    monkeypatch.setenv("HVD_JOB_UID", "")
     # How many workers there are while the launcher runs is seen in the requests alone.
     pod.install('printf "%s\\n" "$@" >"$OUT/arguments"')
     return pod
+
+
+def set_replicas(pod: MasterPod, number: int) -> None:
+    item = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": number}}
+    pod.api.put("apps/statefulsets", item)
 
 
 def scales(pod: MasterPod) -> list[int]:
@@ -130,10 +165,17 @@ def scales(pod: MasterPod) -> list[int]:
     return [request.body["spec"]["replicas"] for request in patches]
 
 
-@pytest.mark.parametrize(("cleanup", "expected"), [("OnSuccess", [2, 0]), ("Never", [2])])
-def test_workers_are_there_for_the_test_and_then_as_cleanup_says(
-    ended: MasterPod, cleanup: str, expected: list[int], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("found", "expected"), [(0, [2, 0]), (1, [2, 1]), (2, []), (3, [])])
+@pytest.mark.parametrize("cleanup", ["OnSuccess", "Always", "Never"])
+def test_there_are_as_many_workers_as_before_the_test(
+    ended: MasterPod,
+    cleanup: str,
+    found: int,
+    expected: list[int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """After a failed run, its workers are there for debugging."""
+    set_replicas(ended, found)
     ended.environment(cleanup=cleanup)
     assert selftest.main() == 0
     assert scales(ended) == expected
@@ -142,6 +184,72 @@ def test_workers_are_there_for_the_test_and_then_as_cleanup_says(
     assert arguments[-1].endswith("/bandwidth.py")
     assert capsys.readouterr().out.endswith("] the test passed\n")
     assert ended.stages() == [], "the run's events are not the test's"
+
+
+def test_the_test_does_not_run_beside_a_master(
+    ended: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = {"holder": "hvd-master-1-x", "holderJob": JOB, "holderUid": "uid-1", "renewed": "t"}
+    record = {"metadata": {"name": "hvd-run"}}
+    ended.api.put("core/configmaps", {**record, "data": {**held, "state": "Running"}})
+    ended.environment()
+
+    def release() -> None:
+        ended.api.wait(lambda: len(ended.api.asked("GET", "core/configmaps/hvd-run")) > 3)
+        assert scales(ended) == []
+        ended.api.put("core/configmaps", {**record, "data": {**held, "holder": ""}})
+
+    released = background(release)
+    assert selftest.main() == 0
+    released.result(PATIENCE)
+    assert f"waiting for hvd-master-1-x of {JOB}" in capsys.readouterr().out
+    assert scales(ended) == [2, 0]
+    item: Any = ended.api.find("core/configmaps", "hvd-run")
+    assert (item["data"]["holder"], item["data"]["holderJob"]) == ("", "helm test")
+
+
+def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
+    ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selftest, "LIMIT", 1.0)
+    monkeypatch.setattr(selftest, "SPARE", 0.5)
+    ended.put_job()
+    ended.environment()
+    assert selftest.main() == 1
+    assert scales(ended) == []
+    assert ended.api.asked("DELETE", "core/pods") == []
+    assert ended.api.asked("PATCH", "core/configmaps/hvd-run") == []
+    assert "run `helm test` again when the run has ended" in capsys.readouterr().err
+
+
+def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
+    ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selftest, "LIMIT", 1.0)
+    monkeypatch.setattr(selftest, "SPARE", 0.0)
+    ended.install(f"exec sleep {PATIENCE}")
+    ended.environment()
+    assert selftest.main() == 1
+    assert scales(ended) == [2, 0]
+    assert "the test did not end within 1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("upgraded", ["another Job", "the same Job, resumed"])
+def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
+    ended: MasterPod, upgraded: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def upgrade(handler: Handler) -> None:
+        if upgraded == "another Job":
+            # The Role names the new one only.
+            ended.api.fail("GET", "batch/jobs", faults.status(403))
+        else:
+            ended.put_job()
+        faults.accept(handler)
+
+    ended.api.fail("PATCH", "apps/statefulsets", upgrade)
+    ended.environment()
+    assert selftest.main() == 0
+    assert scales(ended) == [2], "it did not scale down"
 
 
 def test_a_failed_test_has_the_launchers_exit_code(
@@ -186,4 +294,4 @@ def test_workers_that_cannot_be_scaled_down_do_not_fail_the_test(
     ended.api.fail("PATCH", "apps/statefulsets", faults.accept)
     ended.api.fail("PATCH", "apps/statefulsets", faults.status(503))
     assert selftest.main() == 0
-    assert "cannot scale hvd-worker to 0: 503" in capsys.readouterr().out
+    assert "the number of workers stays as it is: 503" in capsys.readouterr().out
