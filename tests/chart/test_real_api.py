@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from tests.chart.render import CHART, Values, render
 from tests.chart.test_objects import GROUPS
+from tests.chart.test_pods import ADDITIONS
 from tests.chart.test_storage import DATA, STAGING
 from tests.chart.test_watching import OUTPUT
 from tests.e2e.cluster import Namespace
@@ -62,6 +63,7 @@ CASES: dict[str, Values] = {
         "serviceMesh": "Hold",
     },
     "staging": {**DATA, "staging": STAGING},
+    "additions to pods": ADDITIONS,
     "overridden variables": {
         "worker": {"env": [{"name": "I_MPI_PIN", "value": "1"}, {"name": "A", "value": "1"}]},
         "workerGroups": [{"name": "a", "env": [{"name": "A", "value": "2"}]}, {"name": "b"}],

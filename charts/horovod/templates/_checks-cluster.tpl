@@ -36,6 +36,15 @@ ServiceAccount proves.
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range .horovod.groups -}}
+{{- if and .serviceAccount.name (not .serviceAccount.create) -}}
+{{- if not (lookup "v1" "ServiceAccount" $ns .serviceAccount.name) -}}
+{{- $subject := printf "worker.serviceAccount.name is %q (group %q)" .serviceAccount.name .name -}}
+{{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
+{{- fail (printf "%s, but %s: create it first, or set worker.serviceAccount.create" $subject $problem) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.serviceAccount -}}
 {{- if and .name (not .create) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
 {{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}

@@ -18,6 +18,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- include "horovod.checkStorage" . -}}
 {{- include "horovod.checkCode" . -}}
 {{- include "horovod.checkReserved" . -}}
+{{- include "horovod.checkPods" . -}}
 {{- include "horovod.checkCluster" . -}}
 {{- end }}
 

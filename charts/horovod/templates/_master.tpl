@@ -37,10 +37,10 @@
 metadata:
   labels:
     {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
-    {{- with merge (deepCopy $master.podLabels) (include "horovod.podLabels" . | fromYaml) }}
+    {{- with merge (deepCopy $master.podLabels) .Values.podLabels (include "horovod.podLabels" . | fromYaml) }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with merge (deepCopy $master.podAnnotations) (include "horovod.podAnnotations" . | fromYaml) }}
+  {{- with merge (deepCopy $master.podAnnotations) .Values.podAnnotations (include "horovod.podAnnotations" . | fromYaml) }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -55,7 +55,11 @@ spec:
   {{- with include "horovod.scheduling" $master }}
   {{- . | nindent 2 }}
   {{- end }}
-  {{- with include "horovod.passwdContainer" (dict "root" . "image" $master.image "resources" $master.resources) }}
+  {{- with include "horovod.ownPodFields" $master }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+  {{- $passwd := include "horovod.passwdContainer" (dict "root" . "image" $master.image "resources" $master.resources) }}
+  {{- with print $passwd (include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers)) }}
   initContainers:
     {{- . | trim | nindent 4 }}
   {{- end }}
@@ -66,6 +70,9 @@ spec:
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
+      {{- with include "horovod.ownContainerFields" $master }}
+      {{- . | trim | nindent 6 }}
+      {{- end }}
       {{- if .Values.metrics.enabled }}
       ports:
         - {name: metrics, containerPort: {{ include "horovod.metricsPort" . }}}

@@ -47,6 +47,14 @@ nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 
 {{/* Settings of the pod spec. */}}
 {{- define "horovod.podSettings" -}}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -64,6 +72,45 @@ securityContext:
   {{- if not (kindIs "invalid" $value) }}{{ $_ := set $context $key $value }}{{ end }}
   {{- end }}
   {{- toYaml $context | nindent 2 }}
+{{- end }}
+
+{{/*
+Fields of the pod spec that the values of a group or of the master add. horovod.checkPodSpec refuses those that the chart
+sets itself. Call with a group or with .Values.master.
+*/}}
+{{- define "horovod.ownPodFields" -}}
+{{- if not (kindIs "invalid" .terminationGracePeriodSeconds) }}
+terminationGracePeriodSeconds: {{ int .terminationGracePeriodSeconds }}
+{{- end }}
+{{- with .resourceClaims }}
+resourceClaims:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .podSpec }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The same for the main container. */}}
+{{- define "horovod.ownContainerFields" -}}
+{{- with .envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .container }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+Containers of the user's, with the chart's security context where they have none, so that Pod Security admits them.
+Call with (dict "root" $ "containers" $list).
+*/}}
+{{- define "horovod.ownContainers" -}}
+{{- $context := .root.Values.securityContext -}}
+{{- range .containers }}
+- {{ ternary . (set (deepCopy .) "securityContext" $context) (hasKey . "securityContext") | toYaml | nindent 2 | trim }}
+{{- end }}
 {{- end }}
 
 {{/* Node selector, affinity and tolerations. Call with a group or with .Values.master. */}}

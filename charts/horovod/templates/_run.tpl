@@ -24,8 +24,11 @@ changes nothing.
 {{/* The values that decide what runs and where. The others apply to an active run, or do not concern it. */}}
 {{- define "horovod.settings" -}}
 {{- $kept := omit .Values "cleanup" "fullnameOverride" "global" "metrics" "nameOverride" -}}
-{{- $kept = omit $kept "networkPolicy" "podDisruptionBudget" "tensorboard" -}}
-{{- $_ := set $kept "serviceAccount" (omit .Values.serviceAccount "annotations") -}}
+{{- $kept = omit $kept "networkPolicy" "podDisruptionBudget" "tensorboard" "enabled" "extraObjects" "worker" -}}
+{{- $groups := list -}}
+{{- range .horovod.groups -}}{{- $groups = append $groups (omit . "maximum" "statefulSet") -}}{{- end -}}
+{{- $_ := set $kept "workerGroups" $groups -}}
+{{- $_ = set $kept "serviceAccount" (omit .Values.serviceAccount "annotations") -}}
 {{- $changeable := list "activeDeadlineSeconds" "backoffLimit" "suspend" "ttlSecondsAfterFinished" -}}
 {{- $master := dict -}}
 {{- range $key, $value := .Values.master -}}
@@ -41,12 +44,16 @@ changes nothing.
 {{- $asked = omit $asked "networkPolicy" "podDisruptionBudget" "tensorboard" "serviceAccount" -}}
 {{- $asked = omit $asked "imagePullSecrets" "priorityClassName" "schedulerName" "queueName" "gang" -}}
 {{- $asked = omit $asked "podSecurityContext" "securityContext" "serviceMesh" "shm" "ssh" -}}
+{{- $asked = omit $asked "dnsConfig" "enabled" "extraObjects" "hostAliases" "podAnnotations" "podLabels" "worker" -}}
 {{- $_ := set $asked "master" (pick .Values.master "args" "env" "generation" "image") -}}
 {{- $_ := set $asked "image" (omit .Values.image "pullPolicy") -}}
 {{- $_ := set $asked "launch" (omit .Values.launch "hostsTimeoutSeconds") -}}
-{{- $_ := set $asked "worker" (omit .Values.worker "podAnnotations" "podLabels") -}}
 {{- $groups := list -}}
-{{- range .Values.workerGroups -}}{{- $groups = append $groups (omit . "podAnnotations" "podLabels") -}}{{- end -}}
+{{- range .horovod.groups -}}
+{{- $group := omit . "maximum" "podAnnotations" "podLabels" "statefulSet" -}}
+{{- $group = omit $group "automountServiceAccountToken" "podSpec" "serviceAccount" "terminationGracePeriodSeconds" -}}
+{{- $groups = append $groups $group -}}
+{{- end -}}
 {{- $_ := set $asked "workerGroups" $groups -}}
 {{- include "horovod.canonical" $asked -}}
 {{- end }}
@@ -77,7 +84,7 @@ Without access to a cluster, the last three are empty.
 {{- define "horovod.findRun" -}}
 {{- $id := include "horovod.identity" . | sha256sum | trunc 10 -}}
 {{- $settings := include "horovod.settings" . | sha256sum | trunc 10 -}}
-{{- $own := dict "app.kubernetes.io/instance" (include "horovod.fullname" .) "horovod/run" $id -}}
+{{- $own := set (include "horovod.runSelector" . | fromYaml) "horovod/run" $id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
 {{- $hasSettings := eq (dig "metadata" "labels" "horovod/settings" "" .) $settings -}}

@@ -104,8 +104,10 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group.affinity "podAntiAffinity" (include "horovod.spread" . | fromYaml) -}}
 {{- end -}}
 {{- $_ := set $group "env" (concat $group.env (include "horovod.switches" . | fromJsonArray)) -}}
-{{- $_ := set $group "podLabels" (merge $group.podLabels (include "horovod.podLabels" .root | fromYaml)) -}}
-{{- $_ := set $group "podAnnotations" (merge $group.podAnnotations (include "horovod.podAnnotations" .root | fromYaml)) -}}
+{{- $labels := include "horovod.podLabels" .root | fromYaml -}}
+{{- $annotations := include "horovod.podAnnotations" .root | fromYaml -}}
+{{- $_ := set $group "podLabels" (merge $group.podLabels .root.Values.podLabels $labels) -}}
+{{- $_ := set $group "podAnnotations" (merge $group.podAnnotations .root.Values.podAnnotations $annotations) -}}
 {{- $_ := set $group "pod" (include "horovod.workerPodBody" .) -}}
 {{- $_ := set $group "revision" (include "horovod.revision" .) -}}
 {{- end }}

@@ -2,7 +2,10 @@
 {{- define "horovod.workerPodBody" -}}
 {{- $root := .root -}}
 {{- $group := .group -}}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ $group.automountServiceAccountToken }}
+{{- with include "horovod.workerServiceAccount" . }}
+serviceAccountName: {{ . | quote }}
+{{- end }}
 {{- include "horovod.placement" (dict "root" $root "of" $group "component" "worker") }}
 {{- if $root.Values.hostPID }}
 hostPID: true
@@ -14,11 +17,15 @@ hostNetwork: true
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{ include "horovod.podSettings" $root }}
+{{- with include "horovod.ownPodFields" $group }}
+{{- . | trim | nindent 0 }}
+{{- end }}
 {{- with include "horovod.scheduling" $group }}
 {{ . }}
 {{- end }}
 {{- $passwd := include "horovod.passwdContainer" (dict "root" $root "image" $group.image "resources" $group.resources) }}
-{{- with print $passwd (include "horovod.stagingContainer" .) }}
+{{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
+{{- with print $passwd $own (include "horovod.stagingContainer" .) }}
 initContainers:
   {{- . | trim | nindent 2 }}
 {{- end }}
@@ -35,6 +42,9 @@ containers:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}
       {{- include "horovod.env" (dict "entries" (concat $variables $group.env) "of" $of) | nindent 6 }}
+    {{- with include "horovod.ownContainerFields" $group }}
+    {{- . | trim | nindent 4 }}
+    {{- end }}
     startupProbe:
       tcpSocket: {port: ssh}
       periodSeconds: 1
@@ -48,6 +58,9 @@ containers:
     volumeMounts:
       {{- $mounts := include "horovod.workerMounts" $root | fromYamlArray }}
       {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath") | nindent 6 }}
+  {{- with include "horovod.ownContainers" (dict "root" $root "containers" $group.extraContainers) }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
 volumes:
   {{- $volumes := include "horovod.workerVolumes" $root | fromYamlArray }}
   {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
@@ -67,6 +80,12 @@ volumes:
 {{ include "horovod.sshVolume" (dict "root" . "component" "worker") }}
 - name: shm
   emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}
+{{- end }}
+
+{{/* The workers' ServiceAccount; empty for the namespace's default. Call with (dict "root" $ "group" $group). */}}
+{{- define "horovod.workerServiceAccount" -}}
+{{- $default := ternary (printf "%s-worker" (include "horovod.fullname" .root)) "" .group.serviceAccount.create -}}
+{{ .group.serviceAccount.name | default $default }}
 {{- end }}
 
 {{/* The container's security context with the group's capabilities, and for root the capabilities that sshd needs. */}}

@@ -267,7 +267,7 @@ def test_launcher_passes_on_a_request_that_comes_while_it_starts(
         return process
 
     monkeypatch.setattr(subprocess, "Popen", start_slowly)
-    assert launcher.run(["sleep", "1000"], dict(os.environ)) == 128 + signal.SIGTERM
+    assert launcher.run(["sleep", "20"], dict(os.environ)) == 128 + signal.SIGTERM
     assert launcher.was_stopped()
 
 
