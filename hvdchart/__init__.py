@@ -9,27 +9,33 @@
 These functions use no network, no cluster and no other process. See docs/library.md.
 """
 
-from hvdchart.errors import FileError, HvdchartError, SpecError, ValuesError
-from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.plan.planner import make_plan
-from hvdchart.plan.rules import Reason
-from hvdchart.spec.load import checked_spec, load_spec, parse_spec
-from hvdchart.spec.model import (
-    Elastic,
-    Image,
-    Launch,
-    NodeGroup,
-    Rdma,
-    Reserved,
-    Spec,
-    Switches,
-    Toleration,
-    Train,
-    Tuning,
-)
-from hvdchart.spec.volumes import Nfs, Volume
-from hvdchart.values.check import checked_values
-from hvdchart.values.render import render_values
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hvdchart.errors import FileError, HvdchartError, SpecError, ValuesError
+    from hvdchart.plan.model import GroupPlan, Plan
+    from hvdchart.plan.planner import make_plan
+    from hvdchart.plan.rules import Reason
+    from hvdchart.spec.load import checked_spec, load_spec, parse_spec
+    from hvdchart.spec.model import (
+        Elastic,
+        Image,
+        Launch,
+        NodeGroup,
+        Rdma,
+        Reserved,
+        Spec,
+        Switches,
+        Toleration,
+        Train,
+        Tuning,
+    )
+    from hvdchart.spec.volumes import Nfs, Volume
+    from hvdchart.values.check import checked_values
+    from hvdchart.values.render import render_values
 
 # The distribution's version, too: pyproject.toml reads it here.
 __version__ = "0.2.0"
@@ -63,3 +69,41 @@ __all__ = [
     "parse_spec",
     "render_values",
 ]
+
+# Where each name comes from. It is imported when it is first used: a command such as `status` needs
+# none of them, and they take 0.2 s.
+_MODULES = {
+    "FileError": "hvdchart.errors",
+    "HvdchartError": "hvdchart.errors",
+    "SpecError": "hvdchart.errors",
+    "ValuesError": "hvdchart.errors",
+    "GroupPlan": "hvdchart.plan.model",
+    "Plan": "hvdchart.plan.model",
+    "make_plan": "hvdchart.plan.planner",
+    "Reason": "hvdchart.plan.rules",
+    "checked_spec": "hvdchart.spec.load",
+    "load_spec": "hvdchart.spec.load",
+    "parse_spec": "hvdchart.spec.load",
+    "Elastic": "hvdchart.spec.model",
+    "Image": "hvdchart.spec.model",
+    "Launch": "hvdchart.spec.model",
+    "NodeGroup": "hvdchart.spec.model",
+    "Rdma": "hvdchart.spec.model",
+    "Reserved": "hvdchart.spec.model",
+    "Spec": "hvdchart.spec.model",
+    "Switches": "hvdchart.spec.model",
+    "Toleration": "hvdchart.spec.model",
+    "Train": "hvdchart.spec.model",
+    "Tuning": "hvdchart.spec.model",
+    "Nfs": "hvdchart.spec.volumes",
+    "Volume": "hvdchart.spec.volumes",
+    "checked_values": "hvdchart.values.check",
+    "render_values": "hvdchart.values.render",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_MODULES[name]), name)
+    return value

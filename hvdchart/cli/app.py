@@ -32,15 +32,30 @@ from hvdchart.errors import DifferenceError, HvdchartError
 app = typer.Typer(
     name="hvdchart",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Plan and run distributed Horovod training on Kubernetes.",
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from hvdchart import __version__
+
+        sys.stdout.write(f"hvdchart {__version__}\n")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Plan and run distributed Horovod training on Kubernetes."""
 
 

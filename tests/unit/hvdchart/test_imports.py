@@ -1,54 +1,53 @@
-"""What `render` imports, which decides how long it takes, and that nothing starts a shell.
-
-Which module may import which is a contract of import-linter in pyproject.toml.
-"""
+"""What a command imports: a person waits for everything that it does not use, too."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 import hvdchart
 
-PACKAGE = Path(hvdchart.__file__).parent
-SPEC = Path(__file__).parents[3] / "values" / "xeon-4.spec.yaml"
-# Others, which other subcommands need or which happen to be installed, would take longer
-# than all of these together: pydantic 0.11 s, jsonschema in pure Python 0.08 s.
-RENDER_NEEDS = {"annotated_doc", "jsonschema_rs", "ruamel", "shellingham", "typer"}
+# Each takes 0.1 s or more.
+SLOW = {
+    "jsonschema_rs",
+    "kubernetes",
+    "pathspec",
+    "pyhelm3",
+    "rich",
+    "ruamel",
+    "watchfiles",
+    "yaml",
+}
 
 
-def imported_by(program: str) -> set[str]:
-    """The top-level modules that a program imports in an interpreter of its own."""
-    report = "\nprint(*{name.partition('.')[0] for name in set(sys.modules) - before})"
-    program = f"import sys; before = set(sys.modules)\n{program}{report}"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+def imported(code: str) -> set[str]:
+    """Return the modules that a new Python has imported after running this code."""
+    program = f"import json, sys\n{code}\nprint(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    return set(json.loads(done.stdout))
 
 
-def test_render_imports_no_slow_package() -> None:
-    imported = imported_by(
-        "import contextlib; from hvdchart.cli.app import main\n"
-        f"sys.argv = ['hvdchart', 'render', {str(SPEC)!r}, '--output', '/dev/null']\n"
-        "with contextlib.suppress(SystemExit): main()"
-    )
-    third_party = imported - sys.stdlib_module_names - {"hvdchart"}
-    assert {"jsonschema_rs", "ruamel", "typer"} <= third_party <= RENDER_NEEDS
-    assert "asyncio" not in imported
+def test_help_and_version_import_nothing_slow() -> None:
+    tops = {name.partition(".")[0] for name in imported("import hvdchart.cli.app")}
+    assert tops & SLOW == set()
 
 
-def test_library_imports_no_third_party_package() -> None:
-    """What it needs it imports at the first call."""
-    imported = imported_by("import hvdchart")
-    assert imported - sys.stdlib_module_names == {"hvdchart"}
-    assert not {"subprocess", "socket"} & imported
+def test_reading_a_cluster_imports_no_models_of_the_kubernetes_client() -> None:
+    modules = imported("import hvdchart.run.cluster")
+    assert "kubernetes.client.api_client" in modules
+    generated = ("kubernetes.client.api.", "kubernetes.client.models.")
+    assert [name for name in modules if name.startswith(generated)] == []
 
 
-def test_no_module_starts_a_shell() -> None:
-    """pyhelm3 would run Helm through one."""
-    sources = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
-    assert PACKAGE / "run" / "helm.py" in sources
-    for path, text in sources.items():
-        assert "shell=True" not in text, path
-        assert "create_subprocess_shell" not in text, path
+@pytest.mark.parametrize("name", hvdchart.__all__)
+def test_public_name_is_imported_when_it_is_used(name: str) -> None:
+    assert getattr(hvdchart, name) is not None
+
+
+def test_public_names_are_those_that_can_be_imported() -> None:
+    assert set(hvdchart.__all__) == {*hvdchart._MODULES, "__version__"}
+    with pytest.raises(AttributeError, match="module 'hvdchart' has no attribute 'none'"):
+        hvdchart.none  # noqa: B018
