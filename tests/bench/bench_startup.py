@@ -2,6 +2,7 @@
 
 Two workers of one rank each on the local cluster, which has the image; a new release each time. The
 import of TensorFlow and Horovod is a stage of its own, since it is the same for every launcher.
+Ranks start in turns as new processes and as forks of the warm process.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ hvd.init()
 hvd.allreduce(tf.ones(1))
 report("allreduce")
 """
+PRELOAD = {"ranks start cold": [], "ranks are forks": ["tensorflow", "horovod.tensorflow"]}
 STAGES = ("master", "hosts", "rank", "imported", "allreduce")
 
 
-def measure(namespace: Namespace) -> dict[str, float]:
+def measure(namespace: Namespace, preload: list[str]) -> dict[str, float]:
     """Install a release and uninstall it; the seconds to each stage, of the last rank."""
     began = time.time()
-    namespace.install("start", {"master": {"args": ["python3", "-c", SCRIPT]}})
+    values = {"master": {"args": ["python3", "-c", SCRIPT]}, "launch": {"preload": preload}}
+    namespace.install("start", values)
     installed = time.time()
     assert namespace.wait_for_end("start") == "Complete", namespace.describe("start")
     log = namespace.kubectl("logs", f"job/{namespace.job('start')}", "--timestamps")
@@ -69,9 +72,12 @@ def main() -> None:
     namespace = Namespace("hvd-bench", kubeconfig, image.reference)
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
     namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
-    starts = [measure(namespace) for _ in range(runs)]
-    stages = {name: [start[name] for start in starts] for name in ("installed", *STAGES)}
-    print_figures(f"Seconds since the start of `helm install`, {runs} runs", stages)
+    turns = [{how: measure(namespace, modules) for how, modules in PRELOAD.items()}
+             for _ in range(runs)]  # fmt: skip
+    for how in PRELOAD:
+        starts = [turn[how] for turn in turns]
+        stages = {name: [start[name] for start in starts] for name in ("installed", *STAGES)}
+        print_figures(f"Seconds since the start of `helm install`, {runs} runs, {how}", stages)
     namespace.kubectl("delete", "namespace", namespace.name)
 
 

@@ -195,3 +195,33 @@ def workers(namespace: Namespace) -> list[dict[str, Any]]:
     listed = namespace.get("pods", "--selector", "app.kubernetes.io/component=worker")
     pods: list[dict[str, Any]] = listed["items"]
     return pods
+
+
+# Each rank trains a step and shows its parent, a random number, and what it has of the others.
+TRAIN = """
+import os, random, sys
+import tensorflow as tf
+import horovod.tensorflow as hvd
+parent = open(f"/proc/{os.getppid()}/cmdline").read()
+hvd.init()
+weight = tf.Variable(1.0 + hvd.rank())
+hvd.broadcast_variables([weight], root_rank=0)
+with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+    loss = weight * float(hvd.rank())
+weight.assign_sub(tape.gradient(loss, [weight])[0])
+draws = [random.random(), float(tf.random.uniform([]))]
+sys.stdout.write(f"WARM {'warm_server.py' in parent} {weight.numpy():.2f} {draws}\\n")
+"""
+
+
+def test_ranks_are_forks_that_train(namespace: Namespace) -> None:
+    modules = ["tensorflow", "horovod.tensorflow"]
+    changes = {"args": ["python3", "-c", TRAIN]}
+    namespace.install("hvd", values(master=changes, launch={"preload": modules}))
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    log = namespace.log("hvd")
+    lines = [line for line in log.splitlines() if line.startswith("WARM ")]
+    # The gradient is the mean of the ranks' numbers, 1.5.
+    assert [line.split()[1:3] for line in lines] == [["True", "-0.50"]] * 4, log
+    assert len({line.split()[3] for line in lines}) == 4, "ranks share a random state"
+    assert len({line.split()[4] for line in lines}) == 4, "ranks share a random state"

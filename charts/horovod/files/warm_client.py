@@ -18,6 +18,7 @@ from typing import Any, Sequence
 import warm_wire
 from settings import GENERATED
 from warm_checks import ColdStart, Program, check
+from warm_wire import GO
 
 # Written by the worker; without it, ranks start as they would without a warm process.
 DESCRIPTION = GENERATED / "warm.json"
@@ -72,7 +73,7 @@ def _connect() -> socket.socket:
 
 
 def _ask(connection: socket.socket, command: Sequence[str], program: Program) -> None:
-    """Ask for a rank; it runs when this returns. Raises ColdStart."""
+    """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
     if len(numbers) >= warm_wire.MOST_DESCRIPTORS:
         raise ColdStart(f"the rank has {len(numbers)} open files")
@@ -134,9 +135,16 @@ def _follow(connection: socket.socket) -> int:
             # The rank has ended.
             return
 
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     for number in signal.valid_signals() - NOT_PASSED_ON:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, pass_on)
+    try:
+        connection.sendall(GO)
+    except OSError:
+        # Its guard was killed.
+        return -signal.SIGKILL
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         answer, _ = warm_wire.receive(connection)
     except (OSError, ValueError):

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 import warm_wire
+from warm_wire import GO
 
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1
@@ -60,6 +61,9 @@ def fork_rank(connection: socket.socket, listener: int, alive: int, received: li
 
 def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
     """True in the rank; the guard ends here."""
+    if connection.recv(len(GO)) != GO:
+        # The client was killed before it could pass on signals.
+        os._exit(1)
     os.setsid()
     # By this name files/fence.py waits for it: it still ends what its rank has started.
     name = COMM.read_bytes()

@@ -11,6 +11,8 @@ from typing import Any, Dict, Sequence
 
 Message = Dict[str, Any]
 _LENGTH = struct.Struct("!I")
+# What a client sends when it is ready to pass on signals: no signal has this number.
+GO = bytes([0])
 # The kernel's limit for one message (SCM_MAX_FD).
 MOST_DESCRIPTORS = 253
 # The name of the process that guards a rank: files/fence.py waits until it has ended the rank.
