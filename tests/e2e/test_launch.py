@@ -34,7 +34,12 @@ def values(library: str, script: str, **changes: Any) -> Values:
     path = {"name": "PATH", "value": f"{MPI}/bin:/usr/local/bin:/usr/bin:/bin"}
     libraries = {"name": "LD_LIBRARY_PATH", "value": f"{MPI}/lib"}
     modules = f"{MPI}/lib/python3.11/site-packages"
-    of_ranks = {"PYTHONPATH": modules, "MPI4PY_LIBMPI": f"{MPI}/lib/{library}", "MARK": "worker"}
+    of_ranks = {
+        "PYTHONPATH": modules,
+        "MPI4PY_LIBMPI": f"{MPI}/lib/{library}",
+        "MARK": "worker",
+        "OMP_NUM_THREADS": "1",
+    }
     env = [{"name": name, "value": value} for name, value in of_ranks.items()]
     return {
         "worker": {"env": [path, libraries, *env]},
@@ -50,7 +55,11 @@ def values(library: str, script: str, **changes: Any) -> Values:
     }
 
 
-BOUND = {"binding": {"to": "core", "coresPerRank": 1}, "hostsTimeoutSeconds": 60}
+BOUND = {
+    "binding": {"to": "core", "coresPerRank": 1},
+    "preload": ["mpi4py"],
+    "hostsTimeoutSeconds": 60,
+}
 OVER_TCP = {"interface": "eth0", "transport": "TCP"}
 
 
@@ -71,6 +80,7 @@ def test_ranks_of_other_mpis_run_on_the_planned_hosts_and_cores(
         assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
     assert f"mpirun is {name}" in log
+    assert "start cold" not in log, "a variable of this MPI is unknown"
     output = [line for line in log.splitlines() if line.startswith("SUM ")]
     for line in output:
         assert line.startswith("SUM 6 MARK worker ON "), "a rank missed the sum or its environment"

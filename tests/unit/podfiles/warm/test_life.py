@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -30,12 +32,18 @@ while True:
 """
 
 
-def start(worker: Worker, script: str = WAITS) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """Start a rank; returns its client, and the process IDs that it prints."""
-    client = worker.start("python3", "-c", script)
-    assert client.stdout is not None
-    client.stdout.readline()
-    return client, [int(word) for word in client.stdout.readline().split()]
+@contextmanager
+def running(
+    worker: Worker, script: str = WAITS
+) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """Start a rank; yields its client, and the process IDs that it prints."""
+    with worker.start("python3", "-c", script) as client:
+        try:
+            assert client.stdout is not None
+            client.stdout.readline()
+            yield client, [int(word) for word in client.stdout.readline().split()]
+        finally:
+            client.kill()
 
 
 def has_imported(worker: Worker, times: int) -> bool:
@@ -45,19 +53,19 @@ def has_imported(worker: Worker, times: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
 def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
-    client, (rank, child, _) = start(warm_worker)
-    assert rank != client.pid, "the rank is no fork"
-    client.send_signal(number)
-    output, _ = client.communicate(timeout=60)
-    assert (output, client.returncode) == (f"got {number}\n".encode(), 40 + number)
-    assert not is_alive(child), "a failed rank has left a process"
+    with running(warm_worker) as (client, (rank, child, _)):
+        assert rank != client.pid, "the rank is no fork"
+        client.send_signal(number)
+        output, _ = client.communicate(timeout=60)
+        assert (output, client.returncode) == (f"got {number}\n".encode(), 40 + number)
+        assert not is_alive(child), "a failed rank has left a process"
 
 
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
     """A launcher kills the process that it started, which cannot pass this signal on."""
-    client, pids = start(warm_worker)
-    client.kill()
-    client.communicate()
+    with running(warm_worker) as (client, pids):
+        client.kill()
+        client.communicate()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
 
 
@@ -67,20 +75,19 @@ def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
         "import subprocess\nout = dict.fromkeys(('stdout', 'stderr'), subprocess.DEVNULL)\n"
         "print(subprocess.Popen(['sleep', '600'], start_new_session=True, **out).pid)"
     )
-    client, (child,) = start(warm_worker, script)
-    client.communicate()
-    assert client.returncode == 0
+    with running(warm_worker, script) as (client, (child,)):
+        client.communicate()
+        assert client.returncode == 0
     assert is_alive(child)
     os.kill(child, signal.SIGKILL)
 
 
 def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
-    client, (rank, child, guard) = start(warm_worker)
-    os.kill(guard, signal.SIGKILL)
-    assert client.wait(60) == -signal.SIGKILL
-    wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
-    os.kill(child, signal.SIGKILL)
-    client.communicate()
+    with running(warm_worker) as (client, (rank, child, guard)):
+        os.kill(guard, signal.SIGKILL)
+        assert client.wait(60) == -signal.SIGKILL
+        wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
+        os.kill(child, signal.SIGKILL)
 
 
 def test_ended_ranks_leave_no_process_behind(warm_worker: Worker) -> None:
@@ -106,18 +113,17 @@ def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last() -> 
     with make_worker() as worker, warm(worker) as process:
         (watching,) = children(process.pid)
         (importing,) = children(watching)
-        client, _ = start(worker)
-        os.kill(importing, signal.SIGKILL)
-        wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
-        # Importing again would take the memory that the running rank may need.
-        other = worker.run("python3", "-c", "import framework; print('runs')")
-        assert b"start cold: the warm process was killed" in other.stdout
-        assert other.stdout.endswith(b"runs\n")
-        client.send_signal(signal.SIGTERM)
-        assert client.wait(60) == 40 + signal.SIGTERM
-        wait_until(lambda: worker.log.count("imported framework") == 2, 20, "it imports again")
-        assert "cold" not in worker.show("import framework")
-        client.communicate()
+        with running(worker) as (client, _):
+            os.kill(importing, signal.SIGKILL)
+            wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
+            # Importing again would take the memory that the running rank may need.
+            other = worker.run("python3", "-c", "import framework; print('runs')")
+            assert b"start cold: the warm process was killed" in other.stdout
+            assert other.stdout.endswith(b"runs\n")
+            client.send_signal(signal.SIGTERM)
+            assert client.wait(60) == 40 + signal.SIGTERM
+            wait_until(lambda: worker.log.count("imported framework") == 2, 20, "it imports again")
+            assert "cold" not in worker.show("import framework")
 
 
 def test_ranks_start_cold_when_the_warm_process_is_killed_again_and_again() -> None:
