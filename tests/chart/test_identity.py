@@ -51,6 +51,7 @@ SAME_RUN_OTHER_PODS: dict[str, Values] = {
     "queue": {"queueName": "team"},
     "pull policy": {"image": {"pullPolicy": "Always"}},
     "time to wait for hosts": {"launch": {"hostsTimeoutSeconds": 7}},
+    "modules to import early": {"launch": {"preload": ["torch"]}},
 }
 NOT_OF_THE_RUN: dict[str, Values] = {
     "cleanup": {"cleanup": "Always"},

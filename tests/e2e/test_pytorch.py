@@ -45,12 +45,16 @@ def result(namespace: Namespace, release: str) -> dict[str, Any]:
 def test_pytorch_trains_on_two_workers_under_each_launcher(
     namespace: Namespace, pytorch_image: str
 ) -> None:
-    namespace.install("mpi", values(pytorch_image))
-    namespace.install("gloo", values(pytorch_image, mode="horovodrun", options=["--gloo"]))
+    modules = ["torch", "horovod.torch"]
+    namespace.install("mpi", values(pytorch_image, preload=modules))
+    gloo = values(pytorch_image, mode="horovodrun", options=["--gloo"], preload=modules)
+    namespace.install("gloo", gloo)
     results = {release: result(namespace, release) for release in ("mpi", "gloo")}
     for release, run in results.items():
         assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
     assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)
+    for release in results:
+        assert "start cold" not in namespace.log(release)
     log = namespace.log("mpi")
     assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
     for worker in (0, 1):

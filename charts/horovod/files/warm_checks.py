@@ -23,6 +23,8 @@ READ_AT_IMPORT = (
 # Of these, what is read later, or only chooses which notes TensorFlow prints.
 READ_LATER = ("CUDA_VISIBLE_DEVICES", "TF_CPP_", "TF_FORCE_GPU_ALLOW_GROWTH")
 
+USUAL_FOLDERS = ("", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+
 
 class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it would without
     """The rank cannot be a fork of the warm process, for the reason in the message."""
@@ -77,19 +79,29 @@ def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
 
     Launchers, SSH and shells set some for each rank, which are read later.
     """
-    names, prefixes = KNOWLEDGE["ownOfEachRank"]["names"], KNOWLEDGE["ownOfEachRank"]["prefixes"]
-    differing = sorted(
+    own = KNOWLEDGE["ownOfEachRank"]
+    differing = [
         name
-        for name in {*rank, *warm}
+        for name in sorted({*rank, *warm})
         if rank.get(name) != warm.get(name)
-        and name not in names
-        and not name.startswith(tuple(prefixes))
-    )
+        and name not in own["names"]
+        and not name.startswith(tuple(own["prefixes"]))
+        and not (name == "LD_LIBRARY_PATH" and folders(rank) == folders(warm))
+    ]
     if differing:
         raise ColdStart(
             f"variables of the ranks differ from the worker's ({', '.join(differing[:5])}): set "
             "them in worker.env instead"
         )
+
+
+def folders(environment: Mapping[str, str]) -> list[str]:
+    """The folders in which libraries are looked for before the usual ones.
+
+    Open MPI 5 puts the folder of its own libraries in front once more.
+    """
+    named = environment.get("LD_LIBRARY_PATH", "").split(":")
+    return [path for path in dict.fromkeys(named) if path not in USUAL_FOLDERS]
 
 
 def check_script(program: Program, preloaded: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -63,6 +64,22 @@ def test_missing_variable_is_a_difference(warm_worker: Worker) -> None:
         warm_checks.check_environment({**environment, "HOME": "/other"}, environment)
     with pytest.raises(ColdStart, match="IMPORTS"):
         warm_checks.check_environment({"PATH": "/bin"}, {"PATH": "/bin", "IMPORTS": "x"})
+
+
+@pytest.mark.parametrize(
+    ("rank", "warm", "same"),
+    [
+        ("/opt/mpi/lib:/opt/mpi/lib:/a", "/opt/mpi/lib:/a", True),
+        ("/usr/lib", None, True),
+        ("/usr/lib:/a:", "/a", True),
+        ("/a:/b", "/b:/a", False),
+        ("/opt/mpi/lib", None, False),
+    ],
+)
+def test_folders_of_libraries_may_be_repeated(rank: str, warm: str | None, same: bool) -> None:
+    before = {} if warm is None else {"LD_LIBRARY_PATH": warm}
+    with nullcontext() if same else pytest.raises(ColdStart, match="LD_LIBRARY_PATH"):
+        warm_checks.check_environment({"LD_LIBRARY_PATH": rank}, before)
 
 
 def test_reason_is_in_the_log_once_for_each_host(warm_worker: Worker) -> None:
