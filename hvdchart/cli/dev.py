@@ -1,4 +1,4 @@
-"""The subcommand dev: train again at each change of the code, on workers that stay."""
+"""The subcommands for the user's own code: dev runs it at each save, code gives it back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hvdchart.cli.options import (
     plan_specs,
     print_warnings,
 )
-from hvdchart.errors import FileError, HvdchartError
+from hvdchart.errors import ClusterError, FileError, HvdchartError
 
 if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
@@ -29,8 +29,9 @@ _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
+    """Add the subcommands."""
     app.command()(dev)
+    app.command()(code)
 
 
 def dev(
@@ -93,6 +94,31 @@ def dev(
         helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
         _say(f"release {name} uninstalled from namespace {cluster.namespace}")
     raise typer.Exit(130)
+
+
+def code(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
+    ],
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="New folder for the files.")
+    ],
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Write the code of a run, as the cluster has it, to a folder."""
+    from hvdchart.code.unpack import unpack_code
+    from hvdchart.run.cluster import Cluster
+
+    cluster = Cluster.connect(context, namespace)
+    config_map = cluster.code(name)
+    if config_map is None:
+        raise ClusterError(
+            f"no run {name} with code in namespace {cluster.namespace}: its image has the code, or "
+            "there is no such run"
+        )
+    for file in unpack_code(config_map, folder):
+        sys.stdout.write(f"{folder / file}\n")
 
 
 class _Log:

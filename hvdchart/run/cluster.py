@@ -74,6 +74,15 @@ class Cluster:
         data: dict[str, str] = record.get("data") or {}
         return data
 
+    def code(self, release: str) -> Object | None:
+        """The ConfigMap with the release's own code; the newest, None when there is none."""
+        found = [
+            item
+            for item in self._list("configmaps", selector(release))
+            if "-code-" in item["metadata"]["name"]
+        ]
+        return max(found, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
+
     def events(self, release: str) -> list[Object]:
         """The events of a release's objects, oldest first."""
         own = [event for event in self._list("events") if is_about(event, release)]

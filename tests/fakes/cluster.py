@@ -168,7 +168,8 @@ def _verb(request: Request) -> str:
         return {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[request.method]
     if request.query.get("watch", "").lower() == "true":
         return "watch"
-    return "get" if request.resource in ("configmaps", "log") else "list"
+    name = request.path.rpartition("/")[2]
+    return "list" if name == request.resource != "log" else "get"
 
 
 def _matches(item: Object, query: dict[str, str]) -> bool:
