@@ -59,7 +59,11 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header dev.in -o dev.txt
 
 bench: venv ## Measure start-up, rendering and training; checks nothing
-	@for file in tests/bench/bench_*.py; do $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
+	@for file in $(filter-out %/bench_thousand.py,$(wildcard tests/bench/bench_*.py)); do \
+	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
+
+bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)
+	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
 	@$(PY) -m devtools.trials.try_tensorflow "$(VERSION)" "$(KERAS)" "$(PYTHON)"

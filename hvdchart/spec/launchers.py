@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdchart.chart_files import read_data
+from hvdchart.quantity import MI
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 
@@ -142,3 +143,13 @@ def find_option_problems(
         if option.binding and beside.binding:
             expected = "one of the two (binding none leaves it to the options)"
             yield index, f"{subject}, but {beside.binding}", expected
+
+
+def launcher_memory(mode: str, ranks: int) -> int:
+    """The bytes that the master needs for SSH clients that the launcher keeps open; 0 where the
+    number of ranks does not change it.
+    """
+    known = read_data("launchers.json")["connections"]
+    if mode not in known["perRank"]:
+        return 0
+    return int(known["baseMebibytes"] + known["clientMebibytes"] * ranks) * MI

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason, given_by
 from hvdchart.quantity import MI, cpu_text, memory_text
+from hvdchart.spec.launchers import launcher_memory
 from hvdchart.spec.model import NodeGroup, Switches, Toleration
 from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
@@ -131,7 +132,10 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
 def _master(plan: Plan) -> dict[str, Plain]:
     """The master runs no rank; it is scheduled like the first group, to reach the same volumes."""
     train = plan.spec.train
-    requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(MASTER_MEMORY)}
+    launch = plan.spec.launch
+    clients = launcher_memory(launch.mode, max(plan.ranks, launch.elastic.max_ranks or 0))
+    memory = max(MASTER_MEMORY, clients)
+    requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}
     master.update(_scheduling(plan.groups[0].group))
     master["backoffLimit"] = train.retries

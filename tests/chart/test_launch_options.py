@@ -87,6 +87,40 @@ def test_planned_run_with_an_option_that_binds_renders(option: str) -> None:
     render(values)
 
 
+@pytest.mark.parametrize(
+    ("launch", "memory"),
+    [
+        ("{}", "256Mi"),
+        ("{mode: horovodrun}", "528Mi"),
+        ("{mode: elastic, elastic: {maxRanks: 2000}}", "4128Mi"),
+    ],
+)
+def test_plan_gives_the_master_the_memory_that_the_chart_demands(launch: str, memory: str) -> None:
+    nodes = NODE.replace("count: 1", "count: 200").replace("coresPerSocket: 4", "coresPerSocket: 1")
+    values = checked_values(make_plan(parse_spec(f"{HEAD}{nodes}launch: {launch}\n".encode())))
+    assert values["master"]["resources"]["requests"]["memory"] == memory
+    render(values)
+
+
+@pytest.mark.parametrize(
+    ("memory", "is_refused"),
+    [
+        *((text, False) for text in ("64Gi", "65536Mi", "67108864Ki", "0.0625Ti", "68719476736")),
+        *((text, False) for text in ("68.8G", "68800M", "68800000k", "0.0688T", "7e10")),
+        *((text, True) for text in ("65535Mi", "68.7G", "67108863Ki", "68719476735")),
+    ],
+)
+def test_chart_reads_every_unit_of_memory(memory: str, is_refused: bool) -> None:
+    """32,704 ranks of horovodrun need 64 GiB."""
+    values = {
+        "worker": {"number": 8176, "slots": 4},
+        "launch": {"mode": "horovodrun"},
+        "master": {"resources": {"requests": {"memory": memory}}},
+    }
+    done = helm_template(values)
+    assert ("SSH client" in done.stderr, done.returncode != 0) == (is_refused, is_refused)
+
+
 def test_workers_and_planned_groups_name_the_interface_to_the_same_libraries() -> None:
     manifests = render({"network": {"interface": "eth1"}})
     workers = pod_spec(of_kind(manifests, "StatefulSet")[0])["containers"][0]["env"]

@@ -82,6 +82,19 @@ def test_schema_error_names_the_key(helm: str, values: Values, key: str) -> None
             "hvd",
             ["launch.mode is elastic", "hostNetwork", "network.interface"],
         ),
+        (
+            {"worker": {"number": 40, "slots": 2}, "launch": {"mode": "horovodrun"}},
+            "hvd",
+            ["requests.memory is 256Mi", "launch.mode is horovodrun", "80 ranks", "to 288Mi"],
+        ),
+        (
+            {
+                "launch": {"mode": "elastic", "elastic": {"maxRanks": 2000}},
+                "master": {"resources": {"requests": None, "limits": {"memory": "4.1e9"}}},
+            },
+            "hvd",
+            ["limits.memory is 4.1e9", "launch.mode is elastic", "2000 ranks", "to 4128Mi"],
+        ),
         ({"launch": {"options": ["-np", "4"]}}, "hvd", ['"np"', "worker.number", "worker.slots"]),
         (
             {"launch": {"mode": "horovodrun", "options": ["--ssh-port=22"]}},

@@ -116,9 +116,9 @@ def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z][-a-z]*):", makefile, re.M))
+    targets = set(re.findall(r"^([a-z][-a-z0-9]*):", makefile, re.M))
     for line in code(page):
-        for target in re.findall(r"^make ([a-z][-a-z]*)\b", line):
+        for target in re.findall(r"^make ([a-z][-a-z0-9]*)\b", line):
             assert target in targets, f"{name(page)}: `{line}`: make has no target {target}"
 
 

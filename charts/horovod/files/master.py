@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import connections
 import mesh
 import metrics
 import ssh
@@ -21,7 +22,7 @@ from keys import find_keys
 from kube import Api, Object
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
 from lease import Lease, SupersededError
-from mpi import HOSTFILE, format_hostfile
+from mpi import HOSTFILE, count_connections, format_hostfile
 from record import FINISHED, RUNNING, Entry, RunRecord
 from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
 from statefulsets import fit_to_run
@@ -40,6 +41,7 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
     # Before waiting for hosts: a problem with the launcher is reported at once.
     implementation = select_mpi(run, variables)
     line = build_command(run, implementation)
+    connections.prepare(count_connections(run, implementation), len(run.hosts))
     events.emit("Started", f"waiting for workers of {run.ranks} ranks")
     log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     with closing(HostRendezvous(run, api, launcher.was_stopped)) as rendezvous:
@@ -53,7 +55,7 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
         events.emit("HostsReady", f"{len(addresses)} hosts answer")
         ssh.write_client_config(run.ssh_port, addresses)
         code.deliver(addresses)
-        HOSTFILE.write_text(format_hostfile(list(addresses), implementation))
+        HOSTFILE.write_text(format_hostfile(run, addresses, implementation))
         if run.elastic:
             write_live_hosts(list(addresses))
             threading.Thread(target=follow_hosts, args=(run, rendezvous, code), daemon=True).start()

@@ -20,6 +20,11 @@ HOSTFILE = GENERATED / "hostfile"
 SSH = GENERATED / "bin" / "ssh"
 
 
+# The master starts the daemons of so many hosts, and these start the others.
+BRANCHES: int = launchers.KNOWLEDGE["connections"]["branches"]
+TREE: Sequence[str] = launchers.KNOWLEDGE["connections"]["tree"]
+
+
 @dataclass(frozen=True)
 class MpiImplementation:
     """An MPI: its id in launchers.json, and whether its mpirun is Hydra (Intel MPI and MPICH)."""
@@ -75,10 +80,39 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
     return implementation
 
 
-def format_hostfile(hosts: Sequence[Host], implementation: MpiImplementation) -> str:
-    """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too."""
+def launches_in_tree(run: Run) -> bool:
+    """Whether hosts start the daemons of other hosts. horovodrun starts all ranks itself.
+
+    Open MPI 5 lets no ssh end before all daemons are up, so that a lower limit on connections would
+    never be reached without a tree: the launch would hang.
+    """
+    return run.mode in ("mpirun", "custom") and len(run.hosts) > BRANCHES
+
+
+def count_connections(run: Run, implementation: MpiImplementation) -> int:
+    """How many SSH clients the launcher keeps open in the master's container."""
+    known = launchers.KNOWLEDGE["connections"]
+    if run.mode in known["perRank"]:
+        return max(run.ranks, run.max_ranks)
+    hosts = len(run.hosts)
+    return min(hosts, BRANCHES) if implementation.launcher in TREE else hosts
+
+
+def format_hostfile(
+    run: Run, addresses: Mapping[Host, str], implementation: MpiImplementation
+) -> str:
+    """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too.
+
+    Workers that start daemons on others get IPv4 addresses, which need no DNS. MPIs do not read
+    IPv6 addresses in host files; the workers look these names up.
+    """
     separator = ":" if implementation.hydra else " slots="
-    return "".join(f"{host.address}{separator}{host.slots}\n" for host in hosts)
+    by_address = launches_in_tree(run) and implementation.launcher in TREE
+    lines = []
+    for host, address in addresses.items():
+        name = address if by_address and ":" not in address else host.address
+        lines.append(f"{name}{separator}{host.slots}\n")
+    return "".join(lines)
 
 
 def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
@@ -116,17 +150,21 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
     `interface` is that of the master's default route, by which workers reach it; empty when there
     is none.
     """
-    at_once = str(max(128, len(run.hosts)))
+    without_tree = "0" if launches_in_tree(run) else "1"
     return {
         # Hosts are POD.SERVICE: cut at the dot, two names of one host would be two hosts.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
-        # The master starts every daemon itself: workers need no key to one another.
-        "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
-        "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
-        "OMPI_MCA_plm_rsh_num_concurrent": at_once,
-        "PRTE_MCA_plm_ssh_num_concurrent": at_once,
-        "I_MPI_HYDRA_BRANCH_COUNT": at_once,
+        # Workers reach one another with the same wrapper, at the same path as the master's.
+        "OMPI_MCA_plm_rsh_agent": str(SSH),
+        "PRTE_MCA_plm_ssh_agent": str(SSH),
+        "OMPI_MCA_plm_rsh_no_tree_spawn": without_tree,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": without_tree,
+        "OMPI_MCA_routed_radix": str(BRANCHES),
+        "PRTE_MCA_rml_base_radix": str(BRANCHES),
+        "OMPI_MCA_plm_rsh_num_concurrent": str(BRANCHES),
+        "PRTE_MCA_plm_ssh_num_concurrent": str(BRANCHES),
+        "I_MPI_HYDRA_BRANCH_COUNT": str(BRANCHES),
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": str(SSH),
         "HYDRA_LAUNCHER": "ssh",

@@ -152,14 +152,17 @@ Host *
 
 
 def prepare_worker(port: int, revision: str, python: str) -> list[str]:
-    """Write the files that sshd reads, and return its command line.
+    """Write the files that sshd and this worker's own ssh read, and return sshd's command line.
 
     Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
     """
     require_user_name()
     sshd = find_program("sshd", "openssh-server")
-    install_key("host-key")
+    host_key = derive_public_key(install_key("host-key"))
     user_key = derive_public_key(install_key("user-key"))
+    # In a run of many hosts, the daemons on some of them start those on others.
+    _prepare_client(host_key)
+    write_client_config(port, {})
     # `restrict` also forbids what a later version of OpenSSH may add to it.
     (GENERATED / "authorized_keys").write_text(f"restrict,pty {user_key}\n")
     config = GENERATED / "sshd_config"
@@ -176,15 +179,20 @@ def prepare_master(keys: Path | None = None) -> None:
     """Write the master's keys, and a wrapper named `ssh` that launchers find first on PATH.
 
     `keys` is the folder that has them, where that is not the mounted Secret.
+    """
+    require_user_name()
+    install_key("user-key", keys)
+    _prepare_client(derive_public_key(install_key("host-key", keys)))
+
+
+def _prepare_client(host_key: str) -> None:
+    """Write the host key to expect, and a wrapper that calls ssh with this configuration.
 
     Options on the command line override a configuration file, and the first one counts. The wrapper
     puts the strict host key check there, before the options of launchers such as horovodrun, which
     switch it off.
     """
-    require_user_name()
     ssh = find_program("ssh", "openssh-client")
-    install_key("user-key", keys)
-    host_key = derive_public_key(install_key("host-key", keys))
     (GENERATED / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key}\n")
     wrapper = GENERATED / "bin" / "ssh"
     wrapper.parent.mkdir(exist_ok=True)

@@ -104,3 +104,32 @@
 {{- fail (printf "launch.elastic.minRanks or maxRanks is set but launch.mode is %s: they apply only in mode elastic" .Values.launch.mode) -}}
 {{- end -}}
 {{- end }}
+
+{{/* horovodrun keeps one SSH client in the master for each rank: its memory must be enough for them. */}}
+{{- define "horovod.checkMemory" -}}
+{{- $known := (.Files.Get "files/launchers.json" | fromJson).connections -}}
+{{- $mode := .Values.launch.mode -}}
+{{- if has $mode $known.perRank -}}
+{{- $ranks := 0 -}}
+{{- range .horovod.groups -}}{{- $ranks = add $ranks (mul (int .number) (int .slots)) -}}{{- end -}}
+{{- $ranks = max $ranks (int (.Values.launch.elastic.maxRanks | default 0)) -}}
+{{- $needed := add (int $known.baseMebibytes) (mul (int $known.clientMebibytes) $ranks) -}}
+{{- $resources := .Values.master.resources | default dict -}}
+{{- range $kind := list "requests" "limits" -}}
+{{- $given := dig $kind "memory" "" $resources -}}
+{{- if and $given (lt (include "horovod.mebibytes" $given | float64) (float64 $needed)) -}}
+{{- $why := printf "%s keeps an SSH client for each of %d ranks, which need %dMi" $mode (int $ranks) (int $needed) -}}
+{{- $key := printf "master.resources.%s.memory" $kind -}}
+{{- fail (printf "%s is %v but launch.mode is %s: %s; set %s to %dMi or more" $key $given $mode $why $key (int $needed)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* A quantity of memory, such as 1Gi or 2.5e9, in MiB. */}}
+{{- define "horovod.mebibytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $text := toString . -}}
+{{- $unit := regexFind "[kKMGT]i?$" $text -}}
+{{- divf (mulf (trimSuffix $unit $text | float64) (get $units $unit)) 1048576 -}}
+{{- end }}

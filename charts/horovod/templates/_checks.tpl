@@ -12,6 +12,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- include "horovod.checkLaunch" . -}}
 {{- include "horovod.checkElastic" . -}}
 {{- include "horovod.checkBinding" . -}}
+{{- include "horovod.checkMemory" . -}}
 {{- include "horovod.checkEnd" . -}}
 {{- include "horovod.checkNetwork" . -}}
 {{- include "horovod.checkWatching" . -}}

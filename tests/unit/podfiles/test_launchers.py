@@ -234,6 +234,7 @@ def test_data_file_has_each_name_once_and_only_known_launchers() -> None:
         assert set(option.get("readBy", known)) <= known
         assert option["arguments"] in (0, 1, 2)
         assert option.get("binding", "binds") in ("binds", "maps")
+    assert {*data["connections"]["tree"], *data["connections"]["perRank"]} <= known
     for variable in data["interfaceVariables"]:
         assert set(variable) <= {"name", "setOn", "unlessTransport", "always"}
         assert set(variable["setOn"]) <= {"workers", "groups", "master"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import mpi
 import pytest
-from settings import ConfigurationError
+from settings import ConfigurationError, Run
 
 from tests.unit.podfiles.runs import make_run
 
@@ -160,7 +160,8 @@ def test_open_mpi_leaves_placing_to_options_that_bind_or_map(
 def test_hostfile_has_a_line_per_host_in_the_form_of_the_mpi(
     implementation: mpi.MpiImplementation, last: str
 ) -> None:
-    text = mpi.format_hostfile(make_run().hosts, implementation)
+    run = make_run()
+    text = mpi.format_hostfile(run, dict.fromkeys(run.hosts, "10.0.0.1"), implementation)
     assert len(text.splitlines()) == 3
     assert text.endswith(f"\n{last}\n")
 
@@ -183,17 +184,75 @@ def test_environment_starts_every_host_from_the_master_over_the_charts_ssh() -> 
         assert environment[name] == "/horovod/generated/bin/ssh"
 
 
-@pytest.mark.parametrize(("hosts", "at_once"), [(3, "128"), (128, "128"), (300, "300")])
-def test_environment_lets_the_master_start_all_hosts_at_once(hosts: int, at_once: str) -> None:
-    """By default Intel MPI has workers start workers beyond 16, Open MPI beyond 64."""
-    group = {"statefulSet": "w", "number": hosts, "maximum": hosts, "slots": 1, "revision": "r"}
-    environment = mpi.mpirun_environment(make_run(groups=[group]), "")
+def make_large_run(hosts: int, **changes: Any) -> Run:
+    """A run of one group with so many hosts."""
+    group = {"statefulSet": "w", "number": hosts, "maximum": hosts, "slots": 2, "revision": "r"}
+    return make_run(groups=[group], **changes)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "without_tree"), [(3, "1"), (64, "1"), (65, "0"), (129, "0"), (257, "0")]
+)
+def test_environment_has_the_master_start_at_most_64_hosts(hosts: int, without_tree: str) -> None:
+    environment = mpi.mpirun_environment(make_large_run(hosts), "")
+    for name in ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"):
+        assert environment[name] == without_tree
     for name in (
         "I_MPI_HYDRA_BRANCH_COUNT",
         "OMPI_MCA_plm_rsh_num_concurrent",
         "PRTE_MCA_plm_ssh_num_concurrent",
+        "OMPI_MCA_routed_radix",
+        "PRTE_MCA_rml_base_radix",
     ):
-        assert environment[name] == at_once
+        assert environment[name] == "64"
+    for name in ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"):
+        assert environment[name] == "/horovod/generated/bin/ssh"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "mode", "implementation", "last"),
+    [
+        (64, "mpirun", mpi.OPEN_MPI_5, "w-63.hvd slots=2"),
+        (65, "mpirun", mpi.OPEN_MPI_4, "10.0.0.64 slots=2"),
+        (129, "mpirun", mpi.OPEN_MPI_5, "10.0.0.128 slots=2"),
+        (250, "custom", mpi.INTEL_MPI, "10.0.0.249:2"),
+        # These start no daemon from a worker, which might not resolve the names yet.
+        (250, "mpirun", mpi.MPICH, "w-249.hvd:2"),
+        (250, "horovodrun", mpi.OPEN_MPI_4, "w-249.hvd slots=2"),
+    ],
+)
+def test_hostfile_of_a_tree_has_addresses(
+    hosts: int, mode: str, implementation: mpi.MpiImplementation, last: str
+) -> None:
+    run = make_large_run(hosts, mode=mode)
+    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(run.hosts)}
+    assert mpi.format_hostfile(run, addresses, implementation).splitlines()[-1] == last
+
+
+def test_hostfile_of_a_tree_has_names_instead_of_ipv6_addresses() -> None:
+    run = make_large_run(65)
+    text = mpi.format_hostfile(run, dict.fromkeys(run.hosts, "fd00::1"), mpi.OPEN_MPI_5)
+    assert text.startswith("w-0.hvd slots=2\n")
+
+
+@pytest.mark.parametrize(
+    ("mode", "implementation", "hosts", "connections"),
+    [
+        ("mpirun", mpi.OPEN_MPI_4, 64, 64),
+        ("mpirun", mpi.OPEN_MPI_4, 65, 64),
+        ("mpirun", mpi.OPEN_MPI_5, 257, 64),
+        ("custom", mpi.INTEL_MPI, 257, 64),
+        ("mpirun", mpi.MPICH, 257, 257),
+        # One for each rank, of which each host has two.
+        ("horovodrun", mpi.OPEN_MPI_4, 257, 514),
+        ("elastic", mpi.OPEN_MPI_4, 257, 600),
+    ],
+)
+def test_connections_are_counted_for_each_launcher(
+    mode: str, implementation: mpi.MpiImplementation, hosts: int, connections: int
+) -> None:
+    run = make_large_run(hosts, mode=mode, maxRanks=600 if mode == "elastic" else 0)
+    assert mpi.count_connections(run, implementation) == connections
 
 
 @pytest.mark.parametrize(("transport", "pml"), [("", "ob1"), ("TCP", "ob1"), ("RDMA", "ucx")])

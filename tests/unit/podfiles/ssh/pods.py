@@ -146,6 +146,17 @@ class Pod:
                 process.kill()
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
+    def ssh(
+        self, *arguments: str, input: bytes = b"", **variables: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run the `ssh` that launchers find."""
+        return self.run(*self.ssh_command(*arguments), input=input, **variables)
+
+    def ssh_command(self, *arguments: str) -> list[str]:
+        """Return the command line of the `ssh` that launchers find."""
+        source = f"127.0.1.{next(SOURCES)}"
+        return [str(self.generated / "bin" / "ssh"), "-o", f"BindAddress={source}", *arguments]
+
 
 class Worker(Pod):
     """A worker, whose main program becomes sshd."""
@@ -189,17 +200,6 @@ class Master(Pod):
             f"ssh.prepare_master(); ssh.write_client_config({port}, {{{host}: '127.0.0.1'}})",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
-
-    def ssh(
-        self, *arguments: str, input: bytes = b"", **variables: str
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Run the `ssh` that launchers find."""
-        return self.run(*self.ssh_command(*arguments), input=input, **variables)
-
-    def ssh_command(self, *arguments: str) -> list[str]:
-        """Return the command line of the `ssh` that launchers find."""
-        source = f"127.0.1.{next(SOURCES)}"
-        return [str(self.generated / "bin" / "ssh"), "-o", f"BindAddress={source}", *arguments]
 
 
 def read_banner(port: int) -> str:

@@ -53,6 +53,13 @@ def test_wrong_host_key_is_refused(impostor: Master, options: list[str]) -> None
     assert b"Host key verification failed" in done.stderr
 
 
+@unprivileged
+def test_worker_refuses_another_host_key(ssh_pods: SshPods) -> None:
+    done = ssh_pods.worker.ssh(*WITHOUT_FILE, "127.0.0.1", "echo logged in")
+    assert (done.returncode, done.stdout) == (255, b"")
+    assert b"Host key verification failed" in done.stderr
+
+
 def test_foreign_user_key_is_refused(ssh_pods: SshPods) -> None:
     done = ssh_pods.add_master("foreign", user_key=make_key()).ssh(WORKER, "echo logged in")
     assert (done.returncode, done.stdout) == (255, b"")
