@@ -1,6 +1,9 @@
 {{/* Refusals of launch settings that contradict each other; validate.yaml includes them. They render nothing. */}}
 
-{{/* Why launch.options cannot be used, empty when they can: the launchers of launch.mode must have them, and no value set the same. By files/launchers.json. */}}
+{{/*
+Why launch.options cannot be used; empty when they can. The launchers of launch.mode must have them, and no value may
+set the same: files/launchers.json.
+*/}}
 {{- define "horovod.optionProblem" -}}
 {{- $problem := "" -}}
 {{- if .Values.launch.options -}}
@@ -23,6 +26,7 @@
 {{- $name := "" -}}
 {{- if hasPrefix "-" . -}}{{- $name = regexReplaceAll "^-+" . "" | splitList "=" | first -}}{{- end -}}
 {{- $option := get $known $name | default dict -}}
+{{- $given := printf "launch.options has %q, but" $name -}}
 {{- if not (contains "=" .) -}}{{- $values = int ($option.arguments | default 0) -}}{{- end -}}
 {{- $readBy := $option.readBy | default $launchers -}}
 {{- $modes := list -}}
@@ -33,15 +37,19 @@
 {{- range $launchers -}}{{- if has . $readBy -}}{{- $left = append $left . -}}{{- end -}}{{- end -}}
 {{- if $problem -}}
 {{- else if $option.value -}}
-{{- $problem = printf "launch.options has %q, but the chart sets that from %s: remove it from launch.options" $name $option.value -}}
+{{- $problem = printf "%s the chart sets that from %s: remove it from launch.options" $given $option.value -}}
 {{- else if not (has $mode $modes) -}}
-{{- $problem = printf "launch.options has %q, but launch.mode is %s, whose launcher does not have that option: remove it, or set launch.mode to %s" $name $mode ($modes | uniq | join " or ") -}}
+{{- $others := $modes | uniq | join " or " -}}
+{{- $problem = printf "%s launch.mode is %s, whose launcher does not have that option" $given $mode -}}
+{{- $problem = printf "%s: remove it, or set launch.mode to %s" $problem $others -}}
 {{- else if not $left -}}
-{{- $problem = printf "launch.options has %q, but no MPI has both that option and those before it: give the options of the image's MPI only" $name -}}
+{{- $remedy := "give the options of the image's MPI only" -}}
+{{- $problem = printf "%s no MPI has both that option and those before it: %s" $given $remedy -}}
 {{- else if and $option.interface $interface -}}
-{{- $problem = printf "launch.options has %q, but network.interface is %q: give one of the two" $name $interface -}}
+{{- $problem = printf "%s network.interface is %q: give one of the two" $given $interface -}}
 {{- else if and $option.binding (ne $binding "none") -}}
-{{- $problem = printf "launch.options has %q, but launch.binding.to is %s: give one of the two (launch.binding.to none leaves it to the options)" $name $binding -}}
+{{- $remedy := "give one of the two (launch.binding.to none leaves it to the options)" -}}
+{{- $problem = printf "%s launch.binding.to is %s: %s" $given $binding $remedy -}}
 {{- end -}}
 {{- $launchers = $left -}}
 {{- end -}}
@@ -58,10 +66,12 @@
 {{- fail "launch.mode is custom but master.args is empty: give the complete command line there" -}}
 {{- end -}}
 {{- if and (not $hasLaunch) (or .Values.launch.options (ne .Values.launch.binding.to "none")) -}}
-{{- fail "launch.mode is custom, but launch.options or launch.binding is given and master.args has no argument $(LAUNCH) that would use them: write them into master.args" -}}
+{{- $problem := "launch.options or launch.binding is given and master.args has no argument $(LAUNCH) to use them" -}}
+{{- fail (printf "launch.mode is custom, but %s: write them into master.args" $problem) -}}
 {{- end -}}
 {{- else if $hasLaunch -}}
-{{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: it stands for the launcher's command line in mode custom" $mode) -}}
+{{- $rule := "it stands for the launcher's command line in mode custom" -}}
+{{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
 {{- with include "horovod.optionProblem" . -}}{{- fail . -}}{{- end -}}
 {{- end }}
@@ -73,10 +83,12 @@
 {{- fail (printf "launch.binding.to is %s but launch.binding.%s is not given: give the number" $binding.to $needed) -}}
 {{- end -}}
 {{- if and (ne $binding.to "core") $binding.coresPerRank -}}
-{{- fail (printf "launch.binding.coresPerRank is %d but launch.binding.to is %s: it applies only with core" (int $binding.coresPerRank) $binding.to) -}}
+{{- $pair := printf "coresPerRank is %d but launch.binding.to is %s" (int $binding.coresPerRank) $binding.to -}}
+{{- fail (printf "launch.binding.%s: it applies only with core" $pair) -}}
 {{- end -}}
 {{- if and (eq $binding.to "none") $binding.ranksPerSocket -}}
-{{- fail (printf "launch.binding.ranksPerSocket is %d but launch.binding.to is none: it applies only with core or socket" (int $binding.ranksPerSocket)) -}}
+{{- $pair := printf "ranksPerSocket is %d but launch.binding.to is none" (int $binding.ranksPerSocket) -}}
+{{- fail (printf "launch.binding.%s: it applies only with core or socket" $pair) -}}
 {{- end -}}
 {{- end }}
 
@@ -84,24 +96,31 @@
 {{- $elastic := .Values.launch.elastic -}}
 {{- if eq .Values.launch.mode "elastic" -}}
 {{- if not (include "horovod.serviceAccount" .) -}}
-{{- fail "launch.mode is elastic but there is no serviceAccount (serviceAccount.create is false, serviceAccount.name empty): the master follows its hosts through the API" -}}
+{{- $none := "there is no serviceAccount (serviceAccount.create is false, serviceAccount.name empty)" -}}
+{{- fail (printf "launch.mode is elastic but %s: the master follows its hosts through the API" $none) -}}
 {{- end -}}
 {{- if and .Values.hostNetwork (not .Values.network.interface) -}}
-{{- fail "launch.mode is elastic and hostNetwork is true, but network.interface is empty: Gloo needs the name of the nodes' interface there" -}}
+{{- $problem := "launch.mode is elastic and hostNetwork is true, but network.interface is empty" -}}
+{{- fail (printf "%s: Gloo needs the name of the nodes' interface there" $problem) -}}
 {{- end -}}
 {{- if and $elastic.minRanks $elastic.maxRanks (gt (int $elastic.minRanks) (int $elastic.maxRanks)) -}}
-{{- fail (printf "launch.elastic.minRanks is %d but launch.elastic.maxRanks is %d: the minimum must not exceed the maximum" (int $elastic.minRanks) (int $elastic.maxRanks)) -}}
+{{- $least := printf "launch.elastic.minRanks is %d" (int $elastic.minRanks) -}}
+{{- $most := printf "launch.elastic.maxRanks is %d" (int $elastic.maxRanks) -}}
+{{- fail (printf "%s but %s: the minimum must not exceed the maximum" $least $most) -}}
 {{- end -}}
 {{- $ranks := 0 -}}
 {{- range .horovod.groups -}}{{- $ranks = add $ranks (mul (int .number) (int .slots)) -}}{{- end -}}
 {{- if and $elastic.maxRanks (gt (int $ranks) (int $elastic.maxRanks)) -}}
-{{- fail (printf "number and slots make %d ranks but launch.elastic.maxRanks is %d: raise it or start with fewer workers" (int $ranks) (int $elastic.maxRanks)) -}}
+{{- $most := printf "launch.elastic.maxRanks is %d: raise it or start with fewer workers" (int $elastic.maxRanks) -}}
+{{- fail (printf "number and slots make %d ranks but %s" (int $ranks) $most) -}}
 {{- end -}}
 {{- if and $elastic.minRanks (lt (int $ranks) (int $elastic.minRanks)) -}}
-{{- fail (printf "number and slots make %d ranks but launch.elastic.minRanks is %d: lower it or start with more workers" (int $ranks) (int $elastic.minRanks)) -}}
+{{- $least := printf "launch.elastic.minRanks is %d: lower it or start with more workers" (int $elastic.minRanks) -}}
+{{- fail (printf "number and slots make %d ranks but %s" (int $ranks) $least) -}}
 {{- end -}}
 {{- else if or $elastic.minRanks $elastic.maxRanks -}}
-{{- fail (printf "launch.elastic.minRanks or maxRanks is set but launch.mode is %s: they apply only in mode elastic" .Values.launch.mode) -}}
+{{- $problem := printf "launch.elastic.minRanks or maxRanks is set but launch.mode is %s" .Values.launch.mode -}}
+{{- fail (printf "%s: they apply only in mode elastic" $problem) -}}
 {{- end -}}
 {{- end }}
 

@@ -105,7 +105,8 @@ volumeMounts: volumeMounts
 {{- define "horovod.checkAccounts" -}}
 {{- $accounts := dict -}}
 {{- if .Values.serviceAccount.create -}}
-{{- $_ := set $accounts (include "horovod.serviceAccount" .) (dict "of" "serviceAccount" "annotations" "of the master") -}}
+{{- $name := include "horovod.serviceAccount" . -}}
+{{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
 {{- end -}}
 {{- range .horovod.groups -}}
 {{- if .serviceAccount.create -}}

@@ -70,7 +70,8 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- define "horovod.checkSecurity" -}}
 {{- with .Values.podSecurityContext -}}
 {{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
-{{- fail "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: for a root image set runAsNonRoot to false too" -}}
+{{- $remedy := "for a root image set runAsNonRoot to false too" -}}
+{{- fail (printf "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: %s" $remedy) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

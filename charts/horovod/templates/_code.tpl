@@ -70,7 +70,8 @@ Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" 
 {{- $most := int (.Files.Get "files/resources.json" | fromJson).codeCharacters -}}
 {{- if gt (int $size) $most -}}
 {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
-{{- fail (printf "code.files and code.archive have %d characters: use at most %d, because %s" (int $size) $most $why) -}}
+{{- $problem := printf "code.files and code.archive have %d characters" (int $size) -}}
+{{- fail (printf "%s: use at most %d, because %s" $problem $most $why) -}}
 {{- end -}}
 {{- if and $code.archive (not (hasPrefix "H4sI" $code.archive)) -}}
 {{- $how := "`tar -cz -C FOLDER . | base64 -w0 > code.b64`, and pass it with --set-file code.archive=code.b64" -}}

@@ -1,9 +1,9 @@
 {{/* Environment variables of containers. */}}
 
 {{/*
-The entries with each name once, as YAML: the API server refuses a name that is there twice when it is applied on the
-server. The last entry of a name wins. It takes the place of the first, because later entries may refer to it as $(NAME),
-and entries that it refers to are moved before it.
+The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last entry of a
+name wins. It takes the place of the first, because later entries may refer to it as $(NAME), and entries that it refers
+to are moved before it.
 Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for messages.
 */}}
 {{- define "horovod.env" -}}
@@ -65,7 +65,9 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{- end -}}
 {{- end }}
 
-{{/* The variables that the chart sets in a worker; worker.env overrides them. Call with (dict "root" $ "group" $group). */}}
+{{/*
+The variables that the chart sets in a worker; worker.env overrides them. Call with (dict "root" $ "group" $group).
+*/}}
 {{- define "horovod.workerVariables" -}}
 # The image's home directory is not writable, because the root file system is read-only.
 - {name: HOME, value: /tmp}

@@ -1,4 +1,7 @@
-{{/* The run as JSON for the master; files/settings.py reads it. With hostNetwork the workers' interface does not exist in the master, so that only the workers' environment names it. */}}
+{{/*
+The run as JSON for the master; files/settings.py reads it. With hostNetwork the workers' interface does not exist in
+the master, so that only the workers' environment names it.
+*/}}
 {{- define "horovod.run" -}}
 {{- $groups := list -}}
 {{- range .horovod.groups -}}
@@ -14,7 +17,7 @@
   "code" (include "horovod.codeVersion" .)
   "mode" .Values.launch.mode
   "options" .Values.launch.options
-  "binding" (dict "to" .Values.launch.binding.to "coresPerRank" (int (.Values.launch.binding.coresPerRank | default 0)) "ranksPerSocket" (int (.Values.launch.binding.ranksPerSocket | default 0)))
+  "binding" (include "horovod.binding" .Values.launch.binding | fromYaml)
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
@@ -25,6 +28,12 @@
   "record" (include "horovod.record" .)
   "api" (ne (include "horovod.serviceAccount" .) "")
   | toJson -}}
+{{- end }}
+
+{{- define "horovod.binding" -}}
+to: {{ .to | quote }}
+coresPerRank: {{ .coresPerRank | default 0 | int }}
+ranksPerSocket: {{ .ranksPerSocket | default 0 | int }}
 {{- end }}
 
 {{/* The master's pod template. */}}
@@ -40,7 +49,8 @@ metadata:
     {{- with merge (deepCopy $master.podLabels) .Values.podLabels (include "horovod.podLabels" . | fromYaml) }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with merge (deepCopy $master.podAnnotations) .Values.podAnnotations (include "horovod.podAnnotations" . | fromYaml) }}
+  {{- $annotations := include "horovod.podAnnotations" . | fromYaml }}
+  {{- with merge (deepCopy $master.podAnnotations) .Values.podAnnotations $annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -58,7 +68,8 @@ spec:
   {{- with include "horovod.ownPodFields" $master }}
   {{- . | trim | nindent 2 }}
   {{- end }}
-  {{- $passwd := include "horovod.passwdContainer" (dict "root" . "image" $master.image "resources" $master.resources) }}
+  {{- $main := dict "root" . "image" $master.image "resources" $master.resources }}
+  {{- $passwd := include "horovod.passwdContainer" $main }}
   {{- with print $passwd (include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers)) }}
   initContainers:
     {{- . | trim | nindent 4 }}
@@ -85,7 +96,8 @@ spec:
         {{- toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
         {{- $mounts := include "horovod.masterMounts" . | fromYamlArray }}
-        {{- include "horovod.unique" (dict "items" (concat $mounts .Values.volumeMounts) "key" "mountPath") | nindent 8 }}
+        {{- $all := concat $mounts .Values.volumeMounts }}
+        {{- include "horovod.unique" (dict "items" $all "key" "mountPath") | nindent 8 }}
   volumes:
     {{- $volumes := include "horovod.masterVolumes" . | fromYamlArray }}
     {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}

@@ -1,9 +1,9 @@
 {{/* Names, labels and selectors of this chart's objects. */}}
 
 {{/*
-The prefix of all object names: the release's name. With nameOverride, and as a dependency with an alias, it is followed by
-that name, so that two dependencies of one release have different names. As in charts that `helm create` makes, nameOverride
-is left out when the release's name contains it.
+The prefix of all object names: the release's name. With nameOverride, and as a dependency with an alias, it is
+followed by that name, so that two dependencies of one release have different names. As in charts that `helm create`
+makes, nameOverride is left out when the release's name contains it.
 */}}
 {{- define "horovod.fullname" -}}
 {{- $alias := ternary "" .Chart.Name (eq .Chart.Name "horovod") -}}
@@ -43,7 +43,9 @@ is left out when the release's name contains it.
 {{- define "horovod.filesConfigMapName" -}}
 {{- /* Hashes each file: AsConfig, which every pod template would repeat, takes most of the time to render. */ -}}
 {{- $content := include "horovod.passwdFile" . -}}
-{{- range $path, $file := .Files.Glob "files/*" -}}{{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}{{- end -}}
+{{- range $path, $file := .Files.Glob "files/*" -}}
+{{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}
+{{- end -}}
 {{ include "horovod.fullname" . }}-files-{{ $content | sha256sum | trunc 8 }}
 {{- end }}
 
@@ -76,7 +78,7 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
-{{/* Labels of every object. The chart's version is not part of pod templates, where it would change with each upgrade. */}}
+{{/* Labels of every object, but not of pod templates, where the chart's version would replace pods on an upgrade. */}}
 {{- define "horovod.labels" -}}
 {{ include "horovod.runSelector" .root }}
 {{- with .component }}

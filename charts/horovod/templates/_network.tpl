@@ -18,8 +18,8 @@
 {{- end }}
 
 {{/*
-Not empty when the release has a NetworkPolicy. It has one by default, because MPI, Gloo and NCCL have no authentication.
-Not with hostNetwork, because a NetworkPolicy does not apply to pods on the node's network.
+Not empty when the release has a NetworkPolicy. By default it has one, because MPI, Gloo and NCCL have no
+authentication; with hostNetwork it has none, because a NetworkPolicy does not apply to pods on the node's network.
 */}}
 {{- define "horovod.networkPolicy" -}}
 {{- $enabled := .Values.networkPolicy.enabled -}}

@@ -2,7 +2,8 @@
 
 {{/* Pod anti-affinity that places each worker of the release on a node of its own. */}}
 {{- define "horovod.spread" -}}
-{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml)) -}}
+{{- $labels := include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
 {{- if eq .group.spread "Required" -}}
 {{ dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) | toYaml }}
 {{- else -}}
@@ -55,7 +56,8 @@ scheduling.k8s.io/group-name: {{ include "horovod.podGroup" . | quote }}
 {{- if eq .Values.serviceMesh "Disabled" }}
 linkerd.io/inject: disabled
 {{- else if eq .Values.serviceMesh "Hold" }}
-{{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject one hold. */}}
+{{- /* A native sidecar starts before the init containers and ends with the pod.
+Meshes that cannot inject one hold the containers back until the proxy has started. */}}
 sidecar.istio.io/nativeSidecar: "true"
 config.beta.linkerd.io/proxy-enable-native-sidecar: "true"
 proxy.istio.io/config: '{"holdApplicationUntilProxyStarts": true}'
@@ -75,7 +77,10 @@ kueue.x-k8s.io/queue-name: {{ .Values.queueName | quote }}
 {{ .Values.schedulerName | default $ofGang }}
 {{- end }}
 
-{{/* CPU and memory of an init container: those of the main container, which adds nothing to the pod's request and lets the pod be Guaranteed. */}}
+{{/*
+CPU and memory of an init container: those of the main container, which adds nothing to the pod's request and lets the
+pod be Guaranteed.
+*/}}
 {{- define "horovod.initResources" -}}
 {{- $kept := dict -}}
 {{- range $side, $amounts := pick . "limits" "requests" -}}

@@ -1,6 +1,9 @@
 {{/* What the pods of the master and the workers share. */}}
 
-{{/* Call with (dict "root" $ "image" $imageOverrides). A tag beside a digest documents it; the kubelet uses the digest. */}}
+{{/*
+The image and its pull policy. With a digest, the tag is for the reader only: the kubelet uses the digest.
+Call with (dict "root" $ "image" $imageOverrides).
+*/}}
 {{- define "horovod.image" -}}
 {{- $image := include "horovod.mergedImage" (dict "image" .root.Values.image "own" .image) | fromJson -}}
 {{- $tag := $image.tag | default (ternary "" .root.Chart.AppVersion (not (empty $image.digest))) -}}
@@ -26,7 +29,12 @@ drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $
 {{ toJson $image }}
 {{- end }}
 
-{{/* Where /etc/passwd comes from. ssh and sshd refuse to run as a UID without an entry. "files": the chart writes it for the UID in the values. "generated": the pod writes it for a UID that only the platform knows. Empty: root has an entry in the image's own file. */}}
+{{/*
+Where /etc/passwd comes from: ssh and sshd refuse to run as a UID without an entry.
+  files      the chart writes it, for the UID in the values
+  generated  the pod writes it, for a UID that only the platform knows
+  (empty)    the image's own file, which has an entry for root
+*/}}
 {{- define "horovod.passwdFrom" -}}
 {{- $uid := .Values.podSecurityContext.runAsUser -}}
 {{- if kindIs "invalid" $uid -}}generated{{- else if int $uid -}}files{{- end -}}
@@ -34,7 +42,9 @@ drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $
 
 {{/* An /etc/passwd with an entry for the pod's UID. It is the first line, so that it takes precedence for any UID. */}}
 {{- define "horovod.passwd" -}}
-horovod:x:{{ int64 .Values.podSecurityContext.runAsUser }}:{{ int64 (.Values.podSecurityContext.runAsGroup | default 0) }}::/tmp:/bin/sh
+{{- with .Values.podSecurityContext -}}
+horovod:x:{{ int64 .runAsUser }}:{{ int64 (.runAsGroup | default 0) }}::/tmp:/bin/sh
+{{ end -}}
 root:x:0:0:root:/root:/bin/sh
 sshd:x:100:65534::/run/sshd:/usr/sbin/nologin
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
@@ -75,7 +85,7 @@ securityContext:
 {{- end }}
 
 {{/*
-Fields of the pod spec that the values of a group or of the master add. horovod.checkPodSpec refuses those that the chart
+Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses those that the chart
 sets itself. Call with a group or with .Values.master.
 */}}
 {{- define "horovod.ownPodFields" -}}
@@ -129,7 +139,10 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{/* An init container that writes a passwd file with an entry for the pod's UID. Call with (dict "root" $ "image" $imageOverrides "resources" $ofTheMainContainer). */}}
+{{/*
+An init container that writes a passwd file with an entry for the pod's UID.
+Call with (dict "root" $ "image" $imageOverrides "resources" $ofTheMainContainer).
+*/}}
 {{- define "horovod.passwdContainer" -}}
 {{- if eq (include "horovod.passwdFrom" .root) "generated" }}
 - name: passwd

@@ -1,4 +1,6 @@
-{{/* The init container that fills a volume before a worker starts. Call with (dict "root" $ "group" $group). See files/stage.sh. */}}
+{{/*
+The init container that fills a volume before a worker starts: files/stage.sh. Call with (dict "root" $ "group" $group).
+*/}}
 {{- define "horovod.stagingContainer" -}}
 {{- $staging := .root.Values.staging -}}
 {{- if $staging.command }}

@@ -1,8 +1,8 @@
 {{/* The values as all templates use them: complete, with each worker group merged, and computed once. */}}
 
 {{/*
-Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does the
-work and keeps the result there:
+Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
+the work and keeps the result there:
   .horovod.groups  the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts, statefulSet
                    (its name), maximum (the number of hosts it may grow to), pod (its pod spec) and revision.
 Of the run it keeps what horovod.findRun says.

@@ -1,6 +1,9 @@
 {{/* Observability: Horovod's timeline and autotune, TensorBoard and metrics. */}}
 
-{{/* The value of a variable in a list of env entries; empty when it is missing or has valueFrom. Call with (dict "env" $list "name" "OUTPUT_PATH"). */}}
+{{/*
+The value of a variable in a list of env entries; empty when it is missing or has valueFrom.
+Call with (dict "env" $list "name" "OUTPUT_PATH").
+*/}}
 {{- define "horovod.envValue" -}}
 {{- $name := .name -}}
 {{- $value := "" -}}
@@ -21,14 +24,18 @@
 {{- $switches := dict -}}
 {{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
 {{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
-{{- if $horovod.timeline -}}{{- $_ := set $switches "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}{{- end -}}
+{{- if $horovod.timeline -}}
+{{- $_ := set $switches "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
+{{- end -}}
 {{- if $horovod.autotune -}}
 {{- $_ := set $switches "HOROVOD_AUTOTUNE" "1" -}}
 {{- if $output -}}{{- $_ := set $switches "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
 {{- end -}}
 {{- $threshold := $horovod.fusionThresholdMiB -}}
 {{- /* 0 is a valid threshold: it disables fusion. */ -}}
-{{- if not (kindIs "invalid" $threshold) -}}{{- $_ := set $switches "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}{{- end -}}
+{{- if not (kindIs "invalid" $threshold) -}}
+{{- $_ := set $switches "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
+{{- end -}}
 {{- with $horovod.cycleTimeMs -}}{{- $_ := set $switches "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
 {{- $added := list -}}
 {{- range $name, $value := $switches -}}
@@ -41,16 +48,20 @@
 
 {{/* The directory that TensorBoard reads. */}}
 {{- define "horovod.logDir" -}}
-{{ .Values.tensorboard.logDir | default (include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH")) }}
+{{- $output := include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") -}}
+{{ .Values.tensorboard.logDir | default $output }}
 {{- end }}
 
-{{/* The volume mount that contains a path, as JSON; empty when none does. Call with (dict "mounts" $list "path" $path). */}}
+{{/*
+The volume mount that contains a path, as JSON; empty when none does. Call with (dict "mounts" $list "path" $path).
+*/}}
 {{- define "horovod.mountOf" -}}
 {{- $path := .path -}}
 {{- $found := dict -}}
 {{- range .mounts -}}
 {{- $point := trimSuffix "/" .mountPath -}}
-{{- if and (or (eq $path $point) (hasPrefix (printf "%s/" $point) $path)) (gt (len $point) (len (dig "mountPath" "" $found))) -}}
+{{- $contains := or (eq $path $point) (hasPrefix (printf "%s/" $point) $path) -}}
+{{- if and $contains (gt (len $point) (len (dig "mountPath" "" $found))) -}}
 {{- $found = . -}}
 {{- end -}}
 {{- end -}}

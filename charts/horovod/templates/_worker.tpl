@@ -23,7 +23,8 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- with include "horovod.scheduling" $group }}
 {{ . }}
 {{- end }}
-{{- $passwd := include "horovod.passwdContainer" (dict "root" $root "image" $group.image "resources" $group.resources) }}
+{{- $main := dict "root" $root "image" $group.image "resources" $group.resources }}
+{{- $passwd := include "horovod.passwdContainer" $main }}
 {{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
 {{- with print $passwd $own (include "horovod.stagingContainer" .) }}
 initContainers:
@@ -102,11 +103,15 @@ volumes:
 {{ toYaml $context }}
 {{- end }}
 
-{{/* A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run. A StatefulSet that the upgrade keeps keeps its revision. */}}
+{{/*
+A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run.
+A StatefulSet that the upgrade keeps keeps its revision.
+*/}}
 {{- define "horovod.revision" -}}
 {{- with get .root.horovod.sets .group.statefulSet -}}
 {{ get .spec.template.metadata.labels "horovod/revision" }}
 {{- else -}}
-{{ printf "%s %s %s %d" .group.pod (toJson .group.podLabels) (toJson .group.podAnnotations) (int .root.Values.ssh.generation) | sha256sum | trunc 10 }}
+{{- $metadata := list .group.podLabels .group.podAnnotations (int .root.Values.ssh.generation) -}}
+{{ printf "%s %s" .group.pod (toJson $metadata) | sha256sum | trunc 10 }}
 {{- end -}}
 {{- end }}
