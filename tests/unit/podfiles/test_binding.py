@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from binding import BindingError, read_topology, select_cpus
 from hypothesis import given
 from hypothesis import strategies as st
 from settings import Binding
+
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
 
 
 def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
@@ -150,3 +154,34 @@ def test_bind_uses_the_cpus_of_this_process_unless_the_binding_is_none(
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert [int(cpu) for cpu in done.stdout.split()] == bound
+
+
+@pytest.mark.parametrize("sockets", [1, 2, 4])
+@pytest.mark.parametrize("cores", [5, 7, 24, 28])
+@pytest.mark.parametrize("each", [1, 2, 3])
+@pytest.mark.parametrize("reserved", [1, 2, 3])
+def test_ranks_planned_for_a_static_cpu_manager_have_cores_of_one_socket(
+    sockets: int, cores: int, each: int, reserved: int
+) -> None:
+    """The kubelet's cores and those of other pods are missing in the first socket."""
+    node = {"name": "x", "count": 1, "sockets": sockets, "coresPerSocket": cores, "memory": "8Gi"}
+    node |= {"cpuManager": "static", "reserved": {"cpu": reserved}}
+    node |= {"tuning": {"slots": each * sockets}}
+    spec = {"apiVersion": "hvdchart/v1", "name": "r", "nodes": [node], "train": {"command": ["a"]}}
+    plan = make_plan(parse_spec(json.dumps(spec)))
+    chosen = plan.launching.binding
+    wanted = Binding(chosen.to, chosen.cores_per_rank or 0, chosen.ranks_per_socket or 0)
+    taken = cores * sockets - int(plan.groups[0].requests["cpu"])
+    assert taken == reserved + 1
+    topology = [[{socket * cores + core} for core in range(cores)] for socket in range(sockets)]
+    topology[0] = topology[0][taken:]
+    if len(topology[0]) < each:
+        assert (chosen.to, chosen.ranks_per_socket) in (("core", None), ("none", None))
+        return
+    seen: set[int] = set()
+    for rank in range(each * sockets):
+        cpus = select_cpus(wanted, topology, rank)
+        assert len(cpus) == int(plan.groups[0].env["OMP_NUM_THREADS"])
+        assert {cpu // cores for cpu in cpus} == {rank // each}
+        assert not cpus & seen
+        seen |= cpus
