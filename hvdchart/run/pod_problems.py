@@ -98,6 +98,8 @@ def _container_problem(container: Object) -> Problem | None:
     if known is None:
         return None
     message = _short(str(waiting.get("message", "")))
+    if "ImagePull" in reason:
+        known = _look_up("image", message) or known
     if reason == "CrashLoopBackOff" and ended:
         message = f"it ended with exit code {ended.get('exitCode')}"
         message += f": {_short(str(ended['message']).strip())}" if ended.get("message") else ""

@@ -28,6 +28,8 @@ WATCH_SECONDS, WATCH_GRACE = 300, 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
 PATIENCE = 900.0
+# The same for a call before the training, which goes on without it.
+START_PATIENCE = 10.0
 # The same once this pod was asked to end: by default, the kubelet kills it 30 s after that.
 PATIENCE_AT_STOP = 10.0
 # Seconds between two attempts: the first pause, and the longest one.

@@ -71,7 +71,7 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
-        start = ["horovodrun", "-np", str(run.ranks), *hosts, "--ssh-port", str(run.ssh_port)]
+        start = ["horovodrun", "-np", str(run.least_ranks), *hosts, "--ssh-port", str(run.ssh_port)]
         return [*start, *run.options, *_rank(run, binds_itself=True)]
     launchers.check_options(run, implementation.launcher)
     return [

@@ -7,6 +7,7 @@ import sys
 import threading
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -44,7 +45,8 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
     connections.prepare(count_connections(run, implementation), len(run.hosts))
     events.emit("Started", f"waiting for workers of {run.ranks} ranks")
     log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
-    with closing(HostRendezvous(run, api, launcher.was_stopped)) as rendezvous:
+    announce = partial(events.warn, "HostsMissing")
+    with closing(HostRendezvous(run, api, launcher.was_stopped, announce)) as rendezvous:
         metrics.start(
             *(run, lambda: events.stage, lambda: len(rendezvous.addresses())),
             lambda: events.launches,

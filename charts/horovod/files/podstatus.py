@@ -1,9 +1,11 @@
-"""Why a worker's pod does not run, and whether another attempt can help.
+"""Why a worker's pod does not run, and whether waiting or another attempt can help.
 
 The known reasons are in pod-problems.json, which the hvdchart library reads, too. Its keys are a
-container's waiting reason (`container`), a part of the scheduler's message (`scheduling`), a part
-of the API server's message about a pod that it refuses (`refusal`), and the reason of an event
-about a pod (`event`). `hopeless` means that neither waiting nor another attempt can help.
+container's waiting reason (`container`), a part of the kubelet's message about an image that it
+cannot pull (`image`), a part of the scheduler's message (`scheduling`), a part of the API server's
+message about a pod that it refuses (`refusal`), and the reason of an event about a pod (`event`).
+`hopeless` means that another attempt cannot help. `patience` is for how many seconds the master
+waits for the problem to pass; without it, until launch.hostsTimeoutSeconds.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ import json
 from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
+from settings import BAD_CONFIGURATION
+
 Pod = Dict[str, Any]
 TABLE = Path(__file__).with_name("pod-problems.json")
 # Waiting reasons of a container that is starting as it should.
 STARTING = (None, "ContainerCreating", "PodInitializing")
+# Seconds to wait for a worker with a wrong configuration: whoever sees it may correct a Secret.
+BAD_CONFIGURATION_PATIENCE = 60.0
 
 
 class Diagnosis(NamedTuple):
@@ -29,11 +35,13 @@ class Diagnosis(NamedTuple):
     hopeless: bool = False
     remedy: str = ""
     queued: bool = False
+    # Seconds to wait for it to pass; None: as long as for a host that merely starts.
+    patience: float | None = None
 
 
 @functools.lru_cache(maxsize=None)
 def known_problems() -> dict[str, dict[str, Any]]:
-    """Read the table: section -> sign -> hopeless and remedy."""
+    """Read the table: section -> sign -> hopeless, remedy and patience."""
     table: dict[str, dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
     return table
 
@@ -69,18 +77,34 @@ def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
     state = container.get("state", {})
     ended = container.get("lastState", {}).get("terminated") or state.get("terminated") or {}
     if ended.get("exitCode"):
-        detail = (ended.get("message") or ended.get("reason", "")).strip()
-        return Diagnosis(f"container {container['name']} exited with {ended['exitCode']}: {detail}")
+        return _diagnose_exit(container["name"], ended)
     waiting = state.get("waiting") or {}
     if waiting.get("reason") in STARTING:
         return None
-    reason = f"{waiting['reason']}: {waiting.get('message', '')} (image {container['image']})"
-    return _look_up("container", waiting["reason"], reason)
+    message = str(waiting.get("message", ""))
+    reason = f"{waiting['reason']}: {message} (image {container['image']})"
+    found = _look_up("container", waiting["reason"], reason)
+    if "ImagePull" in waiting["reason"]:
+        # The message tells an image that does not exist from a registry that is away.
+        sure = _look_up("image", message, reason)
+        return found._replace(hopeless=sure.hopeless, remedy=sure.remedy or found.remedy)
+    return found
+
+
+def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
+    detail = (ended.get("message") or ended.get("reason", "")).strip()
+    reason = f"container {container} exited with {ended['exitCode']}: {detail}"
+    if ended["exitCode"] == BAD_CONFIGURATION:
+        # The chart's own program says so, and its message says what to correct.
+        return Diagnosis(reason, hopeless=True, patience=BAD_CONFIGURATION_PATIENCE)
+    return Diagnosis(reason)
 
 
 def _look_up(section: str, text: str, reason: str) -> Diagnosis:
     """The diagnosis by the first sign of the table that is in `text`."""
     for sign, known in known_problems()[section].items():
         if sign in text:
-            return Diagnosis(reason, known["hopeless"], known["remedy"])
+            return Diagnosis(
+                reason, known["hopeless"], known["remedy"], patience=known.get("patience")
+            )
     return Diagnosis(reason)

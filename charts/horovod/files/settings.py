@@ -23,6 +23,7 @@ GENERATED = Path("/horovod/generated")
 # The user's code: as the chart mounts it into the master, and where every pod unpacks it.
 CODE_SOURCE, CODE = Path("/horovod/code-source"), Path("/horovod/code")
 TERMINATION_LOG = Path("/dev/termination-log")
+LONGEST_TERMINATION_MESSAGE = 4096
 
 # The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
 BAD_CONFIGURATION = 78
@@ -65,7 +66,8 @@ def report_failure(error: RunError) -> int:
     """Write an error to the log and the pod's termination message, and return its exit code."""
     print(f"[hvd] error: {error}", file=sys.stderr, flush=True)
     try:
-        TERMINATION_LOG.write_text(f"{error}\n")
+        # Of a longer message, the kubelet would keep the end.
+        TERMINATION_LOG.write_bytes(f"{error}\n".encode()[:LONGEST_TERMINATION_MESSAGE])
     except OSError as problem:
         # Outside a pod, or where the platform does not offer the file. The log has the error.
         log(f"cannot write the termination message: {problem}")
@@ -111,6 +113,7 @@ class Run:
     hosts: list[Host]
     stateful_sets: list[str]
     service: str
+    worker_selector: str
     args: list[str]
     mode: str
     options: list[str]
@@ -126,11 +129,21 @@ class Run:
     transport: str = ""
     # The version of the user's code; empty when the image has the code.
     code: str = ""
+    # The master was started again after it had trained.
+    resumed: bool = False
 
     @property
     def ranks(self) -> int:
         """The number of ranks to start with: the slots of all hosts that are not optional."""
         return sum(host.slots for host in self.hosts if not host.optional)
+
+    @property
+    def least_ranks(self) -> int:
+        """The number of ranks without which the run does not start.
+
+        An elastic run that was training already goes on with what is left.
+        """
+        return self.min_ranks if self.elastic and self.resumed else self.ranks
 
     def initial_workers(self, stateful_set: str) -> int:
         """Return the number of a StatefulSet's workers that the run starts with."""
@@ -165,6 +178,7 @@ def parse_run(text: str) -> Run:
         hosts=hosts,
         stateful_sets=[group["statefulSet"] for group in document["groups"]],
         service=service,
+        worker_selector=document["workerSelector"],
         args=document["args"],
         mode=document["mode"],
         options=document["options"],

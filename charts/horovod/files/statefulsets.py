@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from kube import Api, ApiError, Object
+from kube import START_PATIENCE, Api, ApiError, Object
 from settings import Run, log
 
 
@@ -42,9 +42,10 @@ def fit_to_run(api: Api, run: Run) -> None:
     for name in run.stateful_sets:
         number = run.initial_workers(name)
         try:
-            current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
+            found = api.get(f"apps/statefulsets/{name}/scale", patience=START_PATIENCE)
+            current = found["spec"].get("replicas", 0)
             if current != number and not (run.elastic and current):
-                scale(api, {name: number})
+                scale(api, {name: number}, START_PATIENCE)
                 log(f"{name} had {current} workers: scaled to {number}")
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")

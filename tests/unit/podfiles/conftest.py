@@ -19,6 +19,7 @@ import addresses
 import events
 import hosts
 import kube
+import probing
 import settings
 
 from tests.unit.podfiles.fake_api import FakeApi, serve
@@ -88,9 +89,10 @@ def background() -> Iterator[Callable[..., Future[Any]]]:
 def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
     """The workers' side, and a rendezvous that loses no time and does not report missing hosts."""
     monkeypatch.setattr(hosts, "FIRST_REPORT_AFTER", 60.0)
-    for name in ("STOP_CHECK_EVERY", "ADDRESS_CHECK_EVERY"):
-        monkeypatch.setattr(hosts, name, 0.02)
-    monkeypatch.setattr(addresses.DnsAddresses, "poll_seconds", 0.02)
+    monkeypatch.setattr(hosts, "STOP_CHECK_EVERY", 0.02)
+    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
+    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
+    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.02)
     started = Workers(api_server)
     yield started
     started.close()
@@ -105,8 +107,8 @@ def reports(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def host_threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads that a rendezvous has started for its hosts."""
-    return record_threads(hosts, monkeypatch)
+    """The threads that a rendezvous has started, but for the one that follows addresses."""
+    return record_threads(monkeypatch, hosts, probing)
 
 
 @pytest.fixture

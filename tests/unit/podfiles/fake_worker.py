@@ -93,15 +93,17 @@ class Workers:
         self._listening[ordinal] = FakeWorker(banner, address or self.address(ordinal), self.port)
 
     def create_pod(self, ordinal: int, revision: str = "r1", **status: Any) -> None:
-        labels = {"horovod/revision": revision}
-        metadata = {"name": f"hvd-worker-{ordinal}", "labels": labels}
+        labels = {"horovod/revision": revision, "app.kubernetes.io/instance": "hvd"}
+        name = f"hvd-worker-{ordinal}"
+        metadata = {"name": name, "uid": f"{name} {revision}", "labels": labels}
         self.api.put("core/pods", {"metadata": metadata, "status": status})
 
-    def publish(self, ordinal: int, address: str = "") -> None:
+    def publish(self, ordinal: int, address: str = "", serving: bool = False) -> None:
         name = f"hvd-worker-{ordinal}"
         endpoint = {
             "addresses": [address or self.address(ordinal)],
             "targetRef": {"kind": "Pod", "name": name},
+            "conditions": {"ready": True, "serving": serving},
         }
         metadata = {"name": name, "labels": {"kubernetes.io/service-name": "hvd"}}
         self.api.put(SLICES, {"metadata": metadata, "endpoints": [endpoint]})
@@ -111,9 +113,9 @@ class Workers:
         self._listening.pop(ordinal).close()
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
 
-    def reads(self, ordinal: int) -> int:
-        """How often the master has read a pod."""
-        return len(self.api.asked("GET", f"core/pods/hvd-worker-{ordinal}"))
+    def checks(self) -> int:
+        """How often the master has read the pods."""
+        return len(self.api.asked("GET", "core/pods"))
 
     def close(self) -> None:
         for worker in self._listening.values():

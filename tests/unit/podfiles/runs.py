@@ -17,6 +17,7 @@ def make_run(**changes: Any) -> settings.Run:
         "id": "run-1",
         "settings": "settings-1",
         "service": "hvd",
+        "workerSelector": "app.kubernetes.io/instance=hvd",
         "groups": [
             {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"},
             {"statefulSet": "hvd-gpu", "number": 1, "maximum": 1, "slots": 4, "revision": "r2"},

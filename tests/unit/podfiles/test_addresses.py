@@ -15,6 +15,7 @@ from settings import Host
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.threads import join_threads, record_threads
 
 SLICES = "discovery.k8s.io/endpointslices"
@@ -37,63 +38,102 @@ def test_ipv4_wins_over_ipv6_whatever_the_order_of_slices() -> None:
     ipv4 = {"addressType": "IPv4", "endpoints": [endpoint("hvd-worker-0", IPV4)]}
     ipv6 = {"addressType": "IPv6", "endpoints": [endpoint("hvd-worker-0", IPV6)]}
     for order in itertools.permutations([ipv4, ipv6]):
-        assert addresses.pod_addresses(order) == {"hvd-worker-0": IPV4}
-    assert addresses.pod_addresses([ipv6]) == {"hvd-worker-0": IPV6}
+        assert addresses.pod_endpoints(order) == {"hvd-worker-0": (IPV4, False)}
+    assert addresses.pod_endpoints([ipv6]) == {"hvd-worker-0": (IPV6, False)}
 
 
 def test_terminating_endpoints_and_those_of_no_pod_are_left_out() -> None:
     slices: list[dict[str, Any]] = [
         {"endpoints": [endpoint("a-0", "10.0.0.1", ready=False)]},
+        {"endpoints": [endpoint("a-6", "10.0.0.6", ready=True, serving=True)]},
         {"endpoints": [endpoint("a-1", "10.0.0.2", terminating=True)]},
         {"endpoints": [{"addresses": ["10.0.0.3"]}]},
         {"endpoints": [{"addresses": ["10.0.0.4"], "targetRef": {"kind": "Node", "name": "n"}}]},
         {"endpoints": [{**endpoint("a-5", "10.0.0.5"), "conditions": None}]},
         {"endpoints": None},
     ]
-    assert addresses.pod_addresses(slices) == {"a-0": "10.0.0.1", "a-5": "10.0.0.5"}
+    assert addresses.pod_endpoints(slices) == {
+        "a-0": ("10.0.0.1", False),
+        "a-5": ("10.0.0.5", False),
+        "a-6": ("10.0.0.6", True),
+    }
 
 
 @pytest.fixture
 def followers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """The threads that follow EndpointSlices."""
-    return record_threads(addresses, monkeypatch)
+    return record_threads(monkeypatch, addresses)
+
+
+class Follower:
+    """Follows addresses, and waits for what a test expects of them."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.source: addresses.SliceAddresses | addresses.DnsAddresses
+
+    def start(self, source: addresses.SliceAddresses | addresses.DnsAddresses) -> None:
+        self.source = source
+        source.start()
+
+    def on_change(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def find(self, host: Host) -> str | None:
+        found = self.source.endpoints().get(host.name)
+        return found and found.address
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, faults.PATIENCE)
+
+    def wait_for(self, host: Host, address: str | None) -> None:
+        self.wait(lambda: self.find(host) == address)
 
 
 @pytest.fixture
-def source(
-    api_server: FakeApi, followers: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[addresses.SliceAddresses]:
+def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.005)
+    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.01)
+    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.005)
+    monkeypatch.setattr(addresses, "LONGEST_LOOKUP", 0.01)
+    made = Follower()
+    yield made
+    made.source.close()
+
+
+RUN = make_run(
+    groups=[{"statefulSet": "hvd-worker", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}]
+)
+
+
+@pytest.fixture
+def source(api_server: FakeApi, followers: list[threading.Thread], follower: Follower) -> Follower:
     """The Service's slices, one pod at first, followed."""
-    monkeypatch.setattr(addresses, "RECONNECT_EVERY", 0.01)
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, IPV4)))
     api_server.put(SLICES, endpoint_slice("x", endpoint(OTHER.name, IPV4), service="other"))
-    followed = addresses.SliceAddresses(kube.Api(), "hvd")
-    followed.start()
+    follower.start(addresses.SliceAddresses(kube.Api(), RUN, follower.on_change))
     api_server.wait_for_watch(SLICES)
-    yield followed
-    followed.close()
+    return follower
 
 
-def wait_for(source: addresses.SliceAddresses, condition: Callable[[], bool]) -> None:
-    with source.changed:
-        assert source.changed.wait_for(condition, faults.PATIENCE)
-
-
-def test_slices_are_read_before_start_returns(source: addresses.SliceAddresses) -> None:
+def test_slices_of_the_service_are_read(source: Follower) -> None:
     assert source.find(HOST) == IPV4
     assert source.find(OTHER) is None, "a slice of another Service"
+    assert source.source.missing == "it has no address yet"
 
 
 def test_slices_that_are_added_changed_and_deleted_are_followed(
-    source: addresses.SliceAddresses, api_server: FakeApi
+    source: Follower, api_server: FakeApi
 ) -> None:
     api_server.put(SLICES, endpoint_slice("s2", endpoint(OTHER.name, "10.0.0.8")))
-    wait_for(source, lambda: source.find(OTHER) == "10.0.0.8")
+    source.wait_for(OTHER, "10.0.0.8")
     assert source.find(HOST) == IPV4
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
-    wait_for(source, lambda: source.find(HOST) == "10.0.0.9")
+    source.wait_for(HOST, "10.0.0.9")
     api_server.remove(SLICES, "s1")
-    wait_for(source, lambda: source.find(HOST) is None)
+    source.wait_for(HOST, None)
     assert source.find(OTHER) == "10.0.0.8"
     assert len(api_server.asked("GET", SLICES)) == 2, "one list and one watch are enough"
 
@@ -110,22 +150,22 @@ def test_slices_that_are_added_changed_and_deleted_are_followed(
     ids=["server's limit", "cut chunk", "cut line", "reset", "410 event"],
 )
 def test_the_follower_goes_on_after_a_watch_ends(
-    source: addresses.SliceAddresses, api_server: FakeApi, break_off: Callable[[FakeApi], None]
+    source: Follower, api_server: FakeApi, break_off: Callable[[FakeApi], None]
 ) -> None:
     break_off(api_server)
     api_server.wait_for_watch(SLICES, 2)
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
-    wait_for(source, lambda: source.find(HOST) == "10.0.0.9")
+    source.wait_for(HOST, "10.0.0.9")
 
 
 @pytest.mark.parametrize(
     "failure",
-    [faults.status(503), faults.status(429, Retry_After="1"), faults.status(410),
+    [faults.status(503), faults.status(429), faults.status(410),
      faults.reset, faults.cut_answer],
     ids=["503", "429", "410", "reset", "cut"],
 )  # fmt: skip
 def test_the_follower_goes_on_when_it_cannot_list_for_a_while(
-    source: addresses.SliceAddresses,
+    source: Follower,
     api_server: FakeApi,
     failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
@@ -133,15 +173,15 @@ def test_the_follower_goes_on_when_it_cannot_list_for_a_while(
     api_server.fail("GET", SLICES, failure, times=3)
     api_server.end_watches()
     api_server.remove(SLICES, "s1")
-    wait_for(source, lambda: source.find(HOST) is None)
+    source.wait_for(HOST, None)
     assert capsys.readouterr().out.count("cannot watch the hosts' addresses") == 3
 
 
 def test_a_version_that_is_too_old_is_not_watched_again(
-    source: addresses.SliceAddresses, api_server: FakeApi
+    source: Follower, api_server: FakeApi
 ) -> None:
     api_server.put(SLICES, endpoint_slice("s2", endpoint(OTHER.name, "10.0.0.8")))
-    wait_for(source, lambda: source.find(OTHER) is not None)
+    source.wait_for(OTHER, "10.0.0.8")
     api_server.expire()
     api_server.wait_for_watch(SLICES, 2)
     requests = api_server.asked("GET", SLICES)
@@ -149,26 +189,139 @@ def test_a_version_that_is_too_old_is_not_watched_again(
     assert int(versions[1]) > int(versions[0])
 
 
-def test_slices_that_cannot_be_listed_at_the_start_are_an_error(api_server: FakeApi) -> None:
-    api_server.fail("GET", SLICES, faults.status(403))
-    with pytest.raises(kube.ApiError, match="403"):
-        addresses.SliceAddresses(kube.Api(), "hvd").start()
-
-
 def test_a_closed_follower_asks_no_more(
-    source: addresses.SliceAddresses,
+    source: Follower,
     followers: list[threading.Thread],
     api_server: FakeApi,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    source.close()
+    source.source.close()
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
-    (follower,) = followers
-    assert follower.daemon, "it does not keep the process running"
+    (thread,) = followers
+    assert thread.daemon, "it does not keep the process running"
     join_threads(followers)
     assert source.find(HOST) == IPV4
     assert len(api_server.requests) == 2
     assert capsys.readouterr().out == ""
+
+
+Names = dict[str, list[str]]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    """The addresses of names in DNS. An empty list: the DNS server does not answer."""
+    known: Names = {}
+
+    def resolve(name: str, *_: object, **__: object) -> list[object]:
+        if name not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        if not known[name]:
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return [
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0))
+            for address in known[name]
+        ]
+
+    # The API server of the tests is at a number, which needs no resolver.
+    numeric = socket.getaddrinfo
+
+    def resolve_names(name: str, *arguments: Any, **options: Any) -> Any:
+        return (resolve if name.endswith(".hvd") else numeric)(name, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_names)
+    return known
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_slices_that_may_not_be_read_leave_it_to_dns(
+    api_server: FakeApi,
+    follower: Follower,
+    names: Names,
+    code: int,
+    followers: list[threading.Thread],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names[HOST.address] = ["10.0.0.3"]
+    api_server.fail("GET", SLICES, faults.status(code))
+    follower.start(addresses.SliceAddresses(kube.Api(), RUN, follower.on_change))
+    follower.wait_for(HOST, "10.0.0.3")
+    assert follower.find(OTHER) is None
+    assert follower.source.missing == "its name does not resolve"
+    join_threads(followers[:1])
+    assert len(api_server.requests) == 1, "the API is not asked again"
+    assert capsys.readouterr().out.count("asking DNS for the hosts instead") == 1
+
+
+FAILURES = {
+    "503": faults.status(503),
+    "429": faults.status(429),
+    "reset": faults.reset,
+    "cut": faults.cut_answer,
+    "no list": faults.text(200, "{}"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_one_failure_at_the_start_does_not_leave_it_to_dns(
+    api_server: FakeApi, follower: Follower, names: Names, failure: faults.Failure
+) -> None:
+    """DNS helps until the API server answers, and no longer."""
+    names[HOST.address] = ["10.0.0.3"]
+    back = threading.Event()
+
+    def fail_until_back(handler: Any) -> None:
+        if not back.is_set():
+            api_server.fail("GET", SLICES, fail_until_back)
+        failure(handler)
+
+    api_server.fail("GET", SLICES, fail_until_back)
+    api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, IPV4)))
+    follower.start(addresses.SliceAddresses(kube.Api(), RUN, follower.on_change))
+    follower.wait_for(HOST, "10.0.0.3")
+    back.set()
+    follower.wait_for(HOST, IPV4)
+    api_server.wait_for_watch(SLICES)
+    assert follower.source.missing == "it has no address yet"
+
+
+def test_the_right_to_read_slices_that_is_lost_later_leaves_what_is_known(
+    source: Follower, api_server: FakeApi
+) -> None:
+    api_server.fail("GET", SLICES, faults.status(403), times=3)
+    api_server.end_watches()
+    api_server.wait_for_watch(SLICES, 2)
+    assert source.find(HOST) == IPV4
+
+
+def test_dns_follows_names_that_appear_change_and_disappear(
+    follower: Follower, names: Names, followers: list[threading.Thread]
+) -> None:
+    follower.start(addresses.DnsAddresses(RUN.hosts, follower.on_change))
+    names[HOST.address] = ["10.0.0.3"]
+    follower.wait_for(HOST, "10.0.0.3")
+    names[HOST.address] = ["10.0.0.4"]
+    follower.wait_for(HOST, "10.0.0.4")
+    names[HOST.address] = []
+    names[OTHER.address] = ["10.0.0.5"]
+    follower.wait_for(OTHER, "10.0.0.5")
+    assert follower.find(HOST) == "10.0.0.4", "a DNS server that is away says nothing about hosts"
+    del names[HOST.address]
+    follower.wait_for(HOST, None)
+    follower.source.close()
+    assert len(followers) == 2
+    join_threads(followers)
+
+
+def test_a_thousand_names_are_looked_up_by_a_few_threads(
+    follower: Follower, names: Names, followers: list[threading.Thread]
+) -> None:
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
+    names.update({host.address: [f"10.0.{n // 256}.{n % 256}"] for n, host in enumerate(hosts)})
+    follower.start(addresses.DnsAddresses(hosts, follower.on_change))
+    follower.wait(lambda: len(follower.source.endpoints()) == 1000)
+    assert len(followers) == addresses.DNS_THREADS
+    assert follower.find(hosts[999]) == "10.0.3.231"
 
 
 @pytest.mark.parametrize(
@@ -186,23 +339,16 @@ def test_dns_prefers_ipv4_as_slices_do(
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    assert addresses.DnsAddresses().find(HOST) == expected
+    assert addresses.resolve(HOST.address) == expected
 
 
-def test_dns_returns_the_resolvers_first_choice_and_none_for_an_unknown_name(
+def test_dns_returns_the_resolvers_first_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = [(socket.AF_INET, 1, 6, "", (f"10.0.0.{number}", 0)) for number in (3, 1, 2)]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers)
-    assert addresses.DnsAddresses().find(HOST) == "10.0.0.3"
-
-    def unknown(*_: object, **__: object) -> list[object]:
-        raise socket.gaierror
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    assert addresses.DnsAddresses().find(HOST) is None
+    assert addresses.resolve(HOST.address) == "10.0.0.3"
 
 
 def test_dns_resolves_through_the_machines_resolver() -> None:
-    local = Host("localhost", "localhost", 1, "hvd-worker", "r1")
-    assert addresses.DnsAddresses().find(local) == "127.0.0.1"
+    assert addresses.resolve("localhost") == "127.0.0.1"

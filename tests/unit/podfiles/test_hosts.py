@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from dataclasses import replace
 from typing import Any
 
+import hosts
 import pytest
 import settings
 
@@ -15,7 +17,6 @@ from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.rendezvous import (
     Background,
     StartRendezvous,
-    fail_at_deadline,
     fail_on_thread_exceptions,
     names,
 )
@@ -31,7 +32,6 @@ def test_hosts_that_answer_at_once_are_returned_in_the_runs_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     workers.start(2, 0, 1)
-    stack = threading.stack_size()
     answering = rendezvous(workers.run(3)).wait()
     assert {host.name: address for host, address in answering.items()} == {
         f"hvd-worker-{ordinal}": workers.address(ordinal) for ordinal in range(3)
@@ -39,18 +39,41 @@ def test_hosts_that_answer_at_once_are_returned_in_the_runs_order(
     assert names(answering) == ["hvd-worker-0", "hvd-worker-1", "hvd-worker-2"]
     assert not [request for request in workers.api.requests if "pods" in request.path]
     assert capsys.readouterr().out == ""
-    assert threading.stack_size() == stack
-    assert len(host_threads) == 3
+    assert len(host_threads) == 2, "however many hosts there are"
     join_threads(host_threads)
 
 
-def test_the_deadline_ends_the_threads_of_a_run_that_is_not_elastic(
-    workers: Workers, rendezvous: StartRendezvous, host_threads: list[threading.Thread]
+def test_workers_that_another_master_replaces_are_left_alone(
+    workers: Workers,
+    reports: None,
+    rendezvous: StartRendezvous,
+    host_threads: list[threading.Thread],
 ) -> None:
-    with pytest.raises(settings.RunError):
-        rendezvous(workers.run(1, hostsTimeoutSeconds=0.05)).wait()
-    assert len(host_threads) == 1
+    """A newer run's workers come while this one's master ends."""
+    workers.start(0)
+    current = rendezvous(workers.run(1))
+    current.wait()
+    workers.stop(0)
+    workers.start(0, revision="r2")
     join_threads(host_threads)
+    assert not workers.api.asked("DELETE", "core/pods/hvd-worker-0")
+
+
+def test_a_master_that_is_asked_to_end_replaces_no_workers(
+    workers: Workers,
+    reports: None,
+    rendezvous: StartRendezvous,
+    host_threads: list[threading.Thread],
+) -> None:
+    workers.start(0)
+    stopped = threading.Event()
+    rendezvous(workers.run(1, mode="elastic"), stopped.is_set).wait()
+    stopped.set()
+    workers.listen(0, ssh_banner("r2"), "127.0.1.9")
+    workers.create_pod(0, "r2")
+    workers.publish(0, "127.0.1.9")
+    join_threads([thread for thread in host_threads if thread.name == "check-pods"])
+    assert not workers.api.asked("DELETE", "core/pods/hvd-worker-0")
 
 
 def test_waiting_ends_when_the_pod_is_asked_to_end(
@@ -75,7 +98,7 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
     request: pytest.FixtureRequest,
 ) -> None:
     if seen_by == "label":
-        # Pods are read for reports only.
+        # Pods are read for reports, and when a worker answers that is stale.
         request.getfixturevalue("reports")
         workers.create_pod(0, "r0", phase="Pending")
     else:
@@ -87,42 +110,66 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
     else:
         # A pod that takes long to terminate is not deleted again.
         workers.create_pod(0, "r0", phase="Pending")
-        reads = workers.reads(0)
-        workers.api.wait(lambda: workers.reads(0) > reads + 2)
+        checks = workers.checks()
+        workers.api.wait(lambda: workers.checks() > checks + 2)
     workers.start(0)
     assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
     output = capsys.readouterr().out
-    assert output.count("hvd-worker-0 is from before the last upgrade: replacing it") == 1
+    assert output.count("replacing workers from before the last upgrade: hvd-worker-0") == 1
     if seen_by == "label":
         assert "hosts: hvd-worker-0: from before the last upgrade (" in output
-    assert len(workers.api.asked("DELETE", "core/pods/hvd-worker-0")) == 1
+    (request_to_delete,) = workers.api.asked("DELETE", "core/pods/hvd-worker-0")
+    assert request_to_delete.body == {"preconditions": {"uid": "hvd-worker-0 r0"}}
+
+
+def test_all_stale_workers_are_replaced_at_once_although_none_answers(
+    workers: Workers, reports: None, rendezvous: StartRendezvous, background: Background
+) -> None:
+    for ordinal in range(32):
+        workers.create_pod(ordinal, "r0", phase="Pending")
+    background(rendezvous(workers.run(32)).wait)
+    workers.api.wait(lambda: not workers.api.items("core/pods"))
+    first = [request.path for request in workers.api.requests].index("core/pods")
+    deleted = [item.method for item in workers.api.requests[first + 1 :]].count("DELETE")
+    assert deleted == 32
+    assert workers.checks() <= 2, "one list finds them all"
+
+
+def test_a_pod_that_is_terminating_is_not_deleted_again(
+    workers: Workers, reports: None, rendezvous: StartRendezvous, background: Background
+) -> None:
+    workers.create_pod(0, "r0")
+    going: Any = workers.api.find("core/pods", "hvd-worker-0")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+    background(rendezvous(workers.run(1)).wait)
+    workers.api.wait(lambda: workers.checks() > 2)
+    assert not workers.api.asked("DELETE", "core/pods/hvd-worker-0")
 
 
 @pytest.mark.parametrize(
     ("failure", "is_logged"),
-    [(faults.status(403), True), (faults.reset, True), (faults.status(404), False)],
-    ids=["403", "reset", "404"],
-)
-def test_a_stale_worker_that_cannot_be_deleted_is_logged_unless_it_is_gone(
+    [(faults.status(403), True), (faults.reset, True), (faults.status(404), False),
+     (faults.status(409), False)],
+    ids=["403", "reset", "404", "409"],
+)  # fmt: skip
+def test_a_stale_worker_that_cannot_be_deleted_is_tried_again_unless_it_is_gone(
     workers: Workers,
+    reports: None,
     rendezvous: StartRendezvous,
     background: Background,
-    host_threads: list[threading.Thread],
     failure: faults.Failure,
     is_logged: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     workers.start(0, revision="r0")
     workers.api.fail("DELETE", "core/pods", failure)
-    error = fail_at_deadline(
-        workers,
-        background,
-        rendezvous(workers.run(1)),
-        lambda: bool(workers.api.asked("DELETE", "core/pods/hvd-worker-0")),
-    )
-    assert "from before the last upgrade" in str(error)
-    assert host_threads
-    join_threads(host_threads)
+    background(rendezvous(workers.run(1)).wait)
+    if is_logged:
+        workers.api.wait(lambda: not workers.api.items("core/pods"))
+    else:
+        workers.api.wait(lambda: workers.checks() > 3)
+    attempts = workers.api.asked("DELETE", "core/pods/hvd-worker-0")
+    assert len(attempts) == (2 if is_logged else 1)
     assert ("cannot replace hvd-worker-0" in capsys.readouterr().out) is is_logged
 
 
@@ -182,7 +229,6 @@ def test_a_closed_rendezvous_ends_its_threads_and_whoever_waits_for_a_change(
     workers.start(0)
     elastic = rendezvous(workers.run(1, maximum=3, mode="elastic"))
     change = background(elastic.wait_for_change, elastic.wait())
-    assert len(host_threads) == 3
     assert all(thread.is_alive() for thread in host_threads)
     assert all(thread.daemon for thread in host_threads), "they do not keep the process running"
     elastic.close()
@@ -191,12 +237,15 @@ def test_a_closed_rendezvous_ends_its_threads_and_whoever_waits_for_a_change(
 
 
 @pytest.mark.parametrize(
-    "failure", [faults.status(403), faults.reset, None], ids=["403", "reset", "no API"]
+    ("failure", "may_not_read"),
+    [(faults.status(403), True), (faults.reset, False), (None, False)],
+    ids=["403", "reset", "no API"],
 )
 def test_without_endpointslices_hosts_are_found_through_dns(
     workers: Workers,
     rendezvous: StartRendezvous,
     failure: faults.Failure | None,
+    may_not_read: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -209,8 +258,52 @@ def test_without_endpointslices_hosts_are_found_through_dns(
     monkeypatch.setattr(socket, "getaddrinfo", in_cluster)
     workers.start(0, 1)
     if failure:
-        workers.api.fail("GET", SLICES, failure)
+        workers.api.fail("GET", SLICES, failure, times=100)
     answering = rendezvous(workers.run(2, api=failure is not None)).wait()
     assert list(answering.values()) == [workers.address(0), workers.address(1)]
-    logged = "asking DNS for the hosts instead" in capsys.readouterr().out
-    assert logged is (failure is not None)
+    output = capsys.readouterr().out
+    assert ("asking DNS for the hosts instead" in output) is may_not_read
+    assert ("cannot watch the hosts' addresses" in output) is (failure is faults.reset)
+
+
+def test_an_elastic_run_that_was_training_goes_on_with_the_ranks_that_are_left(
+    workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.05)
+    workers.start(1)
+    run = workers.run(3, mode="elastic", minRanks=2, hostsTimeoutSeconds=0.3)
+    with pytest.raises(settings.RunError):
+        rendezvous(run).wait()
+    run = replace(run, resumed=True, hosts_timeout=60.0)
+    assert names(rendezvous(run).wait()) == ["hvd-worker-1"]
+
+
+def test_an_elastic_run_that_was_training_needs_its_fewest_ranks(
+    workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.0)
+    workers.start(1)
+    run = workers.run(3, mode="elastic", minRanks=3, hostsTimeoutSeconds=0.3)
+    with pytest.raises(settings.RunError):
+        rendezvous(replace(run, resumed=True)).wait()
+
+
+def test_an_elastic_run_that_was_training_waits_a_moment_for_all_its_hosts(
+    workers: Workers, rendezvous: StartRendezvous, background: Background
+) -> None:
+    workers.start(0, 1)
+    run = replace(workers.run(3, mode="elastic", minRanks=2), resumed=True)
+    waiting = background(rendezvous(run).wait)
+    workers.api.wait_for_watch(SLICES)
+    workers.start(2)
+    assert len(names(waiting.result(PATIENCE))) == 3
+
+
+def test_only_an_elastic_run_may_go_on_with_fewer_ranks(
+    workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.0)
+    workers.start(1)
+    run = replace(workers.run(2, minRanks=1, hostsTimeoutSeconds=0.3), resumed=True)
+    with pytest.raises(settings.RunError):
+        rendezvous(run).wait()

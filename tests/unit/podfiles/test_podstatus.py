@@ -96,7 +96,7 @@ def test_a_pod_without_a_status_has_no_known_phase() -> None:
             hopeless,
         )
         for reason, hopeless in (
-            ("ImagePullBackOff", True),
+            ("ImagePullBackOff", False),
             ("CreateContainerConfigError", True),
             ("CrashLoopBackOff", False),
             ("Unheard", False),
@@ -139,6 +139,13 @@ def test_pods_and_library_judge_each_known_reason_alike(
     if section == "refusal":
         diagnosis = podstatus.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
         assert pod_problems.advice_for_refusal(diagnosis.reason) == entry["remedy"]
+    elif section == "image":
+        image_status = container(waiting("ErrImagePull", f"code = Unknown desc = {sign}: x"))
+        pod["status"]["containerStatuses"] = [image_status]
+        diagnosis = podstatus.diagnose(pod)
+        problem = pod_problems.problem_of(pod, [])
+        assert problem
+        assert (problem.hopeless, problem.advice) == (entry["hopeless"], entry["remedy"])
     elif section == "event":
         about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
         pod["status"]["containerStatuses"] = [container(waiting("ContainerCreating"))]
@@ -163,7 +170,7 @@ def test_pods_and_library_judge_each_known_reason_alike(
 
 def test_every_entry_has_a_verdict_and_a_remedy() -> None:
     sections = podstatus.known_problems()
-    assert list(sections) == ["container", "scheduling", "refusal", "event"]
+    assert list(sections) == ["container", "image", "scheduling", "refusal", "event"]
     for entries in sections.values():
         for entry in entries.values():
             assert entry["hopeless"] in (True, False)
@@ -176,4 +183,4 @@ def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     gate = {"name": "kueue.x-k8s.io/admission"}
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
     found = podstatus.diagnose(pod)
-    assert found == ("in a queue (scheduling gate kueue.x-k8s.io/admission)", False, "", True)
+    assert found == ("in a queue (scheduling gate kueue.x-k8s.io/admission)", False, "", True, None)

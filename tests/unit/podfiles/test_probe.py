@@ -1,11 +1,74 @@
-"""The probe of a worker: real sockets, and what else than an SSH server may listen."""
+"""The prober: real sockets, what else than an SSH server may listen, and many hosts at once."""
 
 from __future__ import annotations
 
-import hosts
-import pytest
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
-from tests.unit.podfiles.fake_worker import FakeWorker
+import probing
+import pytest
+from addresses import Endpoint
+from settings import Host
+
+from tests.unit.podfiles.fake_worker import FakeWorker, ssh_banner
+from tests.unit.podfiles.faults import PATIENCE
+from tests.unit.podfiles.rendezvous import fail_on_thread_exceptions
+from tests.unit.podfiles.threads import join_threads, record_threads
+
+pytestmark = fail_on_thread_exceptions
+
+HOST = Host("hvd-worker-0", "hvd-worker-0.hvd", 1, "hvd-worker", "r1")
+
+
+class Probing:
+    """A prober, and endpoints that a test changes."""
+
+    def __init__(self, hosts: list[Host], port: int) -> None:
+        self.endpoints: dict[str, Endpoint] = {}
+        self.changed = threading.Condition()
+        self.prober = probing.Prober(hosts, port, lambda: self.endpoints, self.changed)
+
+    def put(self, host: Host, address: str, serving: bool = False) -> None:
+        self.endpoints = {**self.endpoints, host.name: Endpoint(address, serving)}
+        self.prober.wake()
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        def is_met() -> bool:
+            return bool(condition())
+
+        with self.changed:
+            assert self.changed.wait_for(is_met, PATIENCE), self.prober.reasons
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Host], int], Probing]]:
+    """Starts a prober, which the test's end closes, with its thread and its connections."""
+    threads = record_threads(monkeypatch, probing)
+    # Every attempt is news: tests wait for failures, too.
+    end_attempt = probing.Prober._end_attempt
+
+    def end_and_announce(self: probing.Prober, target: probing.Target, reason: str | None) -> None:
+        end_attempt(self, target, reason)
+        self._has_news = True
+
+    monkeypatch.setattr(probing.Prober, "_end_attempt", end_and_announce)
+    started: list[Probing] = []
+
+    def start(hosts: list[Host], port: int) -> Probing:
+        started.append(Probing(hosts, port))
+        started[-1].prober.start()
+        return started[-1]
+
+    yield start
+    for item in started:
+        item.prober.close()
+    join_threads(threads)
+    assert all(target.connection is None for item in started for target in item.prober._targets)
+
+
+Probe = Callable[[list[Host], int], Probing]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -15,31 +78,168 @@ from tests.unit.podfiles.fake_worker import FakeWorker
         (b"SSH-2.0-OpenSSH_9.2p1 Debian-2 hvd-r1\r\n", None),
         (
             b"SSH-2.0-OpenSSH_9.2p1 hvd-r0\r\n",
-            "from before the last upgrade: WHERE sent 'SSH-2.0-OpenSSH_9.2p1 hvd-r0', "
+            "from before the last upgrade: it sent 'SSH-2.0-OpenSSH_9.2p1 hvd-r0', "
             "this run needs hvd-r1",
         ),
-        (b"HTTP/1.1 400\r\n", "WHERE is not an SSH server: it sent 'HTTP/1.1 400'"),
-        (b"\xff" * 300, "WHERE is not an SSH server: it sent '" + "\ufffd" * 256 + "'"),
-        (b"", "WHERE is not an SSH server: it sent ''"),
-        (None, "WHERE does not answer: timed out"),
+        (b"HTTP/1.1 400\r\n", "port PORT is not an SSH server: it sent 'HTTP/1.1 400'"),
+        (b"\xff" * 300, "port PORT is not an SSH server: it sent '" + "\ufffd" * 256 + "'"),
+        (b"", "port PORT is not an SSH server: it sent ''"),
+        (None, "port PORT does not answer: timed out"),
     ],
     ids=["right", "stale", "HTTP", "binary", "nothing", "silent"],
 )
-def test_probe(
-    address: str, banner: bytes | None, answer: str | None, monkeypatch: pytest.MonkeyPatch
+def test_what_listens_is_judged_by_its_first_line(
+    probe: Probe,
+    address: str,
+    banner: bytes | None,
+    answer: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if banner is None:
-        monkeypatch.setattr(hosts, "PROBE_TIMEOUT", 0.1)
+        monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.1)
     with FakeWorker(banner, address) as worker:
-        where = f"[::1]:{worker.port}" if address == "::1" else f"127.0.0.1:{worker.port}"
-        expected = answer and answer.replace("WHERE", where)
-        assert hosts.probe(address, worker.port, "r1") == expected
+        current = probe([HOST], worker.port)
+        current.put(HOST, address)
+        if answer is None:
+            current.wait(lambda: current.prober.answering == {HOST: address})
+            assert current.prober.reasons == {}
+        else:
+            expected = answer.replace("PORT", str(worker.port))
+            current.wait(lambda: current.prober.reasons == {HOST: expected})
+            assert current.prober.answering == {}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_probe_of_a_closed_port(address: str) -> None:
+def test_a_closed_port_does_not_answer(probe: Probe, address: str) -> None:
     with FakeWorker(b"", address) as worker:
         worker.close()
-    where = f"[::1]:{worker.port}" if address == "::1" else f"127.0.0.1:{worker.port}"
-    expected = f"{where} does not answer: Connection refused"
-    assert hosts.probe(address, worker.port, "r1") == expected
+    current = probe([HOST], worker.port)
+    current.put(HOST, address)
+    expected = f"port {worker.port} does not answer: Connection refused"
+    current.wait(lambda: current.prober.reasons == {HOST: expected})
+
+
+def test_a_banner_may_come_in_pieces(probe: Probe) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        current = probe([HOST], listener.getsockname()[1])
+        current.put(HOST, "127.0.0.1")
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"SSH-2.0-Open")
+            connection.sendall(b"SSH hvd-r1\r\n")
+            current.wait(lambda: HOST in current.prober.answering)
+
+
+def test_an_address_that_cannot_be_used_is_reported(probe: Probe) -> None:
+    current = probe([HOST], 1)
+    current.put(HOST, "255.255.255.255")
+    current.wait(lambda: "does not answer: " in current.prober.reasons.get(HOST, ""))
+
+
+def test_more_hosts_than_connections_are_all_asked(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silent hosts use up all connections; they make room when their time is over."""
+    monkeypatch.setattr(probing, "MOST_OPEN", 4)
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(12)]
+    with FakeWorker(None, "127.0.1.1") as silent:
+        answering = FakeWorker(ssh_banner("r1"), "127.0.1.2", silent.port)
+        with answering:
+            current = probe(hosts, silent.port)
+            for host in hosts[:-1]:
+                current.put(host, "127.0.1.1")
+            current.put(hosts[-1], "127.0.1.2")
+            current.wait(lambda: hosts[-1] in current.prober.answering)
+            current.wait(lambda: len(current.prober.reasons) == 11)
+
+
+def test_a_thousand_hosts_are_asked_by_one_thread(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
+    # All of them are at one address here, whose listener takes fewer connections at once.
+    monkeypatch.setattr(probing, "MOST_OPEN", 50)
+    with FakeWorker(ssh_banner("r1")) as worker:
+        threads = threading.active_count()
+        current = probe(hosts, worker.port)
+        current.endpoints = {host.name: Endpoint("127.0.0.1") for host in hosts}
+        current.prober.wake()
+        current.wait(lambda: len(current.prober.answering) == 1000)
+        assert threading.active_count() == threads + 1
+
+
+class Clock:
+    """Stands for the module `time`; a selector that waits lets it pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def count_attempts(
+    number: int, seconds: float, monkeypatch: pytest.MonkeyPatch, serving_at: float = 1e9
+) -> list[float]:
+    """The times at which hosts are asked that refuse connections, by a clock that is simulated."""
+    clock = Clock()
+    monkeypatch.setattr(probing, "time", clock)
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(number)]
+    endpoints = {host.name: Endpoint("127.0.0.1") for host in hosts}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    prober = probing.Prober(hosts, port, lambda: endpoints, threading.Condition())
+    attempts: list[float] = []
+
+    def refuse(target: probing.Target) -> None:
+        attempts.append(clock.now)
+        prober._end_attempt(target, "refused")
+
+    monkeypatch.setattr(prober, "_connect", refuse)
+    prober._follow_endpoints()
+    while clock.now < seconds:
+        prober._handle_due()
+        wait = prober._seconds_to_wait()
+        assert wait is not None
+        clock.now += wait
+        if clock.now >= serving_at:
+            serving_at = 1e9
+            endpoints = {host.name: Endpoint("127.0.0.1", serving=True) for host in hosts}
+            prober._follow_endpoints()
+    prober._woken.close()
+    prober._waker.close()
+    prober._selector.close()
+    return attempts
+
+
+def test_a_host_that_starts_is_asked_every_50_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = count_attempts(2, 0.5, monkeypatch)
+    assert len([at for at in attempts if at < 0.5 - 1e-6]) == 2 * 10
+
+
+def test_a_host_is_found_at_most_a_tenth_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = count_attempts(1, 600, monkeypatch)
+    pauses = {earlier: later - earlier for earlier, later in pairwise(attempts)}
+    assert all(pause <= max(0.05, at * 0.1) + 1e-6 for at, pause in pauses.items())
+    assert max(pauses.values()) == pytest.approx(2.0)
+
+
+def test_many_hosts_whose_image_is_pulled_are_asked_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probing, "HIGHEST_RATE", 100.0)
+    attempts = count_attempts(100, 42, monkeypatch)
+    # The first on each, a hundred a second, then one on each every two seconds.
+    assert 500 <= len([at for at in attempts if at < 5]) <= 600
+    assert 900 <= len([at for at in attempts if 22 <= at < 42]) <= 1100
+
+
+def test_a_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempts = count_attempts(1, 102, monkeypatch, serving_at=100)
+    after = [at for at in attempts if at >= 100]
+    at_the_change = [earlier for earlier in attempts if earlier <= 100][-1]
+    assert after[0] - at_the_change <= 2
+    assert len(after) > 5, "and often from then on"

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.podfiles.faults import PATIENCE
 
 
-def record_threads(module: ModuleType, patch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """Return a list that each thread joins that `module` starts from now on."""
+def record_threads(patch: pytest.MonkeyPatch, *modules: ModuleType) -> list[threading.Thread]:
+    """Return a list that each thread joins that `modules` start from now on."""
     started: list[threading.Thread] = []
 
     class RecordedThread(threading.Thread):
@@ -21,7 +21,8 @@ def record_threads(module: ModuleType, patch: pytest.MonkeyPatch) -> list[thread
             started.append(self)
 
     known = SimpleNamespace(**{**vars(threading), "Thread": RecordedThread})
-    patch.setattr(module, "threading", known)
+    for module in modules:
+        patch.setattr(module, "threading", known)
     return started
 
 

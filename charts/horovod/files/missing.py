@@ -1,0 +1,182 @@
+"""Which hosts are missing and why, from one list of the release's pods, and stale pods replaced.
+
+An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
+master replaces.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Dict, Iterable, Mapping, Sequence
+
+from kube import Api, ApiError, Object
+from podstatus import Diagnosis, diagnose, diagnose_refusal
+from probing import STALE
+from settings import Host, Run, log
+from statefulsets import creation_failure, scale_up_from_zero
+
+# Pods that are deleted at once.
+DELETE_THREADS = 8
+# What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
+MOST_GROUPS, LONGEST_REASON, MOST_RANGES = 8, 300, 8
+Diagnoses = Dict[Host, Diagnosis]
+
+
+class PodCheck:
+    """Explains why hosts are missing. Each check costs one list of pods, however many there are."""
+
+    def __init__(self, run: Run, api: Api | None) -> None:
+        self._run = run
+        self._api = api
+        self._replaced: set[str] = set()
+        # Since when a host has had a problem that does not pass by itself.
+        self._since: dict[Host, float] = {}
+        self._lock = threading.Lock()
+
+    def check(self, missing: Sequence[Host], reasons: Mapping[Host, str]) -> Diagnoses:
+        """Explain each host; `reasons` are what attempts to connect met. Replaces stale pods."""
+        if self._api is None:
+            return {host: Diagnosis(reasons[host]) for host in missing}
+        query = {"labelSelector": self._run.worker_selector}
+        with self._lock:
+            try:
+                items, _ = self._api.list_all("core/pods", query, patience=0.0)
+            except ApiError as problem:
+                text = f"pods cannot be read: {problem}"
+                return {host: Diagnosis(f"{reasons[host]}; {text}") for host in missing}
+            pods = {item["metadata"]["name"]: item for item in items}
+            self._replace_stale(self._api, pods)
+            found = self._explain(self._api, missing, pods, reasons)
+            self._remember(found)
+            return found
+
+    def lasting(self, diagnoses: Diagnoses) -> bool:
+        """Whether a host has had a problem for longer than its patience."""
+        now = time.monotonic()
+        return any(
+            found.patience is not None and now - self._since.get(host, now) >= found.patience
+            for host, found in diagnoses.items()
+        )
+
+    def _explain(
+        self,
+        api: Api,
+        missing: Sequence[Host],
+        pods: Mapping[str, Object],
+        reasons: Mapping[Host, str],
+    ) -> Diagnoses:
+        absent: dict[str, Diagnosis] = {}
+        found = {}
+        for host in missing:
+            pod = pods.get(host.name)
+            if pod is None:
+                # The controller stops at the first pod that is refused, which stands for all.
+                if host.stateful_set not in absent:
+                    absent[host.stateful_set] = _explain_absence(api, self._run, host)
+                found[host] = absent[host.stateful_set]
+            elif _is_stale(host, pod):
+                found[host] = Diagnosis(STALE)
+            else:
+                diagnosis = diagnose(pod)
+                # A container that does not run does not listen either: no need to say so.
+                if diagnosis.patience is None:
+                    text = f"{diagnosis.reason}; {reasons[host]}"
+                    diagnosis = diagnosis._replace(reason=text)
+                found[host] = diagnosis
+        return found
+
+    def _remember(self, diagnoses: Diagnoses) -> None:
+        now = time.monotonic()
+        self._since = {
+            host: self._since.get(host, now)
+            for host, found in diagnoses.items()
+            if found.patience is not None
+        }
+
+    def _replace_stale(self, api: Api, pods: Mapping[str, Object]) -> None:
+        """Delete pods of an earlier revision, all at once: their StatefulSets create new ones."""
+        stale = {
+            host: pods[host.name]["metadata"]
+            for host in self._run.hosts
+            if _is_stale(host, pods.get(host.name))
+        }
+        new = {
+            host: item
+            for host, item in stale.items()
+            if item["uid"] not in self._replaced and "deletionTimestamp" not in item
+        }
+        if not new:
+            return
+        log(f"replacing workers {STALE}: {format_hosts(list(new))}")
+        with ThreadPoolExecutor(DELETE_THREADS) as pool:
+            list(pool.map(lambda item: self._delete(api, item["name"], item["uid"]), new.values()))
+
+    def _delete(self, api: Api, name: str, uid: str) -> None:
+        try:
+            api.delete(f"core/pods/{name}", uid, patience=0.0)
+        except ApiError as problem:
+            # Somebody else deleted it, and perhaps there is a new one.
+            if problem.status not in (404, 409):
+                log(f"cannot replace {name}: {problem}")
+                return
+        self._replaced.add(uid)
+
+
+def _is_stale(host: Host, pod: Object | None) -> bool:
+    if pod is None:
+        return False
+    return bool(pod["metadata"].get("labels", {}).get("horovod/revision") != host.revision)
+
+
+def _explain_absence(api: Api, run: Run, host: Host) -> Diagnosis:
+    """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again."""
+    try:
+        if scale_up_from_zero(api, host.stateful_set, run.initial_workers(host.stateful_set)):
+            log(f"{host.stateful_set} was scaled to 0: scaling it up again")
+        message = creation_failure(api, host.stateful_set, host.name)
+    except ApiError as problem:
+        message = str(problem)
+    return diagnose_refusal(message)
+
+
+def describe(diagnoses: Diagnoses) -> list[str]:
+    """One line for all hosts that are missing for the same reason, not longer than a person reads.
+
+    The kubelet keeps 4096 bytes of a termination message, whose beginning it cuts off.
+    """
+    hosts: dict[str, list[Host]] = {}
+    for host, found in diagnoses.items():
+        hosts.setdefault(found.reason, []).append(host)
+    lines = [
+        f"{format_hosts(same)}: {reason[:LONGEST_REASON]}"
+        for reason, same in list(hosts.items())[:MOST_GROUPS]
+    ]
+    others = sum(len(same) for same in list(hosts.values())[MOST_GROUPS:])
+    return [*lines, f"and {others} more, for other reasons"] if others else lines
+
+
+def format_hosts(hosts: Sequence[Host]) -> str:
+    """Name hosts as ranges: `hvd-worker-[0-31,40]`, with their number if it is not obvious."""
+    parts = []
+    for name, same in groupby(hosts, key=lambda host: host.stateful_set):
+        ordinals = _ranges(int(host.name[len(name) + 1 :]) for host in same)
+        shown = ",".join(f"{a}-{b}" if a != b else str(a) for a, b in ordinals[:MOST_RANGES])
+        shown += ",..." if len(ordinals) > MOST_RANGES else ""
+        parts.append(f"{name}-{shown}" if shown.isdecimal() else f"{name}-[{shown}]")
+    more = " and other groups" if len(parts) > MOST_RANGES else ""
+    number = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
+    return ", ".join(parts[:MOST_RANGES]) + more + number
+
+
+def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers as (first, last)."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found

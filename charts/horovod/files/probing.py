@@ -1,0 +1,246 @@
+"""Asks many hosts at once whether they answer as workers of this run, in one thread.
+
+Nothing announces that a host listens from now on, so that it is asked again and again: every 50 ms
+at first, then with pauses of a tenth of the time that it has had its address. So no start takes
+more than a tenth longer than it must, and hosts whose image is pulled for minutes are asked every
+two seconds. When the kubelet has seen a host listen (its endpoint is `serving`), it is asked at
+once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from typing import Callable, Mapping, Sequence
+
+from addresses import Endpoint
+from settings import Host
+from ssh import BANNER_MARK
+
+# Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
+FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1
+# Attempts a second on all hosts together, beyond the first one on each.
+HIGHEST_RATE = 1000.0
+# Seconds that a host has to accept a connection and to send its banner.
+PROBE_TIMEOUT = 2.0
+# Connections that are open at once: many systems allow a process 1024 files.
+MOST_OPEN = 400
+LONGEST_BANNER = 256
+STALE = "from before the last upgrade"
+
+
+class Target:
+    """A host, and where the attempts on it stand."""
+
+    def __init__(self, number: int, host: Host) -> None:
+        self.number = number
+        self.host = host
+        self.endpoint: Endpoint | None = None
+        self.since = 0.0
+        # When to try, or until when the attempt that is under way may take; None: not at all.
+        self.due: float | None = None
+        self.is_queued = False
+        self.connection: socket.socket | None = None
+        self.received = b""
+
+
+class Prober:
+    """Follows which hosts answer, in a thread from `start` to `close`.
+
+    The condition `changed` guards `answering`, the hosts' addresses, and `reasons`, why a host does
+    not answer. `wake` has to be called when endpoints have changed.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        port: int,
+        endpoints: Callable[[], Mapping[str, Endpoint]],
+        changed: threading.Condition,
+    ) -> None:
+        self.changed = changed
+        self.answering: dict[Host, str] = {}
+        self.reasons: dict[Host, str] = {}
+        self._targets = [Target(number, host) for number, host in enumerate(hosts)]
+        self._port = port
+        self._endpoints = endpoints
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        # (due, number of the target); entries that no longer match the target's `due` are skipped.
+        self._timers: list[tuple[float, int]] = []
+        # Those to try as soon as there are fewer connections.
+        self._queue: deque[Target] = deque()
+        # How many hosts have an address and do not answer.
+        self._waiting = 0
+        self._has_news = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="probe-hosts", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask the hosts."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the endpoints, which have changed."""
+        # A full pipe wakes as well, and after the end there is nobody to wake.
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._waker.send(b"\0")
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed = True
+        self.wake()
+
+    def _run(self) -> None:
+        self._follow_endpoints()
+        while not self._closed:
+            self._handle_due()
+            for key, _ in self._selector.select(self._seconds_to_wait()):
+                if key.data is None:
+                    with contextlib.suppress(BlockingIOError):
+                        while self._woken.recv(4096):
+                            pass
+                    self._follow_endpoints()
+                elif key.fileobj is key.data.connection:
+                    self._receive(key.data)
+            if self._has_news:
+                self._has_news = False
+                with self.changed:
+                    self.changed.notify_all()
+        for target in self._targets:
+            self._disconnect(target)
+        self._selector.close()
+        self._woken.close()
+        self._waker.close()
+
+    def _follow_endpoints(self) -> None:
+        """Try hosts that have a new address or have begun to serve; forget those that are gone."""
+        endpoints = self._endpoints()
+        now = time.monotonic()
+        for target in self._targets:
+            before, target.endpoint = target.endpoint, endpoints.get(target.host.name)
+            if target.endpoint == before:
+                continue
+            target.since = now
+            is_same = before and target.endpoint and before.address == target.endpoint.address
+            if not is_same:
+                self._disconnect(target)
+                self._forget(target.host)
+            if target.host not in self.answering and not target.connection:
+                self._set_timer(target, now if target.endpoint else None)
+        known = sum(1 for target in self._targets if target.endpoint)
+        self._waiting = known - len(self.answering)
+
+    def _forget(self, host: Host) -> None:
+        with self.changed:
+            self.reasons.pop(host, None)
+            if self.answering.pop(host, None):
+                self._has_news = True
+
+    def _set_timer(self, target: Target, due: float | None) -> None:
+        target.due = due
+        if due is not None:
+            heapq.heappush(self._timers, (due, target.number))
+
+    def _seconds_to_wait(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _handle_due(self) -> None:
+        """Begin the attempts that are due, and end those that took too long."""
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            due, number = heapq.heappop(self._timers)
+            target = self._targets[number]
+            if target.due != due:
+                continue
+            if target.connection:
+                self._end_attempt(target, self._no_answer(socket.timeout("timed out")))
+            elif not target.is_queued:
+                target.is_queued = True
+                self._queue.append(target)
+        # The selector's first file is the one that wakes it.
+        while self._queue and len(self._selector.get_map()) - 1 < MOST_OPEN:
+            target = self._queue.popleft()
+            target.is_queued = False
+            if target.endpoint:
+                self._connect(target)
+
+    def _connect(self, target: Target) -> None:
+        assert target.endpoint  # noqa: S101
+        address = target.endpoint.address
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            target.connection = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as problem:
+            self._end_attempt(target, self._no_answer(problem))
+            return
+        target.connection.setblocking(False)
+        code = target.connection.connect_ex((address, self._port))
+        if code not in (0, errno.EINPROGRESS):
+            self._end_attempt(target, self._no_answer(OSError(code, os.strerror(code))))
+            return
+        # A connection that fails becomes readable, too.
+        self._selector.register(target.connection, selectors.EVENT_READ, target)
+        self._set_timer(target, time.monotonic() + PROBE_TIMEOUT)
+
+    def _receive(self, target: Target) -> None:
+        assert target.connection  # noqa: S101
+        try:
+            data = target.connection.recv(LONGEST_BANNER)
+        except BlockingIOError:
+            return
+        except OSError as problem:
+            self._end_attempt(target, self._no_answer(problem))
+            return
+        target.received += data
+        is_complete = b"\n" in target.received or len(target.received) >= LONGEST_BANNER
+        if is_complete or not data:
+            line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
+            banner = line.decode("ascii", "replace").strip()
+            self._end_attempt(target, judge(banner, self._port, target.host.revision))
+
+    def _no_answer(self, problem: OSError) -> str:
+        return f"port {self._port} does not answer: {problem.strerror or problem}"
+
+    def _end_attempt(self, target: Target, reason: str | None) -> None:
+        """Keep the result of an attempt; `reason` is None when the host answered as it should."""
+        self._disconnect(target)
+        assert target.endpoint  # noqa: S101
+        with self.changed:
+            if reason is None:
+                self.reasons.pop(target.host, None)
+                self.answering[target.host] = target.endpoint.address
+                self._waiting -= 1
+            else:
+                self.reasons[target.host] = reason
+        if reason is None or reason.startswith(STALE):
+            self._has_news = True
+        now = time.monotonic()
+        pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
+        pause = max(pause, self._waiting / HIGHEST_RATE)
+        self._set_timer(target, None if reason is None else now + pause)
+
+    def _disconnect(self, target: Target) -> None:
+        if target.connection:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(target.connection)
+            target.connection.close()
+            target.connection, target.received = None, b""
+
+
+def judge(banner: str, port: int, revision: str) -> str | None:
+    """Return None for the banner of an SSH server of this revision, else what is wrong."""
+    if not banner.startswith("SSH-2.0-"):
+        return f"port {port} is not an SSH server: it sent {banner!r}"
+    if not banner.endswith(BANNER_MARK + revision):
+        return f"{STALE}: it sent {banner!r}, this run needs {BANNER_MARK}{revision}"
+    return None
