@@ -67,6 +67,26 @@ def test_every_kubernetes_release_has_every_field(
     assert verdict["summary"] == {"valid": len(manifests), "invalid": 0, "errors": 0, "skipped": 0}
 
 
+# The newest version of Kubernetes' own PodGroup in each release that has one.
+POD_GROUPS = {"v1.36.3": "v1alpha2", "v1.37.1": "v1beta1"}
+
+
+@pytest.mark.parametrize("release", POD_GROUPS)
+def test_releases_with_a_gang_of_their_own_have_its_fields(release: str, schemas: str) -> None:
+    api = f"scheduling.k8s.io/{POD_GROUPS[release]}/PodGroup"
+    values = {"gang": "Kubernetes", "priorityClassName": "high"}
+    gang = [
+        item
+        for item in render(values, apis=(api,))
+        if item["kind"] in ("PodGroup", "StatefulSet", "Job")
+    ]
+    assert len(gang) == 3
+    done = kubeconform(gang, release, schemas)
+    assert json.loads(done.stdout)["resources"] == []
+    # Older releases refuse the field of the pods.
+    assert "schedulingGroup" in kubeconform(gang, RELEASES[0], schemas).stdout
+
+
 def test_kubeconform_reports_an_unknown_field_and_a_wrong_type(
     manifests: list[Manifest], schemas: str
 ) -> None:

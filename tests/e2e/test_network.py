@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.e2e.cluster import Namespace, Values
+import json
+
+from ruamel.yaml import YAML
+
+from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.policy import enforcing
 
 PORT = 2222
@@ -14,6 +18,17 @@ try:
     print("open")
 except TimeoutError:
     print("blocked")
+"""
+# Answers on the port of Istio's agent and ends when it is asked to.
+PROXY = """
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.flush()
+        os._exit(0)
+http.server.HTTPServer(("127.0.0.1", 15020), Handler).serve_forever()
 """
 # The pod's own word on what it may do.
 CAPABILITIES = (
@@ -67,6 +82,35 @@ def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) ->
     # The policies did it, not something else.
     assert probe(namespace, "open-worker-0", "guarded-worker-0") == "open"
     assert probe(namespace, "open-worker-0", board["metadata"]["name"], 6006) == "open"
+
+
+def add_proxy(job: Values, native: bool) -> None:
+    """Add a stand-in for a mesh's proxy to a Job, as the meshes' webhooks do."""
+    spec = job["spec"]["template"]["spec"]
+    (master,) = spec["containers"]
+    proxy = {key: master[key] for key in ("image", "imagePullPolicy", "securityContext")}
+    proxy = {**proxy, "name": "proxy", "command": ["python3", "-c", PROXY]}
+    if native:
+        spec["initContainers"] = [{**proxy, "restartPolicy": "Always"}]
+    else:
+        spec["containers"].append(proxy)
+
+
+def test_runs_end_beside_a_proxy_that_is_held(namespace: Namespace) -> None:
+    """The proxy is a native sidecar in one release and an ordinary container in the other."""
+    for release, native in (("native", True), ("ordinary", False)):
+        rendered = namespace.helm(
+            "template", release, str(CHART), "--no-hooks", values=staying(serviceMesh="Hold")
+        )
+        manifests = [item for item in YAML(typ="safe").load_all(rendered.stdout) if item]
+        (job,) = (item for item in manifests if item["kind"] == "Job")
+        add_proxy(job, native)
+        text = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
+        namespace.kubectl("apply", "--filename", "-", input=text)
+    for release in ("native", "ordinary"):
+        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        asked = "asked the mesh's proxy to end (POST /quitquitquit): it answered 200"
+        assert asked in namespace.log(release)
 
 
 def test_run_trains_on_the_host_network(privileged: Namespace) -> None:
