@@ -61,7 +61,8 @@ def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
     assert namespace.jobs("hvd") == [], "a run that was over began again"
     assert namespace.replicas("hvd-worker") == 0
 
-    more = values(worker={"env": [{"name": "CHANGED", "value": "yes"}]})
+    env = values()["worker"]["env"]
+    more = values(worker={"env": [*env, {"name": "CHANGED", "value": "yes"}]})
     namespace.upgrade("hvd", more, version=version)
     assert namespace.get("secret", "hvd-ssh")["data"] == keys
     assert first not in namespace.jobs("hvd"), "a changed run kept its old Job"
