@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         Switches,
         Toleration,
         Train,
-        Tuning,
     )
+    from hvdchart.spec.tuning import Tuning
     from hvdchart.spec.volumes import Nfs, Volume
     from hvdchart.values.check import checked_values
     from hvdchart.values.render import render_values
@@ -94,7 +94,7 @@ _MODULES = {
     "Switches": "hvdchart.spec.model",
     "Toleration": "hvdchart.spec.model",
     "Train": "hvdchart.spec.model",
-    "Tuning": "hvdchart.spec.model",
+    "Tuning": "hvdchart.spec.tuning",
     "Nfs": "hvdchart.spec.volumes",
     "Volume": "hvdchart.spec.volumes",
     "checked_values": "hvdchart.values.check",

@@ -17,7 +17,8 @@ from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan import rules
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.model import Launch, Spec, Tuning
+from hvdchart.spec.model import Launch, Spec
+from hvdchart.spec.tuning import Tuning
 from hvdchart.spec.validate import STATEFULSET_NAME_LIMIT
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.render import dump

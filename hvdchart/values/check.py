@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft7Validator
 
 
-_LAUNCH_KEYS = {"hostNetwork", "launch", "master", "network", "worker", "workerGroups"}
+# The chart's values that its checks of a launch read.
+_LAUNCH_KEYS = {"hostNetwork", "launch", "master", "network", "workerGroups"}
+_RANKS_KEYS = {"number", "slots"}
 
 
 def checked_values(plan: Plan) -> dict[str, Plain]:
@@ -40,7 +42,8 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
     # The spec's other keys were checked when it was read.
-    if _LAUNCH_KEYS & plan.spec.values.keys():
+    given = plan.spec.values
+    if _LAUNCH_KEYS & given.keys() or _RANKS_KEYS & (given.get("worker") or {}).keys():
         complete = merge_values(default_values(), values)
         errors = ErrorCollector()
         for wrong, problem, expected in find_launch_problems(complete):
