@@ -58,8 +58,7 @@ class Cluster:
         jobs, sets, pods = (
             self._list(kind, selector(name)) for kind in ("jobs", "statefulsets", "pods")
         )
-        record = {} if jobs else self._record(name)
-        return Release(name, jobs, sets, pods, self.events(name), record)
+        return Release(name, jobs, sets, pods, self.events(name), self._record(name))
 
     def _record(self, release: str) -> dict[str, str]:
         """The data of the release's record, the ConfigMap; empty when there is none."""

@@ -18,7 +18,7 @@ class Release:
     stateful_sets: list[Object]
     pods: list[Object]
     events: list[Object]
-    # The last run's outcome, which the master writes for when its Job is deleted (the chart's
+    # The last run's state, attempts and outcome, which the master writes (the chart's
     # files/record.py).
     record: Mapping[str, str] = field(default_factory=dict)
 

@@ -65,6 +65,8 @@ def run_status(release: Release) -> Status:
     ready = sum(1 for pod in pods if _component(pod) != _MASTER and _is_ready(pod))
     state, reason, advice = _judge(release, job, pods, ready, wanted)
     failed = int((job or {}).get("status", {}).get("failed", 0))
+    # Of the master, which makes attempts of its own; the Job counts masters that were lost.
+    own = release.record if job and release.record.get("job") == job["metadata"]["name"] else {}
     limit = int(job["spec"].get("backoffLimit", 6)) if job else -1
     return Status(
         name=release.name,
@@ -72,7 +74,7 @@ def run_status(release: Release) -> Status:
         reason=reason,
         advice=advice,
         job=job["metadata"]["name"] if job else "",
-        attempt=min(failed + 1, limit + 1) if job else 0,
+        attempt=int(own.get("attempts") or min(failed + 1, limit + 1)) if job else 0,
         attempts=limit + 1,
         workers_ready=ready,
         workers_wanted=wanted,
@@ -109,7 +111,8 @@ def _judge(
     reason, advice = _first_problem(release, job, pods)
     if reason:
         return "waiting", reason, advice
-    last = _last_failure(masters)
+    record = release.record if release.record.get("job") == job["metadata"]["name"] else {}
+    last = record.get("reason") or _last_failure(masters)
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
     if ready < wanted or not masters:

@@ -59,13 +59,14 @@ def test_lost_pods_and_another_number_of_workers_cost_at_most_an_epoch(
     first = last_attempt(namespace)
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
 
-    wait_until(lambda: last_attempt(namespace) != first, 60, "a second attempt")
+    again = "the next attempt begins"
+    wait_until(lambda: again in namespace.log("hvd"), 60, "a second attempt")
     at_loss = epochs_saved(output)
-    second = last_attempt(namespace)
+    assert last_attempt(namespace) == first, "a lost worker cost the master"
     wait_until(lambda: epochs_saved(output) >= at_loss + 3, 120, "three more epochs")
-    namespace.kubectl("delete", "pod", second, "--grace-period=1")
+    namespace.kubectl("delete", "pod", first, "--grace-period=1")
 
-    wait_until(lambda: last_attempt(namespace) != second, 60, "a third attempt")
+    wait_until(lambda: last_attempt(namespace) != first, 60, "a second master")
     wait_until(lambda: epochs_saved(output) >= at_loss + 6, 120, "three more epochs")
     last = epochs_saved(output) + 20
     namespace.upgrade("hvd", values(1, last))

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 from kube import Api, ApiError, Object
 from record import FAILED, FINISHED, RunRecord
-from settings import BAD_CONFIGURATION, LaunchError, Run, RunError, log
+from settings import BAD_CONFIGURATION, InterruptedRunError, Run, RunError, log
 from statefulsets import scale_to_zero
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
@@ -90,8 +90,11 @@ def deadline(job: Object) -> float:
     return start.timestamp() + float(limit)
 
 
-def interruption(job: Object | None, code: int) -> RunError:
-    """Return the error that explains why the master was asked to end."""
+def interruption(job: Object | None) -> RunError:
+    """Return the error that explains why the master was asked to end.
+
+    By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
+    """
     if job is None:
         why = "the master was asked to end: an upgrade or an uninstall removed its Job"
     elif failure_reason(job) == "DeadlineExceeded":
@@ -99,17 +102,25 @@ def interruption(job: Object | None, code: int) -> RunError:
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     else:
         why = "the master was asked to end: its pod was deleted or evicted, or its Job suspended"
-    return LaunchError(why, code)
+    return InterruptedRunError(why)
 
 
 def finish(
-    run: Run, api: Api, job: Object | None, record: RunRecord, problem: RunError | None
+    run: Run,
+    api: Api,
+    job: Object | None,
+    record: RunRecord,
+    problem: RunError | None,
+    stopped: bool,
 ) -> None:
-    """If this was the run's last attempt, record how it ended and scale the workers down."""
+    """Record how the run ended and scale the workers down, unless another master continues it.
+
+    `stopped`: this pod was asked to end, so that its Job may make another one.
+    """
     code = problem.exit_code if problem else 0
     if job is None:
         log("the workers stay: the release's next run, or its removal, decides about them")
-    elif not will_retry(job, code, time.time()):
+    elif not (stopped and will_retry(job, code, time.time())):
         record.write(FAILED if problem else FINISHED, str(problem or ""))
         if not record.lost:
             scale_down(run, api, code)

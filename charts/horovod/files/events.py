@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from datetime import datetime, timezone
+from typing import Callable
 
 from kube import Api, ApiError, Object
 from settings import log
@@ -27,6 +28,7 @@ class EventRecorder:
         self._api = api
         # The reason of the last event, which the metrics show.
         self.stage = "Starting"
+        self._hosts: Callable[[], int] = lambda: 0
         self.launches = 0
         self._waiting: queue.Queue[Object | None] = queue.Queue()
         self._sender = threading.Thread(target=self._send, daemon=True)
@@ -42,6 +44,14 @@ class EventRecorder:
     def warn(self, reason: str, message: str) -> None:
         """Create an event about a problem within a stage."""
         self._put(reason, message, warning=True)
+
+    def follow_hosts(self, count: Callable[[], int]) -> None:
+        """Take the number of hosts that answer from this attempt."""
+        self._hosts = count
+
+    def count_hosts(self) -> int:
+        """Return the number of hosts that answer, which the metrics show."""
+        return self._hosts()
 
     def close(self) -> None:
         """Wait until the events are created, though not long."""

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Mapping, Sequence
@@ -136,6 +137,8 @@ class Launcher:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self.stopped = False
+        # How long the launcher ran, in seconds.
+        self.seconds = 0.0
         signal.signal(signal.SIGTERM, self._stop)
 
     def was_stopped(self) -> bool:
@@ -149,7 +152,7 @@ class Launcher:
 
         The launchers start the ranks in the directory that they are started in.
         """
-        program = arguments[0]
+        program, began = arguments[0], time.monotonic()
         if shutil.which(program, path=environment["PATH"]) is None:
             raise ConfigurationError(f"the image has no {program} on PATH ({environment['PATH']})")
         log(f"$ {shlex.join(arguments)}")
@@ -165,6 +168,7 @@ class Launcher:
         while waiting.is_alive():
             waiting.join(SIGNAL_CHECK_EVERY)
         code = self._process.wait()
+        self.seconds = time.monotonic() - began
         return 128 - code if code < 0 else code
 
     def stop(self) -> None:

@@ -84,10 +84,12 @@ class Lease:
                 raise RunError(f"{holder} still drives the workers")
             time.sleep(LOOK_EVERY)
 
-    def begin_attempt(self) -> None:
-        """Begin a new epoch, so that workers end what an earlier attempt has left."""
+    def next_epoch(self) -> None:
+        """Begin a new epoch, so that workers end what an earlier attempt has left.
+
+        The next `write` writes it.
+        """
         self.epoch = new_epoch(self.epoch)
-        self.write({})
 
     def write(self, data: Mapping[str, str], patience: float | None = None) -> bool:
         """Change the record unless another master has taken it. Whether it was changed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import traceback
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -15,17 +16,28 @@ import connections
 import mesh
 import metrics
 import ssh
+from attempts import Retries, wait
 from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
-from fence import EPOCH
 from hosts import HostRendezvous
 from keys import find_keys
 from kube import Api, Object
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
 from lease import Lease, SupersededError
 from mpi import HOSTFILE, count_connections, format_hostfile
-from record import FINISHED, RUNNING, Entry, RunRecord
-from settings import ConfigurationError, LaunchError, Run, RunError, log, parse_run, report_failure
+from record import FINISHED, Entry, RunRecord
+from settings import (
+    DEFECT,
+    LOST_MASTER,
+    ConfigurationError,
+    InterruptedRunError,
+    LaunchError,
+    Run,
+    RunError,
+    log,
+    parse_run,
+    report_failure,
+)
 from statefulsets import fit_to_run
 from user_code import UserCode
 
@@ -47,10 +59,7 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
     log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
     announce = partial(events.warn, "HostsMissing")
     with closing(HostRendezvous(run, api, launcher.was_stopped, announce)) as rendezvous:
-        metrics.start(
-            *(run, lambda: events.stage, lambda: len(rendezvous.addresses())),
-            lambda: events.launches,
-        )
+        events.follow_hosts(lambda: len(rendezvous.addresses()))
         addresses = rendezvous.wait()
         for host, address in addresses.items():
             log(f"host {host.name} at {address}, {host.slots} slots")
@@ -91,35 +100,57 @@ def follow_hosts(run: Run, rendezvous: HostRendezvous, code: UserCode) -> None:
         write_live_hosts(list(known))
 
 
-def attempt(
+def make_attempts(
     run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
 ) -> RunError | None:
-    """Make one attempt at the run and finish it; None when the training finished."""
-    record.write(RUNNING)
-    if api:
-        fit_to_run(api, run)
-    problem: RunError | None = None
-    try:
-        train(run, api, events, launcher)
-    except RunError as error:
-        problem = error
-    if record.lost:
-        problem = SupersededError(f"{record.lost} has taken the workers over from this master")
+    """Make attempts until the training finishes or no other one may follow, and finish the run."""
+    retries = Retries(run.retries)
+    while True:
+        problem = attempt(run, api, events, record, launcher)
+        if record.lost:
+            problem = SupersededError(f"{record.lost} has taken the workers over from this master")
+            announce_failure(problem, events)
+            return problem
+        job = read_job(api, launcher.stopped) if api else None
+        if problem is None:
+            log("training finished")
+            events.emit("Finished", "the training ended with exit code 0")
+            break
+        if launcher.stopped:
+            problem = interruption(job)
+            announce_failure(problem, events)
+            break
+        record.count_failure(problem)
         announce_failure(problem, events)
-        return problem
-    job = read_job(api, launcher.stopped) if api else None
+        is_removed = api is not None and job is None
+        pause = retries.pause(problem, launcher.seconds, record.count.failures, job)
+        if is_removed or pause < 0:
+            break
+        if not wait(pause, launcher.was_stopped):
+            problem = interruption(read_job(api, stopped=True) if api else None)
+            announce_failure(problem, events)
+            break
     run = replace(run, cleanup=present_cleanup(run, job))
-    if problem is None:
-        log("training finished")
-        events.emit("Finished", "the training ended with exit code 0")
-    else:
-        problem = interruption(job, problem.exit_code) if launcher.stopped else problem
-        announce_failure(problem, events)
     if api:
-        finish(run, api, job, record, problem)
+        finish(run, api, job, record, problem, launcher.stopped)
     elif run.cleanup != "Never":
         log("the workers stay: without a service account the master cannot scale them")
     return problem
+
+
+def attempt(
+    run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
+) -> RunError | None:
+    """Make one attempt; None when the training finished."""
+    record.begin_attempt()
+    launcher.seconds = 0.0
+    if api:
+        fit_to_run(api, run)
+    try:
+        train(run, api, events, launcher)
+    except RunError as error:
+        return error
+    return None
 
 
 def present_cleanup(run: Run, job: Object | None) -> str:
@@ -158,18 +189,17 @@ def take_lease(lease: Lease, launcher: Launcher, events: EventRecorder) -> None:
         events.emit("Waiting", message)
 
     lease.take(launcher.was_stopped, announce)
-    # The ssh of this pod sends it to the workers (files/fence.py).
-    os.environ[EPOCH] = str(lease.epoch)
 
 
 def main() -> int:
-    """Make one attempt; the exit code tells the Job whether another one can help."""
+    """Make attempts; the exit code tells the Job whether to make another master."""
     run = parse_run(os.environ["HVD_RUN"])
     api = Api() if run.api else None
     events, launcher = EventRecorder(api), Launcher()
     if api:
         api.is_stopped = launcher.was_stopped
     lease = Lease(api, run.record, launcher.stop)
+    metrics.start(run, lambda: events.stage, events.count_hosts, lambda: events.launches)
     try:
         take_lease(lease, launcher, events)
         record = RunRecord(api, run, lease)
@@ -177,14 +207,25 @@ def main() -> int:
         if api and earlier:
             problem = repeat_result(run, api, events, earlier)
         else:
-            problem = attempt(run, api, events, record, launcher)
+            problem = make_attempts(run, api, events, record, launcher)
     except RunError as error:
         problem = error
         announce_failure(problem, events)
-    lease.release()
-    events.close()
+    except Exception:  # noqa: BLE001 - the Job makes another master, which may come further
+        traceback.print_exc()
+        return DEFECT
+    finally:
+        lease.release()
+        events.close()
     mesh.end_proxy()
-    return problem.exit_code if problem else 0
+    return exit_code(problem)
+
+
+def exit_code(problem: RunError | None) -> int:
+    """Return the code for the end of the master: that of the ranks where the Job may have it."""
+    code = problem.exit_code if problem else 0
+    is_lost = isinstance(problem, InterruptedRunError)
+    return 1 if code in LOST_MASTER and not is_lost else code
 
 
 if __name__ == "__main__":

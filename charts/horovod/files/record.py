@@ -10,6 +10,8 @@ import os
 from datetime import datetime, timezone
 from typing import Dict, Mapping
 
+from attempts import Count
+from fence import EPOCH
 from kube import Api, ApiError
 from lease import Lease
 from settings import Run, RunError, log
@@ -27,10 +29,15 @@ class RunRecord:
         self._api = api
         self._run = run
         self._lease = lease
+        # Of this run, over all masters.
+        self.count = Count()
+        self.last_failure = ""
         self._name = run.record
 
     def earlier_end(self) -> Entry | None:
         """Return how this very run ended before, if it did and is not to be tried again.
+
+        Otherwise `count` goes on from there.
 
         Raises RunError when the API server does not say it for minutes: to train again by mistake
         is worse than to fail, and the Job makes another attempt.
@@ -44,7 +51,21 @@ class RunRecord:
                 raise RunError(f"cannot read whether this run has ended: {problem}") from problem
             log(f"cannot read the record of earlier runs: {problem}")
             return None
+        if data.get("run") == self._run.id and data.get("settings") == self._run.settings:
+            self.count = Count(int(data.get("attempts") or 0), int(data.get("failures") or 0))
         return data if has_ended(self._run, data, os.environ["HVD_JOB_UID"]) else None
+
+    def begin_attempt(self) -> None:
+        """Begin an attempt: workers serve its epoch, and the record says that the run goes on."""
+        self._lease.next_epoch()
+        # The ssh of this pod sends it to the workers (files/fence.py).
+        os.environ[EPOCH] = str(self._lease.epoch)
+        self.count = self.count.begin()
+        self.write(RUNNING, self.last_failure)
+
+    def count_failure(self, problem: RunError) -> None:
+        """Count an attempt that failed, which the record shows from the next write on."""
+        self.count, self.last_failure = self.count.fail(), str(problem)
 
     def write(self, state: str, reason: str = "") -> None:
         """Write the run's state, unless another master has taken the record."""
@@ -53,6 +74,8 @@ class RunRecord:
             "settings": self._run.settings,
             "job": os.environ["HVD_JOB"],
             "uid": os.environ["HVD_JOB_UID"],
+            "attempts": str(self.count.attempts),
+            "failures": str(self.count.failures),
             "state": state,
             "reason": reason,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -27,6 +27,10 @@ LONGEST_TERMINATION_MESSAGE = 4096
 
 # The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
 BAD_CONFIGURATION = 78
+# A defect of the master itself (EX_SOFTWARE): the Job makes another one.
+DEFECT = 70
+# What ends the master's pod but not the run: by these the Job makes another master.
+LOST_MASTER = (DEFECT, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 _START = time.monotonic()
 
@@ -44,7 +48,7 @@ class ConfigurationError(RunError):
 
 
 class InterruptedRunError(RunError):
-    """The master was asked to end before it started the launcher."""
+    """The master was asked to end. Its Job may make another one."""
 
     exit_code = 128 + signal.SIGTERM
 
@@ -127,6 +131,7 @@ class Run:
     max_ranks: int = 0
     binding: Binding = Binding()
     transport: str = ""
+    retries: int = 0
     # The version of the user's code; empty when the image has the code.
     code: str = ""
     # The master was started again after it had trained.
@@ -196,5 +201,7 @@ def parse_run(text: str) -> Run:
             document["binding"]["ranksPerSocket"],
         ),
         transport=document["transport"],
+        # Without access to the API. Otherwise the Job says it.
+        retries=document.get("retries", 0),
         code=document["code"],
     )

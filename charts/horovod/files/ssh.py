@@ -110,7 +110,7 @@ UseDNS no
 PidFile none
 PrintMotd no
 PermitUserEnvironment no
-AcceptEnv HVD_EPOCH
+AcceptEnv HVD_EPOCH HVD_ATTEMPT
 PermitUserRC no
 AllowAgentForwarding no
 AllowStreamLocalForwarding no
@@ -143,7 +143,7 @@ Host *
   GlobalKnownHostsFile none
   BatchMode yes
   ConnectTimeout 10
-  SendEnv HVD_EPOCH
+  SendEnv HVD_EPOCH HVD_ATTEMPT
   ServerAliveInterval 15
   ServerAliveCountMax 4
   LogLevel ERROR

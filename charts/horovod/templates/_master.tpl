@@ -28,6 +28,7 @@ the master, so that only the workers' environment names it.
   "cleanup" .Values.cleanup
   "record" (include "horovod.record" .)
   "api" (ne (include "horovod.serviceAccount" .) "")
+  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq (include "horovod.serviceAccount" .) ""))
   | toJson -}}
 {{- end }}
 

@@ -8,7 +8,7 @@ import ending
 import kube
 import pytest
 from record import RunRecord
-from settings import ConfigurationError, LaunchError, RunError
+from settings import ConfigurationError, InterruptedRunError, LaunchError, RunError
 
 from tests.unit.podfiles import faults
 from tests.unit.podfiles.fake_api import FakeApi
@@ -88,9 +88,12 @@ def test_why_a_job_creates_no_more_pods(conditions: Any, reason: str) -> None:
     ],
 )  # fmt: skip
 def test_why_the_master_was_asked_to_end(current: Any, words: str) -> None:
-    problem = ending.interruption(current, 143)
+    problem = ending.interruption(current)
     assert words in str(problem)
     assert problem.exit_code == 143
+
+
+ASKED_TO_END = InterruptedRunError("asked to end")
 
 
 @pytest.fixture
@@ -133,7 +136,7 @@ def test_the_end_is_recorded_and_the_runs_workers_are_scaled_down_as_cleanup_say
     is_scaled_down: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ending.finish(make_run(cleanup=cleanup), kube.Api(), make_job(), record, problem)
+    ending.finish(make_run(cleanup=cleanup), kube.Api(), make_job(), record, problem, stopped=False)
     number = 0 if is_scaled_down else 2
     assert replicas(api_server) == {"hvd-cpu": number, "hvd-gpu": number, "another": 2}
     assert recorded(api_server) == (("Failed", "no mpirun") if problem else ("Finished", ""))
@@ -144,24 +147,38 @@ def test_an_attempt_that_another_follows_leaves_record_and_workers_alone(
     record: RunRecord, api_server: FakeApi
 ) -> None:
     run = make_run(cleanup="Always")
-    ending.finish(run, kube.Api(), make_job(1), record, LaunchError("exit code 3", 3))
+    ending.finish(
+        run, kube.Api(), make_job(1), record, InterruptedRunError("asked to end"), stopped=True
+    )
     assert recorded(api_server) is None
     assert set(replicas(api_server).values()) == {2}
+
+
+def test_a_failure_without_another_attempt_is_recorded_whatever_the_job_allows(
+    record: RunRecord, api_server: FakeApi
+) -> None:
+    """The master made all attempts, and ends with a code by which the Job makes no other one."""
+    run, failure = make_run(cleanup="Always"), LaunchError("exit code 3", 3)
+    ending.finish(run, kube.Api(), make_job(), record, failure, stopped=False)
+    assert recorded(api_server) == ("Failed", "exit code 3")
+    assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
 
 
 def test_the_last_attempt_allowed_records_its_failure(
     record: RunRecord, api_server: FakeApi
 ) -> None:
     run = make_run(cleanup="Always")
-    ending.finish(run, kube.Api(), make_job(2), record, LaunchError("exit code 3", 3))
-    assert recorded(api_server) == ("Failed", "exit code 3")
+    ending.finish(
+        run, kube.Api(), make_job(2), record, InterruptedRunError("asked to end"), stopped=True
+    )
+    assert recorded(api_server) == ("Failed", "asked to end")
     assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
 
 
 def test_workers_are_scaled_to_zero_after_a_success_although_the_job_cannot_be_read(
     api_server: FakeApi, record: RunRecord
 ) -> None:
-    ending.finish(make_run(), kube.Api(), ending.UNREADABLE, record, None)
+    ending.finish(make_run(), kube.Api(), ending.UNREADABLE, record, None, stopped=False)
     assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}
     assert recorded(api_server) == ("Finished", "")
 
@@ -169,7 +186,7 @@ def test_workers_are_scaled_to_zero_after_a_success_although_the_job_cannot_be_r
 def test_without_a_job_record_and_workers_are_left_alone(
     record: RunRecord, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ending.finish(make_run(cleanup="Always"), kube.Api(), None, record, None)
+    ending.finish(make_run(cleanup="Always"), kube.Api(), None, record, None, stopped=False)
     assert recorded(api_server) is None
     assert set(replicas(api_server).values()) == {2}
     assert "the workers stay" in capsys.readouterr().out
@@ -183,7 +200,7 @@ def test_a_finished_training_stays_finished_when_the_api_fails_at_its_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     api_server.fail("PATCH", "", failure, times=9)
-    ending.finish(make_run(), kube.Api(), make_job(), record, None)
+    ending.finish(make_run(), kube.Api(), make_job(), record, None, stopped=False)
     output = capsys.readouterr().out
     assert "cannot write the record of this run: " in output
     assert "cannot scale hvd-cpu to 0: " in output
@@ -204,6 +221,6 @@ def test_the_end_waits_for_an_api_server_that_is_away(
     api = kube.Api()
     job = ending.read_job(api, False)
     assert job == make_job()
-    ending.finish(make_run(), api, job, record, None)
+    ending.finish(make_run(), api, job, record, None, stopped=False)
     assert recorded(api_server) == ("Finished", "")
     assert replicas(api_server) == {"hvd-cpu": 0, "hvd-gpu": 0, "another": 2}

@@ -204,8 +204,9 @@ def test_without_a_right_to_the_record_a_later_master_has_a_later_epoch(
 def test_each_attempt_has_an_epoch_of_its_own(masters: Masters) -> None:
     first = masters.take(masters.make("master-a"))
     before = first.epoch
-    first.begin_attempt()
+    first.next_epoch()
     assert first.epoch > before
+    assert first.write({"state": "Running"})
     assert masters.data()["epoch"] == str(first.epoch)
 
 

@@ -74,6 +74,7 @@ def test_an_image_without_the_launcher_fails_before_hosts_are_waited_for(
 
 
 def test_hosts_that_do_not_answer_fail_the_attempt(pod: MasterPod) -> None:
+    pod.put_job(spec={"backoffLimit": 0})
     pod.workers.stop(1)
     assert pod.run(hostsTimeoutSeconds=0.1) == 1
     assert pod.stages() == ["Started", "Failed"]

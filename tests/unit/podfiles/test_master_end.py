@@ -20,26 +20,6 @@ from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
 
 
-def test_a_failed_attempt_with_another_to_follow_keeps_the_workers(pod: MasterPod) -> None:
-    pod.install("exit 3")
-    assert pod.run(cleanup="Always") == 3
-    problem = "horovodrun ended with exit code 3: its last lines above say why"
-    assert pod.termination_log.read_text() == f"{problem}\n"
-    event = pod.api.items("core/events")[-1]
-    assert (event["reason"], event["type"], event["message"]) == ("Failed", "Warning", problem)
-    assert pod.recorded() == ("Running", "")
-    assert pod.replicas() == 2
-
-
-def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
-    pod.put_job(failed=2)
-    pod.install("exit 3")
-    assert pod.run(cleanup="Always") == 3
-    assert pod.recorded()[0] == "Failed"
-    assert "exit code 3" in pod.recorded()[1]
-    assert pod.replicas() == 0
-
-
 def test_a_rank_may_say_that_no_other_attempt_can_help(pod: MasterPod) -> None:
     pod.install("exit 78")
     assert pod.run() == 78

@@ -114,3 +114,9 @@ def test_a_log_line_has_the_seconds_since_the_start(
     monkeypatch.setattr("time.monotonic", lambda: 112.34)
     settings.log("training finished")
     assert capsys.readouterr().out == "[hvd +12.3s] training finished\n"
+
+
+def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
+    template = Path(settings.__file__).parents[1] / "templates" / "job.yaml"
+    codes = ", ".join(str(code) for code in sorted(settings.LOST_MASTER))
+    assert f"operator: NotIn, values: [{codes}]" in template.read_text()

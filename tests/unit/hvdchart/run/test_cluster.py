@@ -90,7 +90,8 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
         "/apis/apps/v1/namespaces/team/statefulsets",
         "/api/v1/namespaces/team/pods",
         "/api/v1/namespaces/team/events",
-    }, "a record is read only without a Job"
+        "/api/v1/namespaces/team/configmaps/hvd-run",
+    }
 
 
 def test_record_is_read_without_a_job(fake_cluster: FakeCluster) -> None:

@@ -188,6 +188,17 @@ def test_suspended_and_missing_runs_have_states_of_their_own() -> None:
     assert status(WORKERS, jobs=[]).reason == "the run's Job was deleted"
 
 
+def test_attempts_that_one_master_makes_are_in_the_record() -> None:
+    record = {"job": JOB, "state": "Running", "attempts": "3", "reason": "a rank was killed"}
+    again = status([MASTER, *WORKERS], record=record)
+    assert (again.state, again.reason) == (
+        "running", "an earlier attempt failed: a rank was killed",
+    )  # fmt: skip
+    assert (again.attempt, again.attempts) == (3, 4)
+    of_another_run = status([MASTER, *WORKERS], record={**record, "job": "hvd-master-0"})
+    assert (of_another_run.reason, of_another_run.attempt) == ("", 1)
+
+
 def test_deleted_job_has_the_outcome_in_the_record() -> None:
     finished = status([], jobs=[], record={"state": "Finished", "reason": ""})
     assert (finished.state, finished.reason) == ("finished", "")

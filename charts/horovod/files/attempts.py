@@ -1,0 +1,83 @@
+"""The attempts at a run that one master makes, on the workers that are there.
+
+A failed attempt ends neither the master nor the workers: the next one only waits for hosts that are
+missing. The Job makes another master for a master that is lost, which counts on in the record.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable, NamedTuple
+
+from kube import Object
+from settings import BAD_CONFIGURATION, RunError, log
+
+# The name by which ranks know the number of their attempt, from 1.
+ATTEMPT = "HVD_ATTEMPT"
+# A launcher that ran for this many seconds had trained: what failed then is not what the script
+# does first, and the next attempt begins at once.
+TRAINED_AFTER = 60.0
+# Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+# Seconds within which a request to end is noticed in a pause.
+STOP_CHECK_EVERY = 0.2
+
+
+class Count(NamedTuple):
+    """How many attempts at a run have begun, and how many of them have failed."""
+
+    attempts: int = 0
+    failures: int = 0
+
+    def begin(self) -> Count:
+        """Count an attempt, and let its ranks know its number."""
+        os.environ[ATTEMPT] = str(self.attempts + 1)
+        return self._replace(attempts=self.attempts + 1)
+
+    def fail(self) -> Count:
+        """Count a failure."""
+        return self._replace(failures=self.failures + 1)
+
+
+class Retries:
+    """Decides whether another attempt follows a failed one, and when.
+
+    `limit`: how many failures may be followed by another attempt, where the Job does not say it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lost_masters = 0
+        self._quick = 0
+
+    def pause(self, problem: RunError, seconds: float, failures: int, job: Object | None) -> float:
+        """Return the seconds until the next attempt; a negative number when none follows.
+
+        `seconds`: how long the launcher ran. `failures`: of all attempts, this one included. `job`
+        has the limit, which an upgrade may have changed.
+        """
+        if job and "backoffLimit" in job["spec"]:
+            self._limit = int(job["spec"]["backoffLimit"])
+            self._lost_masters = int(job.get("status", {}).get("failed") or 0)
+        left = self._limit - failures - self._lost_masters + 1
+        if problem.exit_code == BAD_CONFIGURATION or left <= 0:
+            return -1.0
+        self._quick = 0 if seconds >= TRAINED_AFTER else self._quick + 1
+        pause = 0.0
+        if self._quick > 1:
+            pause = min(FIRST_PAUSE * 2 ** (self._quick - 2), LONGEST_PAUSE)
+        when = f"in {pause:.0f} s" if pause else "at once"
+        log(f"the next attempt begins {when}; {left} of {self._limit} retries are left")
+        return pause
+
+
+def wait(seconds: float, is_stopped: Callable[[], bool]) -> bool:
+    """Wait before the next attempt; False when this pod is asked to end."""
+    until = time.monotonic() + seconds
+    while not is_stopped():
+        left = until - time.monotonic()
+        if left <= 0:
+            return True
+        time.sleep(min(STOP_CHECK_EVERY, left))
+    return False

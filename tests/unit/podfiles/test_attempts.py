@@ -1,0 +1,51 @@
+"""Whether another attempt follows a failed one, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attempts
+import pytest
+from attempts import Retries
+from settings import ConfigurationError, LaunchError
+
+FAILURE = LaunchError("exit code 1", 1)
+
+
+def job(limit: int, failed: int = 0) -> Any:
+    return {"metadata": {}, "spec": {"backoffLimit": limit}, "status": {"failed": failed}}
+
+
+def test_a_script_that_fails_at_once_gets_growing_pauses() -> None:
+    retries = Retries(20)
+    pauses = [retries.pause(FAILURE, 2.0, number, None) for number in range(1, 10)]
+    assert pauses == [0, 5, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_script_that_had_trained_gets_none() -> None:
+    retries = Retries(20)
+    seconds = [2.0, 2.0, attempts.TRAINED_AFTER, 3600.0, 2.0, 2.0]
+    pauses = [retries.pause(FAILURE, took, number, None) for number, took in enumerate(seconds, 1)]
+    assert pauses == [0, 5, 0, 0, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("limit", "failures", "lost_masters", "follows"),
+    [(0, 1, 0, False), (1, 1, 0, True), (1, 2, 0, False), (3, 3, 0, True), (3, 3, 1, False),
+     (3, 2, 1, True)],
+)  # fmt: skip
+def test_failures_and_lost_masters_have_one_budget(
+    limit: int, failures: int, lost_masters: int, follows: bool
+) -> None:
+    pause = Retries(99).pause(FAILURE, 99.0, failures, job(limit, lost_masters))
+    assert (pause >= 0) is follows
+
+
+def test_the_last_limit_counts_while_the_job_cannot_be_read() -> None:
+    retries = Retries(0)
+    assert retries.pause(FAILURE, 99.0, 1, job(1)) == 0
+    assert retries.pause(FAILURE, 99.0, 2, None) < 0
+
+
+def test_a_wrong_configuration_is_not_tried_again() -> None:
+    assert Retries(9).pause(ConfigurationError("no mpirun"), 99.0, 1, None) < 0

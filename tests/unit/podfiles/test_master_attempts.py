@@ -1,0 +1,177 @@
+"""The attempts that one master makes, one after the other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import attempts
+import hosts
+import master
+import pytest
+
+from tests.unit.podfiles.master_pod import MasterPod, read_log
+
+Background = Callable[..., "Future[Any]"]
+# Writes the number and the epoch of each attempt, and fails until the attempt given.
+FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_EPOCH" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
+PROBLEM = "horovodrun ended with exit code 3: its last lines above say why"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "FIRST_PAUSE", 0.05)
+
+
+def made(pod: MasterPod) -> list[list[int]]:
+    """The number and the epoch of each attempt."""
+    lines = (pod.generated.parent / "attempts").read_text().splitlines()
+    return [[int(word) for word in line.split()] for line in lines]
+
+
+def record(pod: MasterPod) -> dict[str, str]:
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    data: dict[str, str] = item["data"]
+    return data
+
+
+def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
+    pod: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod.install(FAIL_UNTIL.format(3))
+    assert pod.run(cleanup="Always") == 0
+    (first, one), (second, two), (third, three) = made(pod)
+    assert (first, second, third) == (1, 2, 3)
+    assert one < two < three, "workers end what an earlier attempt has left"
+    training = ["Started", "HostsReady", "Training"]
+    assert pod.stages() == [*training, "Failed", *training, "Failed", *training, "Finished"]
+    assert pod.recorded() == ("Finished", "")
+    assert (record(pod)["attempts"], record(pod)["failures"]) == ("3", "2")
+    lines = read_log(capsys)
+    assert "the next attempt begins at once; 2 of 2 retries are left" in lines
+    assert "the next attempt begins in 0 s; 1 of 2 retries are left" in lines
+    assert pod.replicas() == 0
+    assert not pod.api.asked("DELETE", "core/pods/hvd-worker-0")
+
+
+def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(cleanup="Always") == 3
+    assert len(made(pod)) == 3
+    assert pod.recorded() == ("Failed", PROBLEM)
+    assert pod.termination_log.read_text() == f"{PROBLEM}\n"
+    event = pod.api.items("core/events")[-1]
+    assert (event["reason"], event["type"], event["message"]) == ("Failed", "Warning", PROBLEM)
+    assert pod.replicas() == 0
+
+
+def test_a_new_master_counts_on(pod: MasterPod) -> None:
+    """The one before was lost while it trained, which the Job counts."""
+    counted = {"run": "run-1", "settings": "settings-1", "attempts": "4", "failures": "1"}
+    item = {"metadata": {"name": "hvd-run"}, "data": {**counted, "state": "Running"}}
+    pod.api.put("core/configmaps", item)
+    pod.put_job(failed=1)
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run() == 3
+    assert [number for number, _ in made(pod)] == [5]
+    assert (record(pod)["attempts"], record(pod)["failures"]) == ("5", "2")
+
+
+def test_another_run_begins_to_count_anew(pod: MasterPod) -> None:
+    counted = {"run": "run-0", "settings": "settings-1", "attempts": "4", "failures": "2"}
+    pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": counted})
+    pod.install(FAIL_UNTIL.format(2))
+    assert pod.run() == 0
+    assert [number for number, _ in made(pod)] == [1, 2]
+
+
+def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterPod) -> None:
+    announce = master.announce_failure
+
+    def allow_more(*arguments: Any) -> None:
+        pod.put_job(spec={"backoffLimit": 4})
+        announce(*arguments)
+
+    pod.install(FAIL_UNTIL.format(9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(master, "announce_failure", allow_more)
+        assert pod.run() == 3
+    assert len(made(pod)) == 5
+
+
+def test_hosts_that_went_away_are_waited_for(
+    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "FIRST_REPORT_AFTER", 60.0)
+    pod.install(FAIL_UNTIL.format(2))
+    announce = master.announce_failure
+
+    def lose_a_host(*arguments: Any) -> None:
+        pod.workers.stop(1)
+        announce(*arguments)
+        background(come_back)
+
+    def come_back() -> None:
+        pod.api.wait(lambda: pod.stages().count("Started") == 2)
+        pod.workers.start(1)
+
+    monkeypatch.setattr(master, "announce_failure", lose_a_host)
+    assert pod.run() == 0
+    assert len(made(pod)) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "of_the_master"), [(1, 1), (3, 3), (70, 1), (137, 1), (143, 1), (255, 255)]
+)
+def test_the_ranks_exit_code_is_the_masters_unless_it_means_a_lost_master(
+    pod: MasterPod, code: int, of_the_master: int
+) -> None:
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install(f"exit {code}")
+    assert pod.run() == of_the_master
+    assert pod.recorded()[0] == "Failed"
+
+
+def test_a_defect_of_the_master_is_left_to_another_master(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError("defect")
+
+    monkeypatch.setattr(master, "train", fail)
+    assert pod.run() == 70
+    assert "KeyError: 'defect'" in capsys.readouterr().err
+    assert record(pod)["holder"] == "", "the other one need not wait"
+    assert pod.replicas() == 2
+
+
+def test_a_master_that_is_asked_to_end_in_a_pause_ends(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_PAUSE", 60.0)
+    announce = master.announce_failure
+    failed = []
+
+    def ask_to_end(*arguments: Any) -> None:
+        announce(*arguments)
+        failed.append(1)
+        if len(failed) == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(master, "announce_failure", ask_to_end)
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    assert len(made(pod)) == 2
+    assert pod.replicas() == 2, "another master follows"
+    assert "its pod was deleted or evicted" in pod.termination_log.read_text()
+
+
+def test_no_attempt_follows_when_the_job_was_removed(pod: MasterPod) -> None:
+    pod.put_job(deletionTimestamp="2026-01-01T10:00:00Z")
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(cleanup="Always") == 3
+    assert len(made(pod)) == 1
+    assert pod.recorded() == ("Running", "")
+    assert pod.replicas() == 2
