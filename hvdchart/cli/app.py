@@ -23,6 +23,7 @@ from hvdchart.cli.options import (
     Settings,
     Specs,
     code_values,
+    console,
     plan_specs,
     print_warnings,
     write_output,
@@ -99,11 +100,9 @@ def render(
     else:
         text = render_values(plan, " ".join(path.name for path in paths))
     if explain:
-        from rich.console import Console
-
         from hvdchart.values.report import reason_table
 
-        Console(stderr=True).print(reason_table(plan))
+        console(stderr=True).print(reason_table(plan))
     if output is not None and check:
         changes = difference(output, text)
         if changes:
@@ -138,13 +137,11 @@ def plan(
 
         sys.stdout.write(json.dumps(plan_report.document(made), indent=2) + "\n")
         return
-    from rich.console import Console
-
-    console = Console()
+    tables = console()
     for part in plan_report.tables(made):
-        console.print(part)
+        tables.print(part)
     if explain:
-        console.print(plan_report.reason_table(made))
+        tables.print(plan_report.reason_table(made))
 
 
 @app.command()

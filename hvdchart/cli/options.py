@@ -11,8 +11,13 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rich.console import Console
+
     from hvdchart.plan.model import Plan
     from hvdchart.spec.yaml_tree import Plain
+
+# Columns of a table that no terminal shows.
+_UNLIMITED = 10_000
 
 Specs = Annotated[
     list[Path] | None,
@@ -110,3 +115,11 @@ def write_output(output: Path | None, text: str) -> None:
         sys.stdout.write(text)
     else:
         write_atomically(output, text)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print tables: as wide as the terminal, and without wrapping in a pipe or file."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr)
+    return made if made.is_terminal else Console(stderr=stderr, width=_UNLIMITED)

@@ -1,7 +1,8 @@
-"""The subcommands for a run in a cluster: deploy, undeploy, status, logs and events."""
+"""The subcommands for runs in a cluster: deploy, undeploy, list, status, logs and events."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ from hvdchart.cli.options import (
 from hvdchart.errors import ClusterError, RunFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.logs import LogLine
@@ -33,13 +34,57 @@ Name = Annotated[
 ]
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
+# Click keeps the lines of a paragraph that begins with \b, and fills the others.
+_EPILOGS = {
+    "deploy": """\b
+Examples:
+  hvdchart deploy run.spec.yaml
+  hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
+
+Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
+cannot be used; 8 the run failed; 130 interrupted, and the run continues.""",
+    "undeploy": """\b
+Example:
+  hvdchart undeploy resnet50 --namespace team
+
+Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used.""",
+    "list": """\b
+Examples:
+  hvdchart list
+  hvdchart list --all-namespaces -o json
+
+Exit codes: 0 listed, also when there is no run; 7 the cluster cannot be used.""",
+    "status": """\b
+Examples:
+  hvdchart status resnet50
+  hvdchart status resnet50 --namespace team -o json
+
+Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8 the
+run failed.""",
+    "logs": """\b
+Examples:
+  hvdchart logs resnet50 --master
+  hvdchart logs resnet50 --no-follow --tail 100
+
+Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used; 130
+interrupted.""",
+    "events": """\b
+Example:
+  hvdchart events resnet50
+
+Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used.""",
+}
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
-    for command in (deploy, undeploy, status, logs, events):
-        app.command()(command)
+    commands: dict[str, Callable[..., None]] = {
+        "deploy": deploy, "undeploy": undeploy, "list": list_runs, "status": status, "logs": logs,
+        "events": events,
+    }  # fmt: skip
+    for name, command in commands.items():
+        app.command(name, epilog=_EPILOGS[name])(command)
 
 
 def deploy(
@@ -99,6 +144,38 @@ def undeploy(
     sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
 
 
+def list_runs(
+    namespace: Namespace = None,
+    context: Context = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="List the runs of all namespaces.")
+    ] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
+    ] = "text",
+) -> None:
+    """List the runs of a namespace with their state."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.report import list_report
+    from hvdchart.run.status import run_status
+
+    if output not in ("text", "json"):
+        raise typer.BadParameter(f"--output {output!r}: must be text or json")
+    cluster = Cluster.connect(context, namespace)
+    found = cluster.releases(everywhere=all_namespaces)
+    runs = [(place, run_status(release)) for place, release in found]
+    if output == "json":
+        import json
+
+        documents = [{"namespace": place, **run.document()} for place, run in runs]
+        sys.stdout.write(json.dumps(documents, indent=2) + "\n")
+    elif runs:
+        sys.stdout.write(list_report(runs))
+    else:
+        where = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"
+        sys.stderr.write(f"no runs {where}\n")
+
+
 def status(
     name: Name,
     namespace: Namespace = None,
@@ -107,10 +184,7 @@ def status(
         str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
     ] = "text",
 ) -> None:
-    """Print the state of a run, the reason and what to do.
-
-    The exit code is 8 when the run failed and 7 when there is no such run.
-    """
+    """Print the state of a run, the reason and what to do."""
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.status import run_status
 
@@ -210,7 +284,8 @@ def _print_last_lines(cluster: Cluster, failed: Status) -> None:
 
 def _print(lines: Iterable[LogLine]) -> None:
     colours: dict[str, str] = {}
-    coloured = sys.stdout.isatty()
+    # https://no-color.org
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
         prefix = f"[{line.pod}]"
         if coloured:

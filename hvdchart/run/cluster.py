@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import Api, RefusedError
 from hvdchart.run.pod_problems import problem_of
-from hvdchart.run.release import Object, Release, event_order, is_about, record_name, selector
+from hvdchart.run.release import (
+    CHART_SELECTOR,
+    Object,
+    Release,
+    event_order,
+    is_about,
+    record_name,
+    selector,
+)
 
 # How long a pod of `run_pod` may take to end: its image may have to be pulled first.
 POD_SECONDS = 600
@@ -59,6 +67,25 @@ class Cluster:
             self._list(kind, selector(name)) for kind in ("jobs", "statefulsets", "pods")
         )
         return Release(name, jobs, sets, pods, self.events(name), self._record(name))
+
+    def releases(self, *, everywhere: bool = False) -> list[tuple[str, Release]]:
+        """The releases of the chart in the namespace, or in all, each with its namespace."""
+        found: dict[tuple[str, str], dict[str, list[Object]]] = {}
+        where = "in all namespaces" if everywhere else f"in namespace {self.namespace}"
+        for kind in ("jobs", "statefulsets", "pods"):
+            root = _GROUPS.get(kind, "api/v1")
+            path = f"{root}/{kind}" if everywhere else self._path(kind)
+            for item in self._api.list(f"list {kind} {where}", path, CHART_SELECTOR):
+                metadata = item["metadata"]
+                name = metadata["labels"].get("app.kubernetes.io/instance", "")
+                place = metadata.get("namespace", self.namespace)
+                found.setdefault((place, name), {}).setdefault(kind, []).append(item)
+        releases = []
+        for (place, name), objects in sorted(found.items()):
+            jobs, sets, pods = (objects.get(k, []) for k in ("jobs", "statefulsets", "pods"))
+            record = {} if jobs else Cluster(self._api, place)._record(name)
+            releases.append((place, Release(name, jobs, sets, pods, [], record)))
+        return releases
 
     def _record(self, release: str) -> dict[str, str]:
         """The data of the release's record, the ConfigMap; empty when there is none."""

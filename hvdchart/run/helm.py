@@ -15,7 +15,7 @@ import pyhelm3.errors
 import semver
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.errors import HelmError
+from hvdchart.errors import ClusterError, HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.values.check import checked_values
 
@@ -103,10 +103,17 @@ def deploy(
 def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str = "helm") -> None:
     """Run `helm uninstall` and wait until the release's objects are deleted.
 
-    Raises HelmError, also when there is no release of that name.
+    Raises ClusterError when there is no release of that name, and HelmError.
     """
     uninstall = _client(helm, context).uninstall_release(name, namespace=namespace, wait=True)
-    _call(f"helm uninstall {name} in namespace {namespace}", uninstall)
+    try:
+        _call(f"helm uninstall {name} in namespace {namespace}", uninstall)
+    except HelmError as error:
+        if "release: not found" not in str(error):
+            raise
+        raise ClusterError(
+            f"no run {name} in namespace {namespace}; list all runs: hvdchart list --all-namespaces"
+        ) from error
 
 
 def _client(helm: str, context: str | None) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
+# The label selector of the objects of all releases of the chart.
+CHART_SELECTOR = "app.kubernetes.io/name=horovod"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ def record_name(release: str) -> str:
 
 def selector(name: str) -> str:
     """The label selector of a release's objects."""
-    return f"app.kubernetes.io/name=horovod,app.kubernetes.io/instance={name}"
+    return f"{CHART_SELECTOR},app.kubernetes.io/instance={name}"
 
 
 def is_about(event: Object, release: str) -> bool:

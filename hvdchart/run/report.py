@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hvdchart.run.release import Object, event_time
 from hvdchart.run.status import Status
@@ -32,6 +32,21 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
             yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
     if status.job:
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {status.name} -n {namespace}"
+
+
+def list_report(runs: Sequence[tuple[str, Status]]) -> str:
+    """A table of runs, each with its namespace: one line each, however wide."""
+    rows = [("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON")]
+    for namespace, run in runs:
+        workers = f"{run.workers_ready}/{run.workers_wanted}"
+        attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
+        rows.append((namespace, run.name, run.state, workers, attempt, run.reason))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def event_lines(events: Iterable[Object]) -> Iterator[str]:

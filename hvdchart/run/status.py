@@ -98,7 +98,7 @@ def _judge(
     if job is None:
         if not release.exists:
             reason = "this namespace has no objects of the release"
-            return "not found", reason, "list all releases: helm list --all-namespaces"
+            return "not found", reason, "list all runs: hvdchart list --all-namespaces"
         return _recorded(release)
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if _component(pod) == _MASTER]

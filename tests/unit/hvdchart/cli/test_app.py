@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from yaml import safe_load as parse_yaml
 
+from hvdchart.errors import HvdchartError
 from tests.fakes.fixtures import Command
 
 ROOT = Path(__file__).parents[4]
@@ -134,3 +136,32 @@ def test_failure_exits_with_its_code_and_one_message(
     assert (done.code, done.output) == (code, "")
     assert says in done.errors
     assert "Traceback" not in done.errors
+
+
+def test_tables_in_a_pipe_have_one_line_for_each_row(hvdchart: Command, tmp_path: Path) -> None:
+    text = SPEC.read_text()
+    (tmp_path / "a.spec.yaml").write_text(text.replace("hostPath: /", f"hostPath: /{'long' * 40}/"))
+    shown = hvdchart("plan", str(tmp_path / "a.spec.yaml"), "--explain")
+    (row,) = [line for line in shown.output.splitlines() if "env.OMP_NUM_THREADS" in line]
+    assert row.count("│") == 5
+    (warning,) = [line for line in shown.output.splitlines() if line.startswith("warning: volumes")]
+    assert warning.endswith("directories")
+
+
+@pytest.mark.parametrize("command", ["deploy", "undeploy", "list", "status", "logs", "events"])
+def test_help_has_examples_and_exit_codes_and_no_names_of_types(
+    hvdchart: Command, command: str
+) -> None:
+    shown = hvdchart(command, "-h").output
+    assert f"hvdchart {command}" in shown.partition("Example")[2]
+    assert "Exit codes: 0 " in shown
+    assert not re.search(r"<(path|text|int|int range|file)>|\bTEXT\b|\bINTEGER\b", shown)
+
+
+def test_exit_codes_in_help_are_those_of_the_errors(hvdchart: Command) -> None:
+    known = {"0", "130", *(str(kind.exit_code) for kind in HvdchartError.__subclasses__())}
+    for command in ("deploy", "undeploy", "list", "status", "logs", "events"):
+        codes = hvdchart(command, "-h").output.partition("Exit codes: ")[2]
+        named = set(re.findall(r"(?:^|; |, )\s*(\d+)\b", codes))
+        assert named
+        assert named <= known, command

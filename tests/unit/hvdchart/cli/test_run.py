@@ -18,6 +18,7 @@ from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.nodes import pod as other_pod
 from tests.unit.hvdchart.runs import (
     JOB,
+    LABELS,
     MASTER,
     RUNNING,
     STATEFUL_SET,
@@ -166,6 +167,47 @@ def test_undeploy_uninstalls_the_release(
     assert arguments[-1] == "other"
 
 
+def test_undeploy_of_an_unknown_run_exits_with_7(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
+) -> None:
+    message = "Error: uninstall: Release not loaded: nope: release: not found\n"
+    helm.answer("uninstall", errors=message, code=1)
+    done = hvdchart("undeploy", "nope")
+    assert done.code == 7
+    assert done.errors.startswith("hvdchart: no run nope in namespace team; list all runs: ")
+
+
+def test_list_shows_each_run_on_a_line_or_as_json(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
+    long = "a worker of the run was killed, because its container had used all of its memory " * 3
+    labels = {**LABELS, "app.kubernetes.io/instance": "old"}
+    old = {"metadata": {"name": "old-worker", "labels": labels}, "spec": {"replicas": 0}}
+    fake_cluster.put("statefulsets", old)
+    record = {"state": "Failed", "reason": long.strip()}
+    fake_cluster.put("configmaps", {"metadata": {"name": "old-run"}, "data": record})
+    fake_cluster.put("pods", {"metadata": {"name": "other", "labels": {"app": "other"}}})
+    done = hvdchart("list")
+    head, *lines = done.output.splitlines()
+    assert head.split() == ["NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON"]
+    assert [line.split()[:5] for line in lines] == [
+        ["team", "hvd", "failed", "2/2", "4/4"],
+        ["team", "old", "failed", "0/0", "-"],
+    ]
+    assert lines[1].endswith(long.strip())
+    documents = json.loads(hvdchart("list", "-A", "-o", "json").output)
+    assert [(each["namespace"], each["name"]) for each in documents] == [
+        ("team", "hvd"), ("team", "old"),
+    ]  # fmt: skip
+
+
+def test_list_without_a_run_says_so(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    done = hvdchart("list")
+    assert (done.code, done.output, done.errors) == (0, "", "no runs in namespace team\n")
+    assert hvdchart("list", "-A").errors == "no runs in any namespace\n"
+
+
 def test_status_of_a_finished_run_is_text_or_json(hvdchart: Command, finished: FakeCluster) -> None:
     text = hvdchart("status", "hvd")
     assert (text.code, text.output.splitlines()[0]) == (0, "hvd: finished")
@@ -239,6 +281,8 @@ def test_log_lines_have_a_colour_for_each_pod_on_a_terminal(
     codes = [line.partition("m[")[0].removeprefix("\x1b[") for line in lines]
     assert codes == [code for code in ["36", "32", "33", "35", "34", "91", "36"] for _ in range(2)]
     assert lines[0].endswith("[hvd-worker-0]\x1b[0m one")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert hvdchart("logs", "hvd").output.splitlines()[0] == "[hvd-worker-0] one"
 
 
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.errors import HelmError, SpecError
+from hvdchart.errors import ClusterError, HelmError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import deploy, manifests, undeploy
@@ -81,7 +81,10 @@ def test_undeploy_waits_for_the_deletion(helm: StubProgram) -> None:
 def test_undeploy_of_an_unknown_release_is_an_error(helm: StubProgram) -> None:
     message = "Error: uninstall: Release not loaded: run: release: not found\n"
     helm.answer("uninstall", errors=message, code=1)
-    with pytest.raises(HelmError, match=r"helm uninstall run in namespace team: .*not found"):
+    with pytest.raises(ClusterError, match=r"no run run in namespace team; .* hvdchart list"):
+        undeploy("run", "team")
+    helm.answer("uninstall", errors="Error: uninstall: timed out\n", code=1)
+    with pytest.raises(HelmError, match=r"helm uninstall run in namespace team: .*timed out"):
         undeploy("run", "team")
 
 

@@ -1,0 +1,79 @@
+"""Measures the commands that people type most, in a new process each time.
+
+python -m tests.bench.bench_command [REVISION]
+
+With a revision of this repository, measures that one too. The aims, which nothing checks: 0.15 s
+for --help and --version, 0.5 s for status. The API server is a small one on this machine.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.figures import print_figures
+from tests.fakes.cluster import FakeCluster, running, write_kubeconfig
+from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
+
+ROOT = Path(__file__).parents[2]
+RUNS = 10
+COMMANDS = (("--help",), ("--version",), ("status", "hvd"), ("list",))
+
+
+def times(arguments: Sequence[str], root: Path, kubeconfig: Path) -> tuple[list[float], str]:
+    """The seconds of each run, and the mean CPU seconds; on a busy machine, compare these."""
+    walls = []
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(root)}
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "hvdchart", *arguments],
+            env=environment, cwd=root, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            return [float("nan")], done.stderr.splitlines()[0][:40]
+        walls.append(time.perf_counter() - start)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return walls, f"{cpu / RUNS:.2f}"
+
+
+def checked_out(revision: str, folder: Path) -> Path:
+    """The library as it was at a revision."""
+    command = ["git", "archive", revision, "hvdchart", "charts"]
+    packed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def main() -> None:
+    """Measure and print."""
+    seconds, cpu_seconds = {}, {}
+    cluster = FakeCluster()
+    with tempfile.TemporaryDirectory() as name, running(cluster) as address:
+        folder = Path(name)
+        cluster.put("jobs", job())
+        cluster.put("statefulsets", STATEFUL_SET)
+        cluster.put("pods", MASTER, *WORKERS)
+        kubeconfig = folder / "kubeconfig"
+        write_kubeconfig(kubeconfig, address)
+        roots = {revision: checked_out(revision, folder / revision) for revision in sys.argv[1:]}
+        for version, root in {**roots, "now": ROOT}.items():
+            for arguments in COMMANDS:
+                row = f"{' '.join(arguments)}, {version}"
+                seconds[row], cpu_seconds[row] = times(arguments, root, kubeconfig)
+    print_figures(f"Seconds of {RUNS} runs", seconds, cpu=cpu_seconds)
+
+
+if __name__ == "__main__":
+    main()
