@@ -181,3 +181,38 @@ def test_helm_makes_the_keys_once_and_leaves_an_empty_secret_to_the_master(
     upgrade(place, version, CHART, {**RUN, "ssh": {"generation": 2}})
     other = place.get("secret", "hvd-ssh-2")["data"]
     assert not set(other.values()) & {*made.values(), *first.values()}
+
+
+def wait_for_default_account(place: Namespace) -> None:
+    """The chart looks for other objects only where it finds this one."""
+    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+
+
+def test_selector_of_an_earlier_version_is_refused_with_the_way_out(place: Namespace) -> None:
+    """Before 0.3.0 the instance was fullnameOverride, and Kubernetes never changes a selector."""
+    labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "lab"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    old = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "lab-worker"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod},
+    }
+    place.kubectl("apply", "--filename", "-", input=json.dumps(old))
+    wait_for_default_account(place)
+    values = {**RUN, "fullnameOverride": "lab"}
+    done = place.helm("upgrade", "--install", "hvd", str(CHART), values=values, version="helm4")
+    assert done.returncode != 0
+    for word in ('"lab-worker"', 'instance "lab"', f"--namespace {place.name} delete statefulset"):
+        assert word in done.stderr
+    place.kubectl("delete", "statefulset", "lab-worker")
+    upgrade(place, "helm4", CHART, values)
+
+
+def test_missing_service_account_of_the_workers_is_refused(place: Namespace) -> None:
+    wait_for_default_account(place)
+    values = {**RUN, "worker": {"serviceAccount": {"name": "reader"}}}
+    done = place.helm("install", "hvd", str(CHART), values=values, version="helm4")
+    assert done.returncode != 0
+    for word in ('worker.serviceAccount.name is "reader"', place.name, "serviceAccount.create"):
+        assert word in done.stderr
