@@ -28,8 +28,6 @@ ADDITIONS: Values = {
     "worker": {
         "serviceAccount": {"create": True, "annotations": {"example/role": "reader"}},
         "envFrom": [{"secretRef": {"name": "credentials"}}],
-        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
-        "resources": {"claims": [{"name": "gpu"}]},
         "initContainers": [NATIVE],
         "extraContainers": [CONTAINER],
         "terminationGracePeriodSeconds": 0,
@@ -62,9 +60,18 @@ def test_additions_reach_the_worker_and_the_master() -> None:
         assert spec["containers"][0]["envFrom"] == values["envFrom"]
         assert spec["containers"][0].items() >= values["container"].items()
         assert [container["name"] for container in spec["initContainers"]] == ["proxy"]
-    assert worker["resourceClaims"] == ADDITIONS["worker"]["resourceClaims"]
-    assert worker["containers"][0]["resources"] == ADDITIONS["worker"]["resources"]
     assert [container["name"] for container in worker["containers"]] == ["worker", "log-shipper"]
+
+
+def test_workers_claim_devices() -> None:
+    """The form of a claim is that of Kubernetes 1.31 and newer; the chart passes on any."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+    resources = {"claims": [{"name": "gpu"}]}
+    spec = pod_spec(
+        one(render({"worker": {"resourceClaims": claims, "resources": resources}}), "StatefulSet")
+    )
+    assert spec["resourceClaims"] == claims
+    assert spec["containers"][0]["resources"] == resources
 
 
 def test_labels_annotations_and_names_reach_all_pods() -> None:
@@ -223,6 +230,7 @@ def test_every_field_that_the_chart_renders_is_refused(kind: str) -> None:
         "runtimeClassName": "x",
     }
     more |= {"topologySpreadConstraints": [{"topologyKey": "x"}]}
+    more |= {"resourceClaims": [{"name": "x"}]} if of == "worker" else {}
     everything[of] = {**ADDITIONS[of], **more, "podSpec": {}, "container": {}}
     spec = pod_spec(one(render(everything), kind))
     for where, fields in (("podSpec", spec), ("container", spec["containers"][0])):
