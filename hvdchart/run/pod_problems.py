@@ -46,6 +46,12 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
             message = _short(condition.get("message", ""))
             known = _look_up("scheduling", message) or {"remedy": "", "hopeless": False}
             return Problem(f"cannot be scheduled: {message}", known["remedy"], known["hopeless"])
+        if condition.get("reason") == "SchedulingGated" and condition["status"] == "False":
+            gates = ", ".join(gate["name"] for gate in pod["spec"].get("schedulingGates", []))
+            return Problem(
+                f"in a queue (scheduling gate {gates})",
+                "wait until the queue has room: with Kueue, see kubectl describe workloads",
+            )
     scheduler = pod.get("spec", {}).get("schedulerName", _SCHEDULER)
     if scheduler != _SCHEDULER and _is_unseen(status):
         return Problem(

@@ -82,6 +82,15 @@ def test_unschedulable_worker_has_the_schedulers_message_and_advice(
     assert advice in current.advice
 
 
+def test_worker_in_a_queue_is_named_with_the_queues_gate() -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    queued = pod("hvd-worker-1", "worker", conditions=[gated])
+    queued["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    current = status([MASTER, WORKERS[0], queued])
+    assert current.reason == "hvd-worker-1: in a queue (scheduling gate kueue.x-k8s.io/admission)"
+    assert "kubectl describe workloads" in current.advice
+
+
 def test_failed_mount_is_the_reason_until_a_later_event() -> None:
     stuck = pod("hvd-worker-1", "worker", CREATING)
     mount = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-wor")
