@@ -95,6 +95,7 @@ import framework, multiprocessing, os, sys
 def square(x):
     return x * x, __name__ in ("__main__", "__mp_main__")
 if __name__ == "__main__":
+    print(multiprocessing.process.ORIGINAL_DIR, multiprocessing.spawn.get_executable())
     os.chdir("/")
     with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
         print(pool.map(square, [1, 2, 3]))
