@@ -17,7 +17,8 @@ import pytest
 from tests.unit.podfiles.warm.worker import Worker, children, is_alive, make_worker, warm
 from tests.waiting import wait_until
 
-# Prints its process ID and that of a child in a session of its own, then waits for a signal.
+# Prints its process ID, that of an orphan in a session of its own, and that of its guard, then
+# waits for a signal.
 WAITS = """
 import framework, os, signal, subprocess, sys
 def end(number, frame):
@@ -25,8 +26,9 @@ def end(number, frame):
     sys.exit(40 + number)
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, end)
-child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-print(os.getpid(), child.pid, os.getppid(), flush=True)
+start = "setsid sleep 600 >/dev/null 2>&1 & echo $!"
+orphan = int(subprocess.check_output(["sh", "-c", start]))
+print(os.getpid(), orphan, os.getppid(), flush=True)
 while True:
     signal.pause()
 """
@@ -53,12 +55,12 @@ def has_imported(worker: Worker, times: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
 def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
-    with running(warm_worker) as (client, (rank, child, _)):
+    with running(warm_worker) as (client, (rank, orphan, _)):
         assert rank != client.pid, "the rank is no fork"
         client.send_signal(number)
         output, _ = client.communicate(timeout=60)
         assert (output, client.returncode) == (f"got {number}\n".encode(), 40 + number)
-        assert not is_alive(child), "a failed rank has left a process"
+        assert not is_alive(orphan), "a failed rank has left a process"
 
 
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
@@ -83,11 +85,11 @@ def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
 
 
 def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
-    with running(warm_worker) as (client, (rank, child, guard)):
+    with running(warm_worker) as (client, (rank, orphan, guard)):
         os.kill(guard, signal.SIGKILL)
         assert client.wait(60) == -signal.SIGKILL
         wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
-        os.kill(child, signal.SIGKILL)
+        os.kill(orphan, signal.SIGKILL)
 
 
 def test_ended_ranks_leave_no_process_behind(warm_worker: Worker) -> None:
