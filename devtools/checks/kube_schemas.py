@@ -2,7 +2,8 @@
 
 `python -m devtools.checks.kube_schemas` writes tests/chart/kubernetes-api.json from the OpenAPI
 description in the Go modules k8s.io/kubernetes@VERSION. Most definitions are equal in all releases,
-so the file has each version of a definition once, with the releases that have it.
+so the file has each version of a definition once, with the releases that have it. The part that
+describes pods, of the newest release, becomes the file with which `hvdchart migrate` checks pods.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ ROOTS = (
 )
 ROOT = Path(__file__).resolve().parents[2]
 API_FILE = ROOT / "tests" / "chart" / "kubernetes-api.json"
+PODS_FILE = ROOT / "hvdchart" / "migrate" / "kubernetes.json"
 SWAGGER = "api/openapi-spec/swagger.json"
 REFERENCE = "#/definitions/"
 # These two accept more types than OpenAPI 2 can express.
@@ -124,6 +126,24 @@ def load() -> dict[str, dict[str, Schema]]:
     return releases
 
 
+def pods(definitions: dict[str, Schema]) -> str:
+    """The file that describes a pod template: its definitions by the last part of their names."""
+    names = ["io.k8s.api.core.v1.PodTemplateSpec"]
+    found: dict[str, Schema] = {}
+    while names:
+        name = names.pop()
+        short = name.rpartition(".")[2]
+        if short not in found:
+            text = json.dumps(definitions[name], sort_keys=True)
+            names += _references(definitions[name])
+            found[short] = json.loads(re.sub(rf'"{REFERENCE}[^"]+\.', f'"{REFERENCE}', text))
+    lines = [
+        f'"{name}": {json.dumps(schema, sort_keys=True, separators=(",", ":"))}'
+        for name, schema in sorted(found.items())
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def write_for_kubeconform(folder: Path) -> str:
     """Writes a file for each release and kind; returns the -schema-location that leads to them."""
     for release, definitions in load().items():
@@ -164,13 +184,14 @@ def definitions_of(release: str, cache: Path) -> dict[str, Schema]:
 
 
 def main() -> None:
-    """Downloads every release and writes API_FILE."""
+    """Downloads every release and writes API_FILE and PODS_FILE."""
     releases = {}
     for release in RELEASES:
         with tempfile.TemporaryDirectory(prefix="kube-schemas-") as folder:
             releases[release] = closure(definitions_of(release, Path(folder)))
     API_FILE.write_text(merge(releases))
-    print(f"wrote {API_FILE}")
+    PODS_FILE.write_text(pods(releases[RELEASES[-1]]))
+    print(f"wrote {API_FILE} and {PODS_FILE}")
 
 
 if __name__ == "__main__":
