@@ -16,35 +16,57 @@ def register(app: typer.Typer) -> None:
 
 def migrate(
     file: Annotated[
-        Path, typer.Argument(help="The old chart's values file, or an MPIJob manifest.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Values of another chart, an MPIJob or a Volcano Job; - reads standard input.",
+        ),
+    ] = None,
+    command_line: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-line", metavar="FILE",
+            help="Read a typed command line, or a shell script with one, instead: mpirun, "
+            "horovodrun, docker run, mlt; - reads standard input.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the values to this file instead of stdout."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the values to this file, not to stdout."
+        ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write the report to this file instead of stderr."),
+        typer.Option(
+            "--report", metavar="FILE", help="Write the report to this file, not to stderr."
+        ),
     ] = None,
-) -> None:
-    """Convert values of the old horovod charts, or a Kubeflow MPIJob, to values of this chart.
+) -> None:  # fmt: skip
+    """Convert values of other charts, jobs and command lines to values of this chart.
 
-    The report says what became of each value of the file: carried over, renamed, changed or
-    dropped, with the reason, and what to check by hand.
+    The report begins with what to check by hand, and says what became of each value: carried over,
+    renamed, changed or dropped, with the reason. A file that is not understood is refused.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.migrate.convert import migrate as migrate_tree
+    from hvdchart.migrate.convert import migrate_command_line, migrate_file
+    from hvdchart.migrate.documents import read_bytes
     from hvdchart.migrate.report import report_text, values_text
-    from hvdchart.spec.load import load_tree
     from hvdchart.values.schema import values_schema
 
-    migration = migrate_tree(load_tree(file), values_schema())
-    values, lines = values_text(migration, file.name), report_text(migration)
+    source = file or command_line
+    if source is None or (file and command_line):
+        raise typer.BadParameter("give one of FILE and --command-line FILE")
+    read = migrate_file if file else migrate_command_line
+    data, name = read_bytes(source)
+    migration = read(data, name, values_schema())
+    values = values_text(migration, source.name if source.name != "-" else "standard input")
+    lines = report_text(migration)
+    if output is not None:
+        write_atomically(output, values)
     if report is None:
         sys.stderr.write(lines)
     else:
         write_atomically(report, lines)
     if output is None:
         sys.stdout.write(values)
-    else:
-        write_atomically(output, values)

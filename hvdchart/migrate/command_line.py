@@ -1,16 +1,19 @@
-"""Parses an old launcher's command line into a launch mode, options and the training command. Pure.
+"""Parses a launcher's command line into launch mode, options and the training command. Pure.
 
-Which options there are, and how many arguments follow each: the chart's files/launchers.json.
+Every word of the line ends in one `Part`, which says where it went. Which options there are, and
+how many arguments follow each: the chart's files/launchers.json.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
+from hvdchart.chart_files import read_data
+from hvdchart.migrate.expansion import Text, expand
+from hvdchart.migrate.line import CommandLine, Part, read_hosts, set_once
+from hvdchart.migrate.shell import ASSIGNMENT, Statement, read_statements
 from hvdchart.spec.launchers import find_option, option_name
 
 _CHARTS_MCA = {
@@ -22,114 +25,233 @@ _CHARTS_MCA = {
     "orte_default_hostfile": "the chart writes the host file",
 }
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
-# Characters that a shell acts on; quotes are handled separately.
-_SHELL_SYNTAX = re.compile(r"[|&;<>()`$\n*?\[\]{}~!#=]")
-LAUNCHERS = {"mpirun": "mpirun", "mpiexec": "mpirun", "orterun": "mpirun",
-             "horovodrun": "horovodrun"}  # fmt: skip
+_RUN_TEXT = re.compile(r"-[a-z]*c")
+LAUNCHERS = {"mpirun": "mpirun", "mpiexec": "mpirun", "mpiexec.hydra": "mpirun",
+             "orterun": "mpirun", "prterun": "mpirun", "horovodrun": "horovodrun"}  # fmt: skip
+# Options of Hydra that set variables: how many arguments follow.
+_VARIABLES = {"genv": 2, "env": 2, "genvlist": 1, "envlist": 1}
+_NO_VARIABLES = {"genvall": 0, "envall": 0, "genvnone": 0, "envnone": 0}
+# Options that say how many ranks each host has.
+_PER_HOST = ("npernode", "N", "ppn", "perhost", "slots-per-host", "slots")
+_PPR_NODE = re.compile(r"ppr:([0-9]+):node")
+_RANK_ENVIRONMENT = "every rank has its worker's environment"
+NEEDS_SHELL = "the line needs a shell before the launcher starts"
+_STARTS_SSHD = re.compile(
+    r"(sudo )?(/usr/sbin/sshd( -\S+)*|service sshd? (re)?start|/etc/init.d/sshd? (re)?start"
+    r"|mkdir -p (/var)?/run/sshd)"
+)
+_WAITS = re.compile(r"sleep [0-9]+[smh]?|set [-+]\S+( \S+)?")
 
 
-@dataclass
-class CommandLine:
-    """A launcher's command line, parsed.
-
-    `ranks` is the number of ranks asked for, None without one; `min_ranks` and `max_ranks` are the
-    limits of an elastic run. `exports` are the -x options: a variable's name and the value given
-    with it, None without one. `dropped` are pairs of an option and the reason, in their order.
-    `custom_reason` says why a line of mode `custom` was not parsed.
-    """
-
-    mode: str
-    options: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
-    ranks: int | None = None
-    exports: list[tuple[str, str | None]] = field(default_factory=list)
-    dropped: list[tuple[str, str]] = field(default_factory=list)
-    min_ranks: int | None = None
-    max_ranks: int | None = None
-    custom_reason: str = ""
-
-
-def parse_command_line(words: Sequence[str]) -> CommandLine:
+def parse_command_line(words: Sequence[str | Text]) -> CommandLine:
     """Parse a command line; mode `custom` and the unchanged words when a part is not understood."""
-    unwrapped = _unwrap_shell(words)
+    texts = [word if isinstance(word, Text) else Text(word) for word in words]
+    before, unwrapped = _unwrap_shell(texts)
     if unwrapped is None:
-        return _custom(words, "the line needs a shell before the launcher starts")
-    launcher = PurePosixPath(unwrapped[0]).name if unwrapped else ""
+        return _custom(texts, NEEDS_SHELL)
+    launcher = PurePosixPath(unwrapped[0].text).name if unwrapped else ""
     mode = LAUNCHERS.get(launcher)
     if mode is None:
-        return _custom(words, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
-    line = CommandLine(mode)
+        return _custom(texts, f"{launcher or 'an empty line'} is not a launcher that migrate knows")
+    line = CommandLine(mode, parts=[*before, Part((unwrapped[0].text,), "launch.mode")])
+    line.exports_all = mode == "horovodrun" or launcher == "mpiexec.hydra"
     rest = unwrapped[1:]
-    while rest and rest[0].startswith("-") and rest[0] != "--":
+    while rest and rest[0].text.startswith("-") and rest[0].text != "--":
         width = _parse_option(rest, line)
         if width == 0:
-            return _custom(words, f"migrate does not understand option {rest[0]} of {launcher}")
+            reason = f"migrate does not understand option {rest[0].text} of {launcher}"
+            return _custom(texts, line.problem or reason)
         rest = rest[width:]
-    line.command = rest[1:] if rest[:1] == ["--"] else rest
+    if [text.text for text in rest[:1]] == ["--"]:
+        line.parts.append(Part(("--",), "", "it ends the launcher's options"))
+        rest = rest[1:]
+    line.command = [text.text for text in rest]
+    line.parts.append(Part(tuple(line.command), "master.args", "without its launcher"))
+    if any(text.unknown for text in rest):
+        return _custom(texts, NEEDS_SHELL)
     if not line.command:
-        return _custom(words, f"the line gives {launcher} no command to run")
+        return _custom(texts, f"the line gives {launcher} no command to run")
     if ":" in line.command:
-        return _custom(words, "the line starts several programs, separated by a colon")
-    return line
+        return _custom(texts, "the line starts several programs, separated by a colon")
+    clash = _clash(line)
+    return _custom(texts, clash) if clash else line
 
 
-def _custom(words: Sequence[str], reason: str) -> CommandLine:
-    return CommandLine("custom", command=list(words), custom_reason=reason)
+def _custom(words: Sequence[Text], reason: str) -> CommandLine:
+    command = [word.text for word in words]
+    parts = [Part(tuple(command), "master.args")]
+    return CommandLine("custom", command=command, custom_reason=reason, parts=parts)
 
 
-def _unwrap_shell(words: Sequence[str]) -> list[str] | None:
-    """The launcher's words, from `sh -c LINE` or one string; None when the line needs a shell."""
-    if len(words) == 1 and " " in words[0]:
-        return _split(words[0])
-    if len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS:
-        return _split(words[2]) if words[1] in ("-c", "-ec", "-lc", "-exc", "-xc") else None
-    return list(words)
+def _clash(line: CommandLine) -> str:
+    """Why no launcher of the mode has all of the options; empty when one has."""
+    launchers = set(read_data("launchers.json")["modes"][line.mode])
+    for word in line.options:
+        option = find_option(word)
+        if option is not None and option.launchers is not None:
+            launchers &= option.launchers
+            if not launchers:
+                return f"no launcher of mode {line.mode} has both {word} and the options before it"
+    return ""
 
 
-def _split(text: str) -> list[str] | None:
-    """The words of a line; None when it has shell syntax outside of single quotes."""
-    unquoted = re.sub(r"'[^']*'", "''", text.replace("\\\n", " "))
-    # NAME=value is an assignment only as the first word.
-    first, _, others = unquoted.strip().partition(" ")
-    if _SHELL_SYNTAX.search(first + others.replace("=", "")):
-        return None
+def _unwrap_shell(words: Sequence[Text]) -> tuple[list[Part], list[Text] | None]:
+    """The launcher's words, from `sh -c LINE` or one string, and what is before them.
+
+    No words when the line needs a shell.
+    """
+    if len(words) == 1 and " " in words[0].text:
+        return _launcher_in(words[0].text)
+    if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
+        return _launcher_in(words[2].text) if _RUN_TEXT.fullmatch(words[1].text) else ([], None)
+    return [], list(words)
+
+
+def _launcher_in(text: str) -> tuple[list[Part], list[Text] | None]:
     try:
-        return shlex.split(text.replace("\\\n", " "))
+        statements = read_statements(text)
     except ValueError:
-        return None
+        return [], None
+    if not statements:
+        return [], []
+    variables: dict[str, str | None] = {}
+    before: list[Part] = []
+    for statement in statements[:-1]:
+        reason = _reason_to_leave_out(statement, variables)
+        if not reason:
+            return [], None
+        before.append(Part((statement.raw,), "", reason))
+    last = statements[-1]
+    if last.compound or last.redirects or last.end not in ("\n", ";"):
+        return [], None
+    words = expand(last.words, variables)
+    if not words or words[0].unknown or ASSIGNMENT.match(last.words[0].raw):
+        return [], None
+    return before, words
 
 
-def _parse_option(rest: Sequence[str], line: CommandLine) -> int:
+def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None]) -> str:
+    """Why the chart needs no such statement before the launcher; empty when it may need it."""
+    if statement.compound or statement.redirects or statement.end in ("|", "|&", "&", "||"):
+        return ""
+    if _STARTS_SSHD.fullmatch(statement.raw):
+        return "the chart starts the SSH servers"
+    if _WAITS.fullmatch(statement.raw):
+        return "the master waits for its hosts and stops at the first error"
+    if assign(statement, variables):
+        return "its value is in the options and arguments that name it"
+    return ""
+
+
+def assign(statement: Statement, variables: dict[str, str | None]) -> bool:
+    """Add the variables of a statement that only assigns; False for any other statement."""
+    if not all(ASSIGNMENT.match(word.raw) for word in statement.words):
+        return False
+    for word in statement.words:
+        name = word.raw.partition("=")[0]
+        texts = expand([word], variables)
+        known = not any(text.unknown for text in texts)
+        value = " ".join(text.text for text in texts).partition("=")[2]
+        variables[name] = value if known else None
+    return True
+
+
+def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     """Add the first option of `rest` to `line`; its number of words, 0 when not understood."""
-    name, (_, has_value, value) = option_name(rest[0]), rest[0].partition("=")
-    option = find_option(rest[0])
-    known = {"openmpi4", "openmpi5"} if line.mode == "mpirun" else {"horovodrun"}
-    if option is None or not known & (option.launchers or known):
+    name, (_, has_value, value) = option_name(rest[0].text), rest[0].text.partition("=")
+    option = find_option(rest[0].text)
+    hydra = line.mode == "mpirun" and name in {**_VARIABLES, **_NO_VARIABLES}
+    if hydra:
+        arguments = {**_VARIABLES, **_NO_VARIABLES}[name]
+    elif name == "slots" and line.mode != "mpirun":
+        arguments = 1
+    elif option is None or not _has(option.launchers, line.mode):
         return 0
-    width = 1 if has_value else 1 + option.arguments
-    if len(rest) < width or (has_value and option.arguments != 1):
+    else:
+        arguments = option.arguments
+    width = 1 if has_value else 1 + arguments
+    if len(rest) < width or (has_value and arguments != 1):
         return 0
-    words = list(rest[:width])
+    words = [text.text for text in rest[:width]]
+    unknown = next((text.unknown for text in rest[:width] if text.unknown), "")
     value = value if has_value else "".join(words[1:2])
-    reason = f"the chart takes it from {option.value}" if option.value else _drop_reason(words)
-    if option.value == "worker.number and worker.slots":
-        if not value.isdecimal():
-            return 0
-        line.ranks = int(value)
-    elif "launch.elastic." in option.value or name == "host-discovery-script":
-        if not (value.isdecimal() or name == "host-discovery-script"):
-            return 0
+    if hydra or name == "x":
+        return 0 if unknown else _add_variables(name, words, value, line)
+    chart_value = option.value if option else "worker.slots"
+    if name in _PER_HOST:
+        chart_value = "worker.slots"
+    reason = f"the chart takes it from {chart_value}" if chart_value else _drop_reason(words)
+    if unknown and chart_value:
+        line.unknown = line.unknown or unknown
+        line.parts.append(Part(tuple(words), "", reason))
+        return width
+    if unknown or not _add_numbers(name, chart_value, value, line):
+        return 0
+    if not reason:
+        line.options += words
+    new = "" if reason else "launch.options"
+    if "launch.elastic." in chart_value:
+        new, reason = chart_value, ""
+    line.parts.append(Part(tuple(words), new, reason or "unchanged"))
+    return width
+
+
+def _has(launchers: frozenset[str] | None, mode: str) -> bool:
+    if launchers is None:
+        return True
+    modes: Mapping[str, list[str]] = read_data("launchers.json")["modes"]
+    # A later option may turn horovodrun into mode elastic.
+    others = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
+    return bool(launchers.intersection(*[[name for other in others for name in modes[other]]]))
+
+
+def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:
+    """Keep the numbers and hosts of an option that the chart sets; False for a wrong one."""
+    if name in _PER_HOST or chart_value.startswith(("worker.number and", "launch.elastic.")):
+        if not value.isdecimal() or not 0 < len(value) < 8:
+            return False
+        number = int(value)
+        if name in _PER_HOST:
+            return set_once(line, "per_host", number)
+        if not chart_value.startswith("launch.elastic."):
+            return set_once(line, "ranks", number)
         line.mode = "elastic"
-        line.min_ranks = int(value) if "minRanks" in option.value else line.min_ranks
-        line.max_ranks = int(value) if "maxRanks" in option.value else line.max_ranks
+        return set_once(line, "min_ranks" if "minRanks" in chart_value else "max_ranks", number)
+    if name == "host-discovery-script":
+        line.mode = "elastic"
+        return set_once(line, "discovery", value)
+    if name in ("host", "H", "hosts", "hostlist"):
+        return set_once(line, "hosts", read_hosts(value))
+    if chart_value == "worker.number":
+        return set_once(line, "host_file", value)
+    if name == "map-by" and (match := _PPR_NODE.fullmatch(value)):
+        return set_once(line, "per_host", int(match[1]))
+    return True
+
+
+def _add_variables(name: str, words: list[str], value: str, line: CommandLine) -> int:
+    if name in _NO_VARIABLES:
+        line.exports_all = line.exports_all or name.endswith("all")
+        line.parts.append(Part(tuple(words), "", _RANK_ENVIRONMENT))
+        return len(words)
+    if name in ("genvlist", "envlist"):
+        exports: list[tuple[str, str | None]] = [(item, None) for item in value.split(",") if item]
     elif name == "x":
         variable, equals, content = value.partition("=")
-        line.exports.append((variable, content if equals else None))
-    elif not reason:
-        line.options += words
-    if reason and "launch.elastic." not in option.value:
-        line.dropped.append((" ".join(words), reason))
-    return width
+        exports = [(variable, content if equals else None)]
+    else:
+        exports = [(words[1], words[2])]
+    if not exports or not all(variable for variable, _ in exports):
+        return 0
+    for variable, given in exports:
+        others = {other for known, other in line.exports if known == variable}
+        if given is not None and others - {given, None}:
+            line.problem = f"the line sets {variable} to two values"
+            return 0
+    line.exports += exports
+    line.export_options += [words[0].partition("=")[0]] * len(exports)
+    line.parts.append(Part(tuple(words), "worker.env"))
+    return len(words)
 
 
 def _drop_reason(words: Sequence[str]) -> str:

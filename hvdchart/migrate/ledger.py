@@ -1,38 +1,55 @@
 """The ledger of a migration: the input, the values made from it, and what became of each value.
 
-Every value of the input ends as an `Entry`; `drop_rest` adds those that no rule has handled.
+No value can be lost. Each value of the input ends as an `Entry`: `close` adds those that no rule
+has handled, refuses a file that is mostly unknown, and compares every value that an entry calls
+carried over with the one in the result. `put` overwrites nothing.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterator, Mapping
+import difflib
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.paths import KeyPath, dotted, nearest_node, place_of, value_at
+from hvdchart.migrate.input_reader import InputReader
+from hvdchart.migrate.kubernetes import did_you_mean, value_problem
+from hvdchart.migrate.trees import (
+    leaves,
+    nulls_in_lists,
+    schema_error,
+    shown,
+    value_at_text,
+    without_nulls,
+)
+from hvdchart.spec.paths import KeyPath, dotted, place_of, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
+from hvdchart.text import join_names
 from hvdchart.values.schema import schema_at
 
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
-OUTCOMES: tuple[Outcome, ...] = ("carried over", "renamed", "changed", "dropped")
 NewPath: TypeAlias = tuple[str, ...]
 _SAME = object()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of one value: `old` and `new` are dotted paths, `new` is empty when dropped."""
+    """What became of one value: `old` and `new` are dotted paths, `new` is empty when dropped.
+
+    `path` is the path of the value in the input, empty for a part of a value.
+    """
 
     outcome: Outcome
     old: str
     new: str = ""
     reason: str = ""
+    path: KeyPath = ()
 
 
-class Ledger:
+class Ledger(InputReader):
     """The input, with an entry for each value handled so far and the chart's values made from them.
 
     `schema` is the chart's. A value that it rejects raises SpecError with the value's place in the
@@ -40,81 +57,22 @@ class Ledger:
     """
 
     def __init__(self, root: Node, schema: Mapping[str, Any]) -> None:
-        self.root = root
-        self.tree: Plain = root.plain
+        super().__init__(root)
         self.values: dict[str, Plain] = {}
         self.entries: list[Entry] = []
         self.checks: list[str] = []
         self._schema = schema
-        self._handled: set[KeyPath] = set()
-
-    def value_at(self, *path: str | int) -> Plain:
-        """The value at `path`; None when it is missing or null."""
-        return value_at(self.tree, path)
-
-    def map_at(self, *path: str | int) -> dict[str, Plain]:
-        """The map at `path`, empty when missing; raises SpecError for anything else."""
-        return self._typed(path, dict, "a map") or {}
-
-    def list_at(self, *path: str | int) -> list[Plain]:
-        """The list at `path`, empty when missing; raises SpecError for anything else."""
-        return self._typed(path, list, "a list") or []
-
-    def items_at(self, *path: str | int) -> list[KeyPath]:
-        """The paths of the items of the list at `path`; raises SpecError as `list_at` does."""
-        return [(*path, index) for index in range(len(self.list_at(*path)))]
-
-    def text_at(self, *path: str | int) -> str:
-        """The text at `path`, a number as it was written; empty when missing.
-
-        Raises SpecError for a map or a list.
-        """
-        value = self.value_at(*path)
-        if value is None:
-            return ""
-        if isinstance(value, dict | list):
-            raise self.type_error(path, "text")
-        return value if isinstance(value, str) else nearest_node(self.root, path).text
-
-    def integer_at(self, *path: str | int) -> int | None:
-        """The integer at `path`, quoted or not, as Helm and kubectl accept both; None if missing.
-
-        Raises SpecError for anything else.
-        """
-        value = self.value_at(*path)
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
-            return int(value)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            return value
-        raise self.type_error(path, "a whole number")
-
-    def is_true(self, *path: str | int) -> bool:
-        """Whether `path` is true in YAML 1.1, which Helm and kubectl read; raises SpecError."""
-        value = self.value_at(*path)
-        if isinstance(value, str) and value.lower() in ("yes", "on", "true", "y"):
-            return True
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        if isinstance(value, str) and value.lower() in ("no", "off", "false", "n"):
-            return False
-        raise self.type_error(path, "true or false")
-
-    def type_error(self, path: KeyPath, expected: str) -> SpecError:
-        """The error for a value of the input that is not what its key takes."""
-        actual = shorten(json.dumps(self.value_at(*path), ensure_ascii=False))
-        return SpecError(str(place_of(self.root, path)), dotted(path), f"got {actual}", expected)
-
-    def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
-        value = self.value_at(*path)
-        if value is None or isinstance(value, kind):
-            return value
-        raise self.type_error(path, expected)
+        self._handled: dict[KeyPath, tuple[Outcome, NewPath]] = {}
 
     def carry_over(
         self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = _SAME
     ) -> None:
         """Put the value at `old` (or `value`, made from it) at `new` in the chart's values."""
+        _refuse_root(old)
         current = self.value_at(*old)
+        if current == "":
+            self.drop(old, "an empty value sets nothing")
+            return
         if current is None or not self.chart_has(new):
             self.drop(old, f"the chart has no {dotted(new)}" + (f": {reason}" if reason else ""))
             return
@@ -129,17 +87,35 @@ class Ledger:
         self.put(new, value, old)
         for leaf in leaves(current, old):
             below = leaf[len(old) :] if outcome != "changed" else ()
-            self._record(Entry(outcome, dotted(leaf), dotted((*new, *below)), reason), leaf)
+            self._record(outcome, leaf, (*new, *(str(step) for step in below)), reason,
+                         dotted((*new, *below)))  # fmt: skip
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
-        """Set a value of the chart; raises SpecError at `old` when the schema rejects it."""
+        """Set a value of the chart.
+
+        Raises SpecError at `old` when the chart or Kubernetes rejects it, or when the chart's value
+        is set already and differs.
+        """
+        key = f"the chart's {dotted(new)}"
+        if list(nulls_in_lists(value)):
+            raise self.error(old, "an item of a list is null", "items that are not null")
+        wrong = value_problem(new, value)
+        if wrong is not None:
+            place = (*old, *wrong.path) if self.has((*old, *wrong.path)) else old
+            raise self.error(place, f"{dotted((*new, *wrong.path))}: {wrong.problem}",
+                             wrong.expected)  # fmt: skip
         problem = schema_error(self._schema, new, value)
         if problem:
-            raise SpecError(
-                str(place_of(self.root, old)), dotted(old),
-                f"the chart's {dotted(new)} does not accept it: {shorten(problem, 160)}",
-                f"a value that {dotted(new)} accepts",
-            )  # fmt: skip
+            problem = f"{key} does not accept it: {shorten(problem, 160)}"
+            raise self.error(old, problem, f"a value that {dotted(new)} accepts")
+        current = value_at(self.values, new)
+        if current is not None and current != value:
+            problem = f"{key} is {shown(current)} from another value of the file, {shown(value)}"
+            raise self.error(old, f"{problem} from this one", "values that agree, or one of them")
+        self.replace(new, value)
+
+    def replace(self, new: NewPath, value: Plain) -> None:
+        """Set a value of the chart whatever it is; the caller says so in an entry or a check."""
         parent = self.values
         for step in new[:-1]:
             parent = parent.setdefault(step, {})
@@ -147,21 +123,23 @@ class Ledger:
 
     def change(self, old: KeyPath, new: NewPath, reason: str = "") -> None:
         """Record that the value at `old` became part of `new`, which the caller puts together."""
+        _refuse_root(old)
         for leaf in leaves(self.value_at(*old), old):
-            self._record(Entry("changed", dotted(leaf), dotted(new), reason), leaf)
+            self._record("changed", leaf, new, reason, dotted(new))
 
     def drop(self, old: KeyPath, reason: str) -> None:
         """Record why the value at `old` is dropped; nothing when the input has none.
 
         A null and an empty map or list have that as their reason.
         """
+        _refuse_root(old)
         if not self.has(old):
             return
         for leaf in leaves(self.value_at(*old), old):
             value = self.value_at(*leaf)
             empty = "null sets nothing" if value is None else "an empty value sets nothing"
             no_value = value is None or value in ({}, [])
-            self._record(Entry("dropped", dotted(leaf), "", empty if no_value else reason), leaf)
+            self._record("dropped", leaf, (), empty if no_value else reason, "")
 
     def add_part(self, old: KeyPath, part: str, new: str, reason: str = "") -> None:
         """Add an entry about a part of a value, such as one option of a command line."""
@@ -189,55 +167,89 @@ class Ledger:
                 return False
         return True
 
-    def has(self, path: KeyPath) -> bool:
-        """Whether the input has a value at `path`, null included; an index of a list must exist."""
-        parent = self.value_at(*path[:-1])
-        if isinstance(parent, list):
-            return isinstance(path[-1], int)
-        return isinstance(parent, dict) and path[-1] in parent
+    def close_manifest(self) -> None:
+        """As `close`, for a manifest: every key that has no entry yet is a valid one."""
+        rest = [leaf for leaf in leaves(self.tree, ()) if leaf not in self._handled]
+        for leaf in rest:
+            self.drop(leaf, "not carried over: see podSpec and container of worker and master")
+        if rest:
+            names = join_names((dotted(leaf) for leaf in rest), 12)
+            self.add_check(
+                "these fields are not carried over; podSpec and container of worker and master "
+                f"take fields of pods and containers: {names}"
+            )
+        self._compare()
 
-    def drop_rest(self, reason_for: Callable[[KeyPath], str]) -> None:
-        """Drop every value that has no entry yet, with the reason for its path."""
-        for leaf in leaves(self.tree, ()):
-            self.drop(leaf, reason_for(leaf))
+    def close(self, source: str, same_key: Callable[[NewPath], NewPath] | None = None) -> None:
+        """Drop every value that has no entry yet, name them in a check, and compare the results.
 
-    def _record(self, entry: Entry, leaf: KeyPath) -> None:
+        `source` is what the input is called, `same_key` this chart's key for one of its paths.
+        Raises SpecError for a misspelt key and for a file that is mostly unknown.
+        """
+        unknown: list[str] = []
+        ours: list[str] = []
+        every = list(leaves(self.tree, ()))
+        for leaf in every:
+            if leaf in self._handled:
+                continue
+            # Not by value_at, which remembers the key as one that a rule knows.
+            if value_at(self.tree, leaf) in (None, {}, []):
+                self.drop(leaf, "")
+                continue
+            keys = tuple(itertools.takewhile(lambda step: isinstance(step, str), leaf))
+            names = tuple(str(step) for step in keys)
+            new = same_key(names) if same_key else names
+            if self.chart_reads(new):
+                reason = f"{source} ignored it; to use it now, set {dotted(new)} in the new values"
+                ours.append(dotted(keys))
+            else:
+                self._refuse_misspelt(keys)
+                reason = f"neither {source} nor this one has such a key"
+                unknown.append(dotted(keys))
+            self.drop(leaf, reason)
+        if len(unknown) * 2 > len(every):
+            problem = f"{len(unknown)} of {len(every)} values are unknown: {join_names(unknown)}"
+            raise SpecError(str(place_of(self.root, ())), "", problem, f"a file of {source}")
+        for listed, text in (
+            (ours, f"{source} ignored these keys, which this one has; set them again to use them"),
+            (unknown, "no chart has these keys, so they are dropped"),
+        ):
+            if listed:
+                self.add_check(f"{text}: {join_names(dict.fromkeys(listed), 12)}")
+        self._compare()
+
+    def _refuse_misspelt(self, keys: KeyPath) -> None:
+        """Raise SpecError for a key that is nearly one that a rule knows and the file lacks."""
+        for length, key in enumerate(keys):
+            known = self.known.get(keys[:length], set())
+            present = value_at(self.tree, keys[:length]) or {}
+            if key in known or not isinstance(present, dict):
+                continue
+            close = difflib.get_close_matches(str(key), sorted(known - set(present)), 1, 0.8)
+            if close:
+                problem = "no such key"
+                raise self.error(keys[: length + 1], problem, did_you_mean(str(key), close))
+
+    def _compare(self) -> None:
+        """Raise SpecError when a value that an entry calls carried over is not in the result."""
+        for leaf, (outcome, new) in self._handled.items():
+            if outcome == "dropped" or " " in new[0]:
+                continue
+            result = value_at_text(self.values, new)
+            same = outcome == "changed" or result == without_nulls(self.value_at(*leaf))
+            if result is None or not same:
+                problem = f"migrate would lose it on the way to {dotted(new)}: a defect of migrate"
+                raise self.error(leaf, problem, "a report of this defect, with the file")
+
+    def _record(
+        self, outcome: Outcome, leaf: KeyPath, new: NewPath, reason: str, shown: str
+    ) -> None:
         if leaf not in self._handled:
-            self._handled.add(leaf)
-            self.entries.append(entry)
+            self._handled[leaf] = (outcome, new)
+            self.entries.append(Entry(outcome, dotted(leaf), shown, reason, leaf))
 
 
-def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
-    """The paths of all scalars and of all empty maps and lists."""
-    children: Any = ()
-    if isinstance(value, dict):
-        children = value.items()
-    elif isinstance(value, list):
-        children = enumerate(value)
-    empty = True
-    for step, child in children:
-        empty = False
-        yield from leaves(child, (*path, step))
-    if empty:
-        yield path
-
-
-def without_nulls(value: Plain) -> Plain:
-    """`value` without the nulls in its maps and lists."""
-    if isinstance(value, dict):
-        return {k: without_nulls(child) for k, child in value.items() if child is not None}
-    if isinstance(value, list):
-        return [without_nulls(child) for child in value if child is not None]
-    return value
-
-
-def schema_error(schema: Mapping[str, Any], path: NewPath, value: Plain) -> str:
-    """Why the chart rejects `value` at `path`; empty when it accepts it."""
-    from jsonschema_rs import Draft7Validator
-
-    below = schema_at(schema, path)
-    if below is None:
-        return f"the chart has no {dotted(path)}"
-    validator = Draft7Validator({**below, "definitions": schema.get("definitions", {})})
-    error = next(iter(validator.iter_errors(value)), None)
-    return "" if error is None else str(error.message)
+def _refuse_root(old: KeyPath) -> None:
+    """One entry for the whole input would hide that its values are not handled."""
+    if not old:
+        raise ValueError("an entry for the whole input")

@@ -14,8 +14,9 @@ _SCHEDULING = (
     "priorityClassName",
     "schedulerName",
     "runtimeClassName",
+    "terminationGracePeriodSeconds",
 )
-_ALL_PODS = ("hostNetwork", "hostPID", "imagePullSecrets")
+_ALL_PODS = ("hostNetwork", "hostPID", "imagePullSecrets", "dnsConfig", "hostAliases")
 # Fields of a container's security context that the chart sets for the pod.
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
 _ALREADY_SET = "the chart has one value for all pods, which is already set"
@@ -44,12 +45,16 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
             _carry_over_for_all(ledger, pod, key)
     if ledger.has((*pod, "serviceAccountName")):
         name = ledger.text_at(*pod, "serviceAccountName")
+        path = (*pod, "serviceAccountName")
         if group == "worker":
-            reason = "the chart's workers have no service account"
-            ledger.add_check(f"workers had the service account {name}: here they have no token")
+            ledger.carry_over(path, ("worker", "serviceAccount", "name"), "it has to exist")
+            ledger.add_check(
+                f"the workers have the service account {name}, which has to exist, without a "
+                "token: see worker.automountServiceAccountToken"
+            )
         else:
             reason = "the chart makes the master's; for another one set serviceAccount"
-        ledger.drop((*pod, "serviceAccountName"), reason)
+            ledger.drop(path, reason)
     ledger.drop((*pod, "serviceAccount"), "an old name of serviceAccountName")
     ledger.drop((*pod, "restartPolicy"), "the chart's StatefulSet and Job set it")
 

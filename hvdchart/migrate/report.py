@@ -1,16 +1,24 @@
-"""Writes a migration as text: the values file with what to check, and the report. Pure."""
+"""Writes a migration as text: the values file with what to check, and the report. Pure.
+
+The report begins with what to check by hand. Values with the same outcome and reason share a line,
+and a map or list whose values all share it is named as a whole.
+"""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from hvdchart.migrate.convert import Migration
-from hvdchart.migrate.ledger import OUTCOMES, Entry
+from hvdchart.migrate.ledger import Entry, Outcome
+from hvdchart.spec.paths import KeyPath, dotted
 from hvdchart.values.render import dump
 
-_ITEM = re.compile(r"\[[0-9]+\]$")
+# Dropped values first: they are what a reader looks for.
+_ORDER: tuple[Outcome, ...] = ("dropped", "changed", "renamed", "carried over")
+_STEP = re.compile(r"\[[0-9]+\]|\.?[^.\[\]]+")
+_PART = ": "
 
 
 def values_text(migration: Migration, origin: str) -> str:
@@ -23,37 +31,82 @@ def values_text(migration: Migration, origin: str) -> str:
     ]
     if migration.checks:
         head += ["Check by hand first:", *(f"- {check}" for check in migration.checks)]
-    comments = "".join(f"# {line}\n" for line in head)
+    comments = "".join(f"# {_printable(line)}\n" for line in head)
     return comments + dump(dict(migration.values), {})
 
 
 def report_text(migration: Migration) -> str:
-    """What became of each value, one line each, dropped ones last, and what to check by hand."""
-    return "".join(f"{line}\n" for line in _report_lines(migration))
+    """What to check by hand, then what became of the values: dropped ones first."""
+    return "".join(f"{_printable(line)}\n" for line in _report_lines(migration))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _report_lines(migration: Migration) -> Iterator[str]:
-    for outcome in OUTCOMES:
+    counts = Counter(entry.outcome for entry in migration.entries)
+    totals = ", ".join(f"{counts[outcome]} {outcome}" for outcome in _ORDER if counts[outcome])
+    yield f"read as {migration.source}: {totals or 'no values'}"
+    if migration.checks:
+        yield f"to check by hand: {len(migration.checks)}"
+        yield from (f"  {number}. {check}" for number, check in enumerate(migration.checks, 1))
+    for outcome in _ORDER:
         entries = [entry for entry in migration.entries if entry.outcome == outcome]
         if entries:
             yield f"{outcome}: {len(entries)}"
-            for _, items in itertools.groupby(entries, _group_key):
-                yield f"  {_format_entries(list(items))}"
-    if migration.checks:
-        yield f"to check by hand: {len(migration.checks)}"
-        yield from (f"  {check}" for check in migration.checks)
+            yield from (f"  {line}" for line in _group_lines(entries, migration.entries))
 
 
-def _group_key(entry: Entry) -> tuple[str, str, str]:
-    """What the items of one list have in common."""
-    return _ITEM.sub("", entry.old), _ITEM.sub("", entry.new), entry.reason
+def _group_lines(entries: Iterable[Entry], every: Iterable[Entry]) -> Iterator[str]:
+    """One line for all values with the same reason that went to the same place."""
+    total = Counter(prefix for entry in every for prefix in _prefixes(entry.path))
+    groups: dict[tuple[str, str, str, bool], list[Entry]] = {}
+    for entry in entries:
+        if entry.path:
+            old, new = _ends(entry)
+            groups.setdefault((entry.reason, old, new, False), []).append(entry)
+        else:
+            subject = entry.old.partition(_PART)[0]
+            groups.setdefault((entry.reason, subject, entry.new, True), []).append(entry)
+    for (reason, old, new, is_part), members in groups.items():
+        note = f" ({reason})" if reason else ""
+        if is_part:
+            parts = ", ".join(entry.old.partition(_PART)[2] for entry in members)
+            yield f"{old}: {parts}{f' -> {new}' if new else ''}{note}"
+            continue
+        whole = _whole_paths([entry.path for entry in members], total)
+        arrow = ""
+        if new and members[0].outcome == "renamed" and len(whole) == 1:
+            arrow = f" -> {new}{dotted(whole[0]).removeprefix(old)}"
+        elif new and members[0].outcome == "renamed":
+            arrow = f" -> {new}..."
+        elif new and members[0].outcome == "changed":
+            arrow = f" -> {new}"
+        yield ", ".join(dotted(path) for path in whole) + arrow + note
 
 
-def _format_entries(items: list[Entry]) -> str:
-    """One entry, or the items of one list with the same outcome: args[0] to [3] -> ..."""
-    first, last = items[0], _ITEM.search(items[-1].old)
-    old, new = first.old, first.new
-    if len(items) > 1 and last:
-        old, new = f"{old} to {last[0]}", _ITEM.sub("", new)
-    arrow = f" -> {new}" if new and first.outcome != "carried over" else ""
-    return old + arrow + (f" ({first.reason})" if first.reason else "")
+def _ends(entry: Entry) -> tuple[str, str]:
+    """What differs at the beginning of the old and the new path; for a move without a rename."""
+    if entry.outcome != "renamed":
+        return "", entry.new
+    old, new = _STEP.findall(entry.old), _STEP.findall(entry.new)
+    same = 0
+    while same < min(len(old), len(new)) - 1 and old[-1 - same] == new[-1 - same]:
+        same += 1
+    return "".join(old[: len(old) - same]), "".join(new[: len(new) - same])
+
+
+def _whole_paths(paths: list[KeyPath], total: Counter[KeyPath]) -> list[KeyPath]:
+    """The paths, where a map or list that has no other values stands for all of its own."""
+    count = Counter(prefix for path in paths for prefix in _prefixes(path))
+    whole: dict[KeyPath, None] = {}
+    for path in paths:
+        shortest = next(prefix for prefix in _prefixes(path) if count[prefix] == total[prefix])
+        whole[shortest] = None
+    return list(whole)
+
+
+def _prefixes(path: KeyPath) -> list[KeyPath]:
+    """The path of each value on the way to a value, and its own."""
+    return [path[: length + 1] for length in range(len(path))]

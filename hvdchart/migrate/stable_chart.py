@@ -6,23 +6,30 @@ Their meaning is that of those charts' templates, which differ from their README
 
 from __future__ import annotations
 
-import itertools
 import math
 
-from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.containers import (
+from hvdchart.migrate.containers import carry_over_resources
+from hvdchart.migrate.environment import (
     Environment,
-    add_exports,
     add_variable_map,
-    carry_over_command,
-    carry_over_resources,
-    check_ranks,
+    expand_references,
+    exported,
+    map_entries,
 )
-from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ranks
+from hvdchart.migrate.ledger import Ledger, NewPath
+from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_capabilities
 from hvdchart.migrate.volumes import Volumes
-from hvdchart.spec.paths import KeyPath, dotted
+from hvdchart.spec.paths import KeyPath
 
+NAME = "the old chart"
+# One is enough: no other chart has them.
+MARKS = (
+    ("worker", "number"), ("worker", "image", "repository"), ("worker", "image", "tag"),
+    ("master", "args"), ("driver", "args"), ("master", "image"), ("driver", "image"),
+    ("ssh", "useSecrets"), ("ssh", "hostKey"), ("ssh", "hostKeyPub"),
+)  # fmt: skip
 # What both old charts used when the values did not set it.
 DEFAULT_REPOSITORY = "horovod/horovod"
 DEFAULT_WORKERS = 3
@@ -37,21 +44,28 @@ def migrate_chart(ledger: Ledger) -> None:
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
         ledger.map_at(*path)
     _carry_over_images(ledger, head)
-    gpus = carry_over_resources(ledger, ("resources",))
+    resources: KeyPath = ("resources",)
+    if not ledger.value_at(*resources) and ledger.value_at("worker", "resources"):
+        ledger.drop(resources, "")
+        resources = ("worker", "resources")
+        ledger.add_check(f"worker.resources takes effect now; {NAME} ignored it")
+    gpus = carry_over_resources(ledger, resources)
     line = _carry_over_arguments(ledger, head)
-    environment = Environment()
+    variables = {**map_entries(ledger, ("worker", "env")), **map_entries(ledger, (head, "env"))}
+    won = exported(ledger, (head, "args"), line, variables)
+    # The old chart gave the master's variables to the workers too.
+    environment = Environment({**map_entries(ledger, (head, "env")), **won})
     reason = "the old chart set it on the workers too"
     add_variable_map(ledger, (head, "env"), environment, reason)
     add_variable_map(ledger, ("worker", "env"), environment, "the old chart ignored it")
-    add_exports(ledger, (head, "args"), line, environment, dict(environment.entries))
     environment.put(ledger, ("worker", "env"), (head, "env"))
-    _carry_over_workers(ledger, line, gpus)
+    _carry_over_workers(ledger, head, line, gpus)
     _carry_over_network(ledger)
     volumes = Volumes(ledger)
     volumes.add(("volumes",), ("volumeMounts",))
     volumes.put(("volumes",))
     _carry_over_pods(ledger, head)
-    ledger.drop_rest(lambda path: _unread_reason(ledger, head, path))
+    ledger.close(NAME, lambda keys: _same_key(head, keys))
     if "podSecurityContext" not in ledger.values:
         ledger.add_check(f"the pods ran as root; {RUN_AS_ROOT}")
     if gpus is not None and gpus > 1:
@@ -83,7 +97,11 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
     """The old chart joined all arguments with spaces and passed them to bash."""
-    arguments = [ledger.text_at(*item) for item in ledger.items_at(head, "args")]
+    variables = map_entries(ledger, (head, "env"))
+    arguments = [
+        expand_references(ledger, item, ledger.text_at(*item), variables)
+        for item in ledger.items_at(head, "args")
+    ]
     if arguments:
         return carry_over_command(ledger, (head, "args"), ["bash", "-c", " ".join(arguments)])
     ledger.add_check(
@@ -93,17 +111,19 @@ def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
     return CommandLine("mpirun")
 
 
-def _carry_over_workers(ledger: Ledger, line: CommandLine, gpus: int | None) -> None:
+def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int | None) -> None:
     """The number of workers: `-np` counted the old master, which was a host too."""
     path = ("worker", "number")
     number = ledger.integer_at(*path)
     if number is None:
         number = DEFAULT_WORKERS
         ledger.add_check(f"worker.number is the old chart's default, {number}")
-    slots = gpus or 1
+    slots = gpus or line.per_host or 1
     if gpus is not None:
         ledger.put(("worker", "slots"), gpus, ("resources",))
         ledger.add_part(("resources",), f"{gpus} GPUs", "worker.slots", "one rank for each GPU")
+    elif slots > 1:
+        ledger.put(("worker", "slots"), slots, (head, "args"))
     reason = ""
     if line.ranks is not None and line.ranks > number * slots:
         number = max(number + 1, math.ceil(line.ranks / slots))
@@ -111,6 +131,7 @@ def _carry_over_workers(ledger: Ledger, line: CommandLine, gpus: int | None) -> 
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
     check_ranks(ledger, line, number, slots)
+    check_elastic(ledger, line, number, slots, path)
 
 
 def _carry_over_network(ledger: Ledger) -> None:
@@ -136,24 +157,34 @@ def _carry_over_network(ledger: Ledger) -> None:
 
 def _carry_over_pods(ledger: Ledger, head: str) -> None:
     ledger.drop(("worker", "podManagementPolicy"), "the workers always start in parallel")
-    ledger.drop(("nameOverride",), "objects are named after the release, or fullnameOverride")
-    for key in ("fullnameOverride", "imagePullSecrets"):
+    for key in ("nameOverride", "fullnameOverride", "imagePullSecrets"):
         ledger.carry_over((key,), (key,))
     ledger.carry_over(("annotations",), ("master", "podAnnotations"), "for the master, as before")
     carry_over_capabilities(ledger, ("capabilities",))
     for key in ("nodeSelector", "affinity", "tolerations"):
         reason = "for the workers; the old chart ignored it"
         ledger.carry_over((key,), ("worker", key), reason)
+    _carry_over_ignored(ledger, head)
     for part in (head, "worker"):
         privileged = ledger.is_true(part, "privileged")
         reason = NOT_PRIVILEGED if privileged else "false is the default"
         ledger.drop((part, "privileged"), reason)
 
 
-def _unread_reason(ledger: Ledger, head: str, path: KeyPath) -> str:
-    """Why a key that the old chart does not have is dropped."""
-    keys = tuple(itertools.takewhile(lambda step: isinstance(step, str), path))
-    new = ("master", *keys[1:]) if keys[0] == head else keys
-    if ledger.chart_reads(new):
-        return f"the old chart ignored it; to use it now, set {dotted(new)} in the new values"
-    return "neither the old chart nor this one has such a key"
+def _carry_over_ignored(ledger: Ledger, head: str) -> None:
+    """Keys that only copies of the old chart had, and this one has: they count where nothing else
+    sets the same."""
+    for part, new in (("worker", "worker"), (head, "master")):
+        for key in ("resources", "nodeSelector", "affinity", "tolerations"):
+            if not ledger.value_at(part, key):
+                continue
+            if ledger.values.get(new, {}).get(key):
+                ledger.drop((part, key), f"{key} wins, which the old chart used")
+                continue
+            ledger.carry_over((part, key), (new, key), f"{NAME} ignored it")
+            ledger.add_check(f"{part}.{key} takes effect now; {NAME} ignored it")
+
+
+def _same_key(head: str, keys: NewPath) -> NewPath:
+    """This chart's key for a key of the old one."""
+    return ("master", *keys[1:]) if keys and keys[0] == head else keys

@@ -1,4 +1,4 @@
-"""Files to migrate: four as users of the old charts and of MPI Operator write them, and more."""
+"""Files to migrate as users of other charts, of jobs and of launchers write them, and more."""
 
 from __future__ import annotations
 
@@ -10,31 +10,80 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import Migration, migrate
-from hvdchart.migrate.ledger import leaves
+from hvdchart.migrate.convert import Migration, is_job, migrate_command_line
+from hvdchart.migrate.convert import migrate_file as migrate_data
+from hvdchart.migrate.documents import read_input
+from hvdchart.migrate.trees import leaves
 from hvdchart.spec.paths import dotted
-from hvdchart.spec.yaml_tree import Node, parse
+from hvdchart.spec.yaml_tree import Node
 from hvdchart.values.schema import values_schema
 
-NAMES = sorted(path.name for path in (Path(__file__).parent / "old").glob("*.yaml"))
-PATHS = {name: Path(__file__).parent / "old" / name for name in NAMES}
+FOLDER = Path(__file__).parent / "old"
+NAMES = sorted(path.name for path in FOLDER.glob("*.yaml"))
+SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh"))
+PATHS = {name: FOLDER / name for name in [*NAMES, *SCRIPTS]}
+# Command lines as people type them.
+LINES = (
+    "mpirun -np 4 python train.py",
+    "mpirun -np 16 -H a:8,b:8 -bind-to none -map-by slot -x A=1 -mca pml ob1 python train.py",
+    "mpirun -H a:4,b:4 --map-by ppr:2:socket:pe=10 --report-bindings python train.py",
+    "mpirun -np 8 -npernode 4 -x LD_LIBRARY_PATH python train.py",
+    "mpirun --host a,a,b,b python train.py",
+    "mpiexec.hydra -n 4 -ppn 2 -genv OMP_NUM_THREADS 4 -genvlist PATH,HOME python train.py",
+    "horovodrun -np 4 -H a:2,b:2 --gloo python train.py --lr 0.1",
+    "horovodrun --min-np 2 --max-np 4 -np 2 --slots 1 python train.py",
+    "NCCL_DEBUG=INFO OMPI_MCA_pml=ob1 mpirun -np 2 -x NCCL_DEBUG python train.py",
+    "docker run --gpus 2 -u 1000:1000 --cpus 4 -m 8g -w /w team/a:1 mpirun -np 2 python train.py",
+    "time bash -c 'mpirun -np 2 python train.py' &",
+)
+# Fields of an MPIJob, of one result each.
+JOBS: tuple[dict[str, Any], ...] = (
+    {},
+    {"launcher_container__command": ["sh", "-c", "cd /x && mpirun train"]},
+    {"worker_pod__volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "claim", "ephemeral": {
+        "volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {
+            "requests": {"storage": "1Gi"}}}}}}],
+     "worker_container__volumeMounts": [{"name": "tmp", "mountPath": "/t", "subPath": "a"}]},
+    {"worker_pod__tolerations": [{"key": "a", "operator": "Equal", "value": "b",
+                                  "effect": "NoExecute", "tolerationSeconds": 5}],
+     "worker_pod__affinity": {"podAntiAffinity": {
+         "requiredDuringSchedulingIgnoredDuringExecution": [
+             {"topologyKey": "kubernetes.io/hostname"}]}},
+     "worker_pod__nodeSelector": {"pool": "gpu"}, "launcher_pod__nodeSelector": {"pool": "cpu"},
+     "worker_pod__runtimeClassName": "nvidia", "worker_pod__schedulerName": "mine"},
+    {"worker_container__securityContext": {
+        "runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}},
+    {"worker_container__env": [
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "ADDRESS", "value": "$(IP):1"}, {"name": "EMPTY", "value": ""}]},
+    {"spec__runPolicy": {"cleanPodPolicy": "None", "ttlSecondsAfterFinished": 9,
+                         "activeDeadlineSeconds": 60, "backoffLimit": 0}},
+    {"worker_container__resources": {"limits": {"cpu": "500m", "memory": "1Gi"},
+                                     "requests": {"cpu": 0.5}}},
+)  # fmt: skip
 
 
 @functools.cache
 def tree_of(name: str) -> Node:
-    """The parsed tree of one of the four files."""
-    return parse(PATHS[name].read_bytes(), name)
+    """The parsed tree of one of the YAML files; of the job in a file with several documents."""
+    return read_input(PATHS[name].read_bytes(), name, is_job).root
 
 
 @functools.cache
 def migrate_file(name: str) -> Migration:
-    """The migration of one of the four files; not to be changed."""
-    return migrate(tree_of(name), values_schema())
+    """The migration of one of the files; not to be changed."""
+    read = migrate_command_line if name in SCRIPTS else migrate_data
+    return read(PATHS[name].read_bytes(), name, values_schema())
 
 
 def migrate_text(text: str) -> Migration:
     """The migration of a YAML text."""
-    return migrate(parse(text.encode(), "<old>"), values_schema())
+    return migrate_data(text.encode(), "<old>", values_schema())
+
+
+def migrate_line(text: str) -> Migration:
+    """The migration of a command line or a script."""
+    return migrate_command_line(text.encode(), "<line>", values_schema())
 
 
 def migrate_tree(tree: Any) -> Migration:
@@ -131,7 +180,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def change_file(name: str, changes: list[tuple[int, Any]]) -> Any:
-    """The tree of one of the four files with other values at some of its places."""
+    """The tree of one of the YAML files with other values at some of its places."""
     tree = tree_of(name).plain
     for place, value in changes:
         parent, step = (places := _places(tree))[place % len(places)]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hvdchart.errors import SpecError
 from hvdchart.migrate.containers import split_image
 from tests.unit.hvdchart.migrate.old_files import (
     LAUNCHER,
@@ -19,15 +20,18 @@ from tests.unit.hvdchart.migrate.old_files import (
 @pytest.mark.parametrize(
     ("reference", "parts"),
     [
-        ("a", ("a", "latest")),
-        ("a:1", ("a", "1")),
-        ("registry:5000/a/b", ("registry:5000/a/b", "latest")),
-        ("registry:5000/a:2", ("registry:5000/a", "2")),
-        ("a@sha256:1234", ("a@sha256", "1234")),
+        ("a", ("a", "latest", "")),
+        ("a:1", ("a", "1", "")),
+        ("registry:5000/a/b", ("registry:5000/a/b", "latest", "")),
+        ("registry:5000/a:2", ("registry:5000/a", "2", "")),
+        ("a@sha256:1234", ("a", "", "sha256:1234")),
+        ("a:1@sha256:1234", ("a", "1", "sha256:1234")),
+        ("registry:5000/a@sha256:1234", ("registry:5000/a", "", "sha256:1234")),
     ],
 )
-def test_image_is_split_into_repository_and_tag(reference: str, parts: tuple[str, str]) -> None:
-    assert split_image(reference) == parts
+def test_image_is_split_into_its_parts(reference: str, parts: tuple[str, str, str]) -> None:
+    named = dict(zip(("repository", "tag", "digest"), parts, strict=True))
+    assert split_image(reference) == {key: value for key, value in named.items() if value}
 
 
 def test_images_of_launcher_and_workers_differ() -> None:
@@ -63,40 +67,37 @@ def test_custom_command_gets_the_host_file_of_the_chart() -> None:
     assert part == ("changed", "launch.mode", reason)
 
 
-def test_variables_of_launcher_and_workers_stay_apart() -> None:
+def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
     migration = migrate_job(
         launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
         launcher_container__env=[{"name": "L", "value": "1"}],
-        worker_container__env=[{"name": "W", "value": "1"}, {"name": "W", "value": "3"},
-                               {"name": "W", "value": "1"}, {"value": "4"}],
+        worker_container__env=[{"name": "W", "value": "1"}, {"name": "V", "value": "3"},
+                               {"name": "V", "value": "4"}],
     )  # fmt: skip
     assert migration.values["master"]["env"] == [{"name": "L", "value": "1"}]
     assert migration.values["worker"]["env"] == [
-        {"name": "W", "value": "1"}, {"name": "L", "value": "1"},
+        {"name": "W", "value": "2"}, {"name": "V", "value": "4"}, {"name": "L", "value": "1"},
     ]  # fmt: skip
     result = results(migration)
-    assert result[f"{WORKER}.env[0].name"] == ("changed", "worker.env", "")
-    twice = "the variable is set twice: the first value is used"
-    assert result[f"{WORKER}.env[1].name"] == ("dropped", "", twice)
-    assert result[f"{WORKER}.env[2].name"][0] == "changed"
-    assert result[f"{WORKER}.env[3].value"] == ("dropped", "", "the variable has no name")
+    wins = "the launcher sets it for all ranks, which wins as before"
+    assert result[f"{WORKER}.env[0].value"] == ("dropped", "", wins)
+    later = "a later entry sets the same variable, which wins"
+    assert result[f"{WORKER}.env[1].name"] == ("dropped", "", later)
+    assert result[f"{WORKER}.env[2].name"] == ("changed", "worker.env", "")
     rank = "every rank has its worker's environment"
     assert result[f"{LAUNCHER}.command: -x A"] == ("dropped", "", rank)
     assert result[f"{LAUNCHER}.command: -x L"] == ("changed", "worker.env", rank)
-    already = "worker.env already sets W to another value"
-    assert result[f"{LAUNCHER}.command: -x W=..."] == ("dropped", "", already)
+    assert result[f"{LAUNCHER}.command: -x W=..."] == ("changed", "worker.env", rank)
 
 
 @pytest.mark.parametrize(
     ("resources", "slots"),
     [
         ({"limits": {"nvidia.com/gpu": 2}}, 2),
-        ({"requests": {"nvidia.com/mig-1g.5gb": "3"}}, 3),
-        ({"limits": {"cpu": 4, "gpu.intel.com/xe": 1}, "requests": {"nvidia.com/gpu": 9}}, 1),
+        ({"limits": {"nvidia.com/mig-1g.5gb": "3"}}, 3),
+        ({"limits": {"cpu": 4, "gpu.intel.com/xe": 1}, "requests": {"gpu.intel.com/xe": 1}}, 1),
         ({"limits": {"nvidia.com/gpu": 0}}, None),
         ({"limits": {"cpu": 4}}, None),
-        ({"limits": {"nvidia.com/gpu": "all"}}, None),
-        ({"limits": 3}, None),
         ({}, None),
     ],
 )
@@ -117,22 +118,21 @@ def test_image_of_the_master_is_carried_over_where_it_differs() -> None:
     assert result["master.image.pullPolicy"] == ("dropped", "", "null sets nothing")
 
 
-def test_variables_are_merged_and_the_master_wins() -> None:
+def test_variables_are_merged_and_the_line_wins_over_the_master() -> None:
     migration = migrate_old(
         worker={"env": {"A": "worker", "B": 1.50, "C": None}},
         master={"env": {"A": "master", "D": False},
                 "args": ["mpirun -x A=line -x D -x HOME -x E= a"]},
     )  # fmt: skip
     assert migration.values["worker"]["env"] == [
-        {"name": "A", "value": "master"}, {"name": "D", "value": "false"},
+        {"name": "A", "value": "line"}, {"name": "D", "value": "false"},
         {"name": "B", "value": "1.5"}, {"name": "E", "value": ""},
     ]  # fmt: skip
     result = results(migration)
-    twice = "the variable is set twice: the launcher's value is used"
-    assert result["worker.env.A"] == ("dropped", "", twice)
+    wins = "the launcher sets it for all ranks, which wins as before"
+    assert result["worker.env.A"] == result["master.env.A"] == ("dropped", "", wins)
     assert result["worker.env.C"] == ("dropped", "", "null sets nothing")
-    already = "worker.env already sets A to another value"
-    assert result["master.args: -x A=..."] == ("dropped", "", already)
+    assert result["master.args: -x A=..."][:2] == ("changed", "worker.env")
     assert result["master.args: -x D"][:2] == ("changed", "worker.env")
     assert result["master.args: -x HOME"][0] == "dropped"
 
@@ -144,14 +144,66 @@ def test_elastic_limits_and_mode_are_carried_over() -> None:
         "mode": "elastic", "elastic": {"minRanks": 1, "maxRanks": 3}, "options": ["--gloo"],
     }  # fmt: skip
     result = results(migration)
-    assert result["master.args: --min-np 1"] == ("changed", "launch.elastic.minRanks", "")
-    assert result["master.args: --max-np 3"] == ("changed", "launch.elastic.maxRanks", "")
+    assert result["master.args: --min-np 1"] == ("changed", "launch.elastic.minRanks", "unchanged")
+    assert result["master.args: --max-np 3"] == ("changed", "launch.elastic.maxRanks", "unchanged")
     assert result["master.args: horovodrun"] == ("changed", "launch.mode", "elastic")
     assert result["master.args: --gloo"] == ("changed", "launch.options", "unchanged")
 
 
-def test_check_for_names_that_kubernetes_replaced() -> None:
-    text = "Kubernetes replaced $(NAME) in the old arguments by the variable's value; this chart"
-    replaced = migrate_old(master={"args": ["mpirun python '$(A)'"]})
-    assert any(check.startswith(text) for check in replaced.checks)
-    assert not any(check.startswith(text) for check in migrate_old().checks)
+@pytest.mark.parametrize(
+    ("word", "argument"),
+    [
+        ("$(A)/x", "1/x"),
+        ("$$(A)", "$(A)"),
+        ("$(NONE)", "$(NONE)"),
+        ("$(B)", "is 1"),
+        ("a$b", "a$b"),
+        ("$(A", "$(A"),
+    ],
+)
+def test_names_that_kubernetes_replaces_are_expanded_from_the_file(
+    word: str, argument: str
+) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "is $(A)"}]
+    migration = migrate_job(
+        launcher_container__command=["mpirun", "train", word], launcher_container__env=env
+    )
+    assert migration.values["master"]["args"] == ["train", argument]
+
+
+def test_name_whose_value_only_the_cluster_has_is_refused() -> None:
+    token = {"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    with pytest.raises(SpecError, match=r"\$\(T\) has its value from the cluster \(valueFrom\)"):
+        migrate_job(
+            launcher_container__command=["mpirun", "train", "$(T)"],
+            launcher_container__env=[token],
+        )
+
+
+def test_names_are_expanded_before_the_shell_reads_them() -> None:
+    env = [{"name": "DIR", "value": "/data"}]
+    migration = migrate_job(
+        launcher_container__command=["sh", "-c", "mpirun python a.py --data $(DIR)"],
+        launcher_container__env=env,
+    )
+    assert migration.values["master"]["args"] == ["python", "a.py", "--data", "/data"]
+    old = migrate_old(master={"args": ["mpirun a $(DIR)"], "env": {"DIR": "/data"}})
+    assert old.values["master"]["args"] == ["a", "/data"]
+
+
+def test_dollars_of_an_export_stay_as_they_are() -> None:
+    """Kubernetes would replace $(A) and $$ in the values of variables."""
+    migration = migrate_job(
+        launcher_container__command=["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]
+    )
+    assert migration.values["worker"]["env"] == [{"name": "E", "value": "$$$$(A)$$$$$b"}]
+
+
+def test_horovodrun_gives_all_variables_of_the_launcher_to_the_ranks() -> None:
+    env = [{"name": "L", "value": "1"}]
+    line = ["horovodrun", "-np", "1", "train"]
+    migration = migrate_job(launcher_container__command=line, launcher_container__env=env)
+    assert migration.values["worker"]["env"] == env
+    intel = migrate_job(launcher_container__env=env, spec__mpiImplementation="Intel")
+    assert intel.values["worker"]["env"] == env
+    assert "env" not in migrate_job(launcher_container__env=env).values["worker"]

@@ -39,18 +39,21 @@ def test_mpijob_of_two_gpu_workers() -> None:
             "number": 2, "resources": {"limits": {"nvidia.com/gpu": 8}}, "slots": 8,
             "nodeSelector": {"pool": "gpu"},
             "podAnnotations": {"sidecar.istio.io/inject": "false"},
+            "envFrom": [{"secretRef": {"name": "more"}}],
+            "initContainers": [{"name": "fetch", "image": "busybox",
+                                "command": ["sh", "-c", "cp -r /efs /data"]}],
+            "extraContainers": [{"name": "sidecar", "image": "busybox"}],
         },
         "cleanup": "Always", "priorityClassName": "high", "shm": {"sizeLimit": "16Gi"},
         "volumes": [{"name": "efs", "nfs": {"server": "nfs.example", "path": "/",
                                             "readOnly": True}}],
         "volumeMounts": [{"name": "efs", "mountPath": "/efs"}],
     }  # fmt: skip
-    starts = ["worker.slots is 8, the number of GPUs; the MPIJob had 1",
-              "the old command line started 4 ranks; 2 workers x 8 slots start 16",
-              "the pods ran as the image's user, often root; here they run as user 1000",
-              "container fetch of initContainers is dropped: fetch data with staging.command",
-              "container sidecar of containers is dropped: do its work in the image",
-              "envFrom is dropped: list each variable in worker.env with valueFrom"]  # fmt: skip
+    starts = ["the pods ran as the image's user, often root; here they run as user 1000",
+              "fetch of initContainers are in worker.initContainers as they are: under Pod",
+              "sidecar of containers are in worker.extraContainers as they are: under Pod",
+              "worker.slots is 8, the number of GPUs; the job had 1",
+              "the old command line started 4 ranks; 2 workers x 8 slots start 16"]  # fmt: skip
     for check, start in zip(migration.checks, starts, strict=True):
         assert check.startswith(start)
 
@@ -60,7 +63,7 @@ def test_elastic_mpijob() -> None:
     digest = "0123456789abcdef" * 4
     assert (migration.release, migration.namespace) == ("elastic", "")
     assert migration.values == {
-        "image": {"repository": "team/elastic@sha256", "tag": digest},
+        "image": {"repository": "team/elastic", "digest": f"sha256:{digest}"},
         "master": {"args": ["python", "train.py"], "activeDeadlineSeconds": 3600,
                    "ttlSecondsAfterFinished": 60, "suspend": True},
         "launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 6},
@@ -70,11 +73,13 @@ def test_elastic_mpijob() -> None:
         "podSecurityContext": {"fsGroup": 2000, "runAsUser": 1000},
     }  # fmt: skip
     assert migration.checks == (
+        "the host discovery script /etc/mpi/discover_hosts.sh is not used: the chart has its own, "
+        "which lists the workers that are ready",
+        "workingDir was /work: make paths in master.args absolute",
         "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave the "
         "workers of a failed run",
         "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
         "SchedulerPlugins, and with Volcano queueName to research",
-        "workingDir was /work: make paths in master.args absolute",
     )
 
 
@@ -83,7 +88,7 @@ def test_elastic_mpijob() -> None:
     [
         ("apiVersion", ("dropped", "", "the chart makes a StatefulSet and a Job instead")),
         ("metadata.name", ("changed", "helm install NAME", "the name of the release")),
-        (f"{WORKER}.image", ("changed", "image", "split into repository and tag")),
+        (f"{WORKER}.image", ("changed", "image", "split into repository and digest")),
         (f"{LAUNCHER}.image", ("dropped", "", "the master uses the workers'")),
         (f"{LAUNCHER}.command[0]",
          ("changed", "master.args", "each part has a line of its own")),
@@ -165,12 +170,14 @@ def test_main_container_is_the_named_or_the_first() -> None:
     containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
     named = migrate_job(worker_pod__containers=containers, spec__mainContainer="b")
     assert named.values["image"]["repository"] == "b"
-    assert "container a of containers is dropped: do its work in the image" in named.checks
+    assert named.values["worker"]["extraContainers"] == [containers[0]]
     unknown = migrate_job(worker_pod__containers=containers, spec__mainContainer="c")
     assert unknown.values["image"]["repository"] == "a"
-    unnamed = migrate_job(worker_pod__containers=[containers[0], {"image": "c"}])
-    assert "container containers[1] of containers is dropped: do its work in the image" in (
-        unnamed.checks
+    unnamed = migrate_job(worker_pod__containers=[containers[0], {"name": "c"}])
+    assert unnamed.values["worker"]["extraContainers"] == [{"name": "c"}]
+    launcher = migrate_job(launcher_pod__containers=containers)
+    assert any(
+        check.startswith("containers of the launcher are dropped (b)") for check in launcher.checks
     )
 
 
@@ -178,15 +185,16 @@ def test_main_container_is_the_named_or_the_first() -> None:
     ("fields", "message"),
     [
         ({"worker_pod__containers": []},
-         f"{WORKER_POD}.containers: got []; expected a container: an MPIJob has launcher and"),
+         f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one"),
         ({"launcher_pod__containers": ["a"]},
-         f'{LAUNCHER_POD}.containers[0]: got "a"; expected a map'),
+         f'{LAUNCHER_POD}.containers[0]: Kubernetes does not accept it: "a" is not of type'),
         ({"worker_container__image": ""}, f'{WORKER}.image: got ""; expected the workers\' image'),
         ({"spec__cleanPodPolicy": "Some"},
          'spec.cleanPodPolicy: got "Some"; expected one of All, Running, None'),
         ({"spec__slotsPerWorker": 0}, "spec.slotsPerWorker: the chart's worker.slots does not"),
         ({"worker__replicas": 0}, "replicas: the chart's worker.number does not accept it"),
-        ({"launcher_container__env": ["A=b"]}, f'{LAUNCHER}.env[0]: got "A=b"; expected a map'),
+        ({"launcher_container__env": ["A=b"]},
+         f'{LAUNCHER}.env[0]: Kubernetes does not accept it: "A=b" is not of type'),
     ],
 )  # fmt: skip
 def test_error_names_the_field(fields: dict[str, Any], message: str) -> None:
@@ -235,7 +243,7 @@ def test_workers_and_slots(fields: dict[str, Any], number: int, slots: int, chec
     assert (worker["number"], worker["slots"]) == (number, slots)
     checks = [check for check in migration.checks if check.startswith("worker.slots is")]
     had = fields.get("spec__slotsPerWorker", 1)
-    text = f"worker.slots is {slots}, the number of GPUs; the MPIJob had {had}"
+    text = f"worker.slots is {slots}, the number of GPUs; the job had {had}"
     assert checks == ([text] if checked else [])
 
 
@@ -290,7 +298,7 @@ def test_fields_without_an_equivalent() -> None:
         f"{replicas}.Launcher.restartPolicy": "master.backoffLimit sets the number of retries",
         f"{replicas}.Worker.restartPolicy": "master.backoffLimit sets the number of retries",
         f"{WORKER}.ports[0].containerPort": "the chart opens ssh.port",
-        f"{WORKER}.stdin": "the chart has no key for this field of an MPIJob",
+        f"{WORKER}.stdin": "not carried over: see podSpec and container of worker and master",
         "spec.runLauncherAsWorker": "false: the master runs no ranks",
     }.items():
         assert result[old] == ("dropped", "", reason)

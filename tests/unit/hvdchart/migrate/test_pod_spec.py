@@ -13,6 +13,8 @@ from tests.unit.hvdchart.migrate.old_files import (
     results,
 )
 
+FIELD = "not carried over: see podSpec and container of worker and master"
+
 
 def test_pod_settings_of_workers_and_launcher() -> None:
     migration = migrate_job(
@@ -32,7 +34,7 @@ def test_pod_settings_of_workers_and_launcher() -> None:
     assert (values["schedulerName"], values["priorityClassName"]) == ("a", "low")
     assert values["hostNetwork"] is True
     assert "hostPID" not in values
-    assert "workers had the service account w: here they have no token" in migration.checks
+    assert values["worker"]["serviceAccount"] == {"name": "w"}
     assert not any("account l" in check for check in migration.checks)
     result = results(migration)
     already = "the chart has one value for all pods, which is already set"
@@ -43,16 +45,16 @@ def test_pod_settings_of_workers_and_launcher() -> None:
         f"{LAUNCHER_POD}.hostNetwork": ("dropped", "", already),
         f"{WORKER_POD}.hostPID": ("dropped", "", "false is the default"),
         f"{LAUNCHER_POD}.runtimeClassName":
-            ("dropped", "", "the chart has no master.runtimeClassName"),
+            ("renamed", "master.runtimeClassName", ""),
         f"{WORKER_POD}.serviceAccountName":
-            ("dropped", "", "the chart's workers have no service account"),
+            ("renamed", "worker.serviceAccount.name", "it has to exist"),
         f"{LAUNCHER_POD}.serviceAccountName":
             ("dropped", "", "the chart makes the master's; for another one set serviceAccount"),
         f"{WORKER_POD}.serviceAccount": ("dropped", "", "an old name of serviceAccountName"),
         f"{WORKER_POD}.restartPolicy":
             ("dropped", "", "the chart's StatefulSet and Job set it"),
         f"{WORKER_POD}.dnsPolicy":
-            ("dropped", "", "the chart has no key for this field of an MPIJob"),
+            ("dropped", "", FIELD),
     }.items():  # fmt: skip
         assert result[old] == entry
 

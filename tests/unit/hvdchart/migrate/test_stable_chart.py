@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.unit.hvdchart.migrate.old_files import migrate_file, migrate_old, migrate_text, results
+from hvdchart.errors import SpecError
+from tests.unit.hvdchart.migrate.old_files import (
+    migrate_file,
+    migrate_old,
+    migrate_text,
+    migrate_tree,
+    results,
+)
 
 GONE = "neither the old chart nor this one has such a key"
 
 
 def test_gpu_values_file() -> None:
     migration = migrate_file("stable-gpu.yaml")
-    assert (migration.source, migration.release, migration.namespace) == ("old chart", "", "")
+    assert (migration.source, migration.release) == ("the old horovod chart", "")
     assert migration.values == {
         "image": {"repository": "uber/horovod", "tag": "0.12.1-tf1.8.0-py3.5",
                   "pullPolicy": "Always"},
@@ -43,6 +50,7 @@ def test_gpu_values_file() -> None:
         "the Pod Security levels baseline and restricted reject hostNetwork",
         "for worker.capabilities the pods run as root, as before. The Pod Security level "
         "restricted rejects root, and baseline rejects capabilities such as IPC_LOCK",
+        "no chart has these keys, so they are dropped: someKey.of",
         "the old chart ran one rank on each worker, whatever its GPUs; now it runs 4",
     )
 
@@ -99,7 +107,7 @@ def test_cpu_values_file_whose_line_needs_a_shell() -> None:
 
 
 def test_file_without_image_command_and_number_gets_defaults_and_checks() -> None:
-    migration = migrate_text("ssh: {}\n")
+    migration = migrate_text("ssh: {useSecrets: true}\n")
     assert migration.values == {"worker": {"number": 3}}
     starts = ["the file names no worker image: the old chart ran horovod/horovod, this one",
               "the file has no training command: the old master waited for ever, this one",
@@ -189,7 +197,7 @@ def test_pod_settings_are_carried_over() -> None:
     result = results(migration)
     ignored = "for the workers; the old chart ignored it"
     assert result["nodeSelector.pool"] == ("renamed", "worker.nodeSelector.pool", ignored)
-    assert result["nameOverride"][2] == "objects are named after the release, or fullnameOverride"
+    assert values["nameOverride"] == "n"
     assert result["worker.privileged"] == ("dropped", "", "false is the default")
     assert result["master.privileged"][2].startswith("not carried over: ")
 
@@ -201,16 +209,18 @@ def test_pod_settings_are_carried_over() -> None:
          "the old chart ignored it; to use it now, set queueName in the new values"),
         ({"worker": {"slots": 2}}, "worker.slots",
          "the old chart ignored it; to use it now, set worker.slots in the new values"),
-        ({"worker": {"nodeSelector": {"pool": "gpu"}}}, "worker.nodeSelector.pool",
-         "the old chart ignored it; to use it now, set worker.nodeSelector.pool in the new values"),
-        ({"worker": {"tolerations": [{"key": "k"}]}}, "worker.tolerations[0].key",
-         "the old chart ignored it; to use it now, set worker.tolerations in the new values"),
+        ({"tensorboard": {"enabled": True}}, "tensorboard.enabled",
+         "the old chart ignored it; to use it now, set tensorboard.enabled in the new values"),
+        ({"worker": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
+         "worker.topologySpreadConstraints[0].maxSkew",
+         "the old chart ignored it; to use it now, set worker.topologySpreadConstraints in the new "
+         "values"),
         ({"driver": {"args": ["mpirun a"], "suspend": True}}, "driver.suspend",
          "the old chart ignored it; to use it now, set master.suspend in the new values"),
         ({"driver": {"args": ["mpirun a"]}}, "master.args[0]",
          "the old chart ignored it; to use it now, set master.args in the new values"),
-        ({"worker": {"port": 22}}, "worker.port", GONE),
-        ({"ssh": {"keys": 1}}, "ssh.keys", GONE),
+        ({"worker": {"color": 22}}, "worker.color", GONE),
+        ({"ssh": {"agent": 1}}, "ssh.agent", GONE),
         ({"other": {"image": 1}}, "other.image", GONE),
         ({"worker": {"env": {}}}, "worker.env", "an empty value sets nothing"),
         ({"resources": None}, "resources", "null sets nothing"),
@@ -223,8 +233,8 @@ def test_key_that_the_old_chart_ignored_is_dropped_with_the_true_reason(
 
 
 def test_nulls_inside_a_value_are_dropped() -> None:
-    migration = migrate_old(resources={"limits": {"cpu": 1, "memory": None}, "claims": [None, 1]})
-    assert migration.values["worker"]["resources"] == {"limits": {"cpu": 1}, "claims": [1]}
+    migration = migrate_old(resources={"limits": {"cpu": 1, "memory": None}})
+    assert migration.values["worker"]["resources"] == {"limits": {"cpu": 1}}
     result = results(migration)
     assert result["resources.limits.memory"] == ("dropped", "", "null sets nothing")
     assert result["resources.limits.cpu"][:2] == ("renamed", "worker.resources.limits.cpu")
@@ -232,3 +242,71 @@ def test_nulls_inside_a_value_are_dropped() -> None:
 
 def test_mode_mpirun_is_the_default_and_not_written() -> None:
     assert "launch" not in migrate_old().values
+
+
+@pytest.mark.parametrize(
+    ("values", "new", "value"),
+    [
+        ({"worker": {"resources": {"limits": {"nvidia.com/gpu": 2}}}}, ("worker", "slots"), 2),
+        ({"worker": {"nodeSelector": {"pool": "gpu"}}}, ("worker", "nodeSelector"),
+         {"pool": "gpu"}),
+        ({"master": {"tolerations": [{"key": "k"}]}}, ("master", "tolerations"), [{"key": "k"}]),
+        ({"master": {"resources": {"limits": {"cpu": 1}}}}, ("master", "resources"),
+         {"limits": {"cpu": 1}}),
+    ],
+)  # fmt: skip
+def test_key_of_this_chart_takes_effect_where_nothing_else_sets_it(
+    values: Any, new: tuple[str, str], value: Any
+) -> None:
+    migration = migrate_old(**values)
+    assert migration.values[new[0]][new[1]] == value
+    assert any("takes effect now; the old chart ignored it" in text for text in migration.checks)
+
+
+def test_key_that_the_old_chart_used_wins_over_one_that_it_ignored() -> None:
+    worker = {"resources": {"limits": {"cpu": 9}}, "nodeSelector": {"a": "b"}}
+    migration = migrate_old(
+        worker=worker, resources={"limits": {"cpu": 1}}, nodeSelector={"c": "d"}
+    )
+    assert migration.values["worker"]["resources"] == {"limits": {"cpu": 1}}
+    assert migration.values["worker"]["nodeSelector"] == {"c": "d"}
+    result = results(migration)
+    assert result["worker.resources.limits.cpu"][2] == "resources wins, which the old chart used"
+    assert result["worker.nodeSelector.a"][2] == "nodeSelector wins, which the old chart used"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"useHostNetwrok": True}, "useHostNetwrok: no such key; expected useHostNetwork"),
+        ({"resources": {"limit": {"cpu": 1}}},
+         "resources.limit: worker.resources.limit: Kubernetes has no such key; expected limits"),
+        ({"a": 1, "b": 2, "c": 3, "d": 4, "e": [5, 6], "f": 7},
+         "7 of 11 values are unknown: a, b, c and 4 more; expected a file of the old chart"),
+        ({"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+         "volumeMounts[0]: no volume is called data; expected one of volumes, which has none"),
+        ({"resources": {"claims": [None]}}, "an item of a list is null"),
+        ({"master": {"args": ["mpirun -np 2 --npernode 4 a"]},
+          "resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}},
+         "worker.resources.requests.cpu: the request 2 is above the limit 1"),
+    ],
+)  # fmt: skip
+def test_misspelt_unknown_and_impossible_values_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_old(**values)
+    assert message in str(error.value)
+
+
+def test_misspelt_number_of_workers_is_not_replaced_by_the_default() -> None:
+    with pytest.raises(SpecError, match=r"worker\.nubmer: no such key; expected number, if that"):
+        migrate_tree({"worker": {"nubmer": 8, "image": {"tag": "1"}}})
+
+
+def test_ranks_for_each_host_are_slots() -> None:
+    migration = migrate_old(master={"args": ["mpirun -np 4 -npernode 2 a"]})
+    assert migration.values["worker"] == {"number": 2, "slots": 2}
+    assert not any("old command line" in text for text in migration.checks)
+    gpus = migrate_old(
+        master={"args": ["mpirun -npernode 2 a"]}, resources={"limits": {"nvidia.com/gpu": 4}}
+    )
+    assert "the old command line started 2 ranks on each host; worker.slots is 4" in gpus.checks

@@ -1,0 +1,194 @@
+"""Carries over `docker run`: image, volumes, variables, devices, limits. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from hvdchart.migrate.containers import split_image
+from hvdchart.migrate.environment import Entry
+from hvdchart.migrate.expansion import Text
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.pod_spec import NOT_PRIVILEGED
+from hvdchart.migrate.volumes import Volumes
+from hvdchart.spec.paths import KeyPath
+
+PROGRAMS = ("docker", "nvidia-docker", "podman")
+# Options without an argument, and why the chart needs none.
+_FLAGS = {
+    "rm": "Kubernetes removes its containers", "it": "a pod has no terminal",
+    "ti": "a pod has no terminal", "i": "a pod has no terminal", "t": "a pod has no terminal",
+    "interactive": "a pod has no terminal", "tty": "a pod has no terminal",
+    "d": "the Job runs in the background", "detach": "the Job runs in the background",
+    "init": "the chart's programs reap processes", "privileged": NOT_PRIVILEGED,
+}  # fmt: skip
+# Options with an argument that become nothing, and why.
+_UNUSED = {
+    "name": "objects are named after the release", "hostname": "pods have names of their own",
+    "h": "pods have names of their own", "ulimit": "the node's container runtime sets limits",
+    "runtime": "the device plugin or worker.runtimeClassName sets it", "p":
+    "the chart opens ssh.port", "publish": "the chart opens ssh.port", "ipc":
+    "ranks of a worker share its /dev/shm", "restart": "see master.backoffLimit", "pull":
+    "see image.pullPolicy", "log-driver": "Kubernetes keeps the logs", "log-opt":
+    "Kubernetes keeps the logs", "security-opt": "see securityContext", "add-host":
+    "pods resolve names by DNS", "label": "see worker.podLabels", "l": "see worker.podLabels",
+}  # fmt: skip
+_CHECKED = {
+    "w": "workingDir was {}: make paths in master.args absolute",
+    "workdir": "workingDir was {}: make paths in master.args absolute",
+    "env-file": "the variables in {} are not in the result: add them to worker.env",
+    "entrypoint": "the entry point was {}: put it before master.args",
+    "device": "the device {} is not in the result: request it with worker.resources",
+    "cap-add": "the capability {} is not in the result: see worker.capabilities",
+}
+_SIZE = re.compile(r"([0-9.]+)([bkmg]?)b?", re.IGNORECASE)
+_UNITS = {"": "", "b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
+
+
+class DockerRun:
+    """One `docker run` line: carries over its options, and keeps what the launcher needs."""
+
+    def __init__(self, ledger: Ledger, old: KeyPath) -> None:
+        self.ledger = ledger
+        self.old = old
+        self.environment: dict[str, Entry] = {}
+        self.gpus = ""
+        self._volumes = Volumes(ledger)
+        self._readers: dict[str, Callable[[str, str], None]] = {
+            "v": self._volume, "volume": self._volume, "mount": self._mount,
+            "e": self._variable, "env": self._variable, "gpus": self._gpus,
+            "shm-size": self._shm, "network": self._network, "net": self._network,
+            "u": self._user, "user": self._user, "cpus": self._limit, "memory": self._limit,
+            "m": self._limit,
+        }  # fmt: skip
+        self.limits: dict[str, str] = {}
+
+    def read(self, words: Sequence[Text]) -> list[Text]:
+        """Carry over the words after `docker run`; returns the command in the container."""
+        rest = list(words)
+        while rest and rest[0].text.startswith("-"):
+            rest = rest[self._option(rest) :]
+        if not rest:
+            raise self.ledger.error(self.old, "docker run without an image", "an image")
+        self._known(rest[0], rest[0].text)
+        for part, text in split_image(rest[0].text).items():
+            self.ledger.put(("image", part), text, self.old)
+        self.ledger.add_part(self.old, rest[0].text, "image", "split into its parts")
+        self._volumes.put(self.old)
+        return rest[1:]
+
+    def _option(self, rest: Sequence[Text]) -> int:
+        """Carry over the first option; its number of words."""
+        name, equals, value = rest[0].text.lstrip("-").partition("=")
+        if name in _FLAGS or (not rest[0].text.startswith("--") and set(name) <= set("itd")):
+            self.ledger.add_part(self.old, rest[0].text, "", _FLAGS.get(name, _FLAGS["it"]))
+            if name == "privileged":
+                self.ledger.add_check(f"--privileged is {NOT_PRIVILEGED}")
+            return 1
+        if not rest[0].text.startswith("--") and len(name) > 1 and name[0] in "vewupm":
+            name, equals, value = name[0], "=", rest[0].text[2:]  # -v/a:/b, -eA=b
+        if name not in {**_UNUSED, **_CHECKED, **self._readers} or (not equals and len(rest) < 2):
+            problem = f"migrate does not understand option {rest[0].text} of docker run"
+            raise self.ledger.error(self.old, problem, "an option that it knows, or none")
+        width = 1 if equals else 2
+        value = value if equals else rest[1].text
+        shown = f"--{name} {value}" if len(name) > 1 else f"-{name} {value}"
+        if name in _UNUSED:
+            self.ledger.add_part(self.old, shown, "", _UNUSED[name])
+            return width
+        for word in rest[:width]:
+            self._known(word, shown)
+        if name in _CHECKED:
+            self.ledger.add_part(self.old, shown, "", "what to check by hand says more")
+            self.ledger.add_check(_CHECKED[name].format(value))
+        else:
+            self._readers[name](shown, value)
+        return width
+
+    def _known(self, word: Text, shown: str) -> None:
+        if word.unknown:
+            problem = f"only a shell knows {word.unknown} in {shown}"
+            raise self.ledger.error(self.old, problem, "its value")
+
+    def _volume(self, shown: str, value: str) -> None:
+        source, _, rest = value.partition(":")
+        target, _, mode = rest.partition(":")
+        self._add_volume(shown, source, target, read_only="ro" in mode.split(","))
+
+    def _mount(self, shown: str, value: str) -> None:
+        pairs = dict(item.partition("=")[::2] for item in value.split(","))
+        source = pairs.get("source", pairs.get("src", ""))
+        target = next((pairs[key] for key in ("target", "destination", "dst") if key in pairs), "")
+        if pairs.get("type", "bind") != "bind":
+            source = ""
+        self._add_volume(shown, source, target, read_only="readonly" in pairs or "ro" in pairs)
+
+    def _add_volume(self, shown: str, source: str, target: str, *, read_only: bool) -> None:
+        if not source.startswith("/") or not target.startswith("/"):
+            problem = f"{shown} is no directory of the host at an absolute path"
+            raise self.ledger.error(self.old, problem, "absolute paths, or a claim by hand")
+        if source == target == "/dev/shm":  # noqa: S108  a path to recognize
+            self.ledger.add_part(self.old, shown, "", "the chart mounts /dev/shm itself")
+            return
+        name = next((str(volume["name"]) for volume in self._volumes.volumes.values()
+                     if volume["hostPath"]["path"] == source),
+                    f"host-{len(self._volumes.volumes) + 1}")  # fmt: skip
+        mount: dict[str, object] = {"name": name, "mountPath": target}
+        if read_only:
+            mount["readOnly"] = True
+        self._volumes.add_pair(self.old, {"name": name, "hostPath": {"path": source}}, mount)
+        self.ledger.add_part(self.old, shown, "volumeMounts", "a volume and its mount")
+        self.ledger.add_check("hostPath volumes need the directory on every node, and a namespace "
+                              "that admits Pod Security privileged")  # fmt: skip
+
+    def _variable(self, shown: str, value: str) -> None:
+        name, equals, content = value.partition("=")
+        if not equals:
+            problem = f"{shown} takes the value from the user's shell"
+            raise self.ledger.error(self.old, problem, f"-e {name}=VALUE")
+        if name in self.environment and self.environment[name]["value"] != content:
+            problem = f"the line sets {name} to two values"
+            raise self.ledger.error(self.old, problem, "one -e for each variable")
+        self.environment[name] = {"name": name, "value": content}
+        self.ledger.add_part(self.old, f"-e {name}=...", "worker.env", "for all ranks")
+
+    def _gpus(self, shown: str, value: str) -> None:
+        self.gpus = value.strip('"').removeprefix("count=")
+        if self.gpus != "all" and not self.gpus.isdecimal():
+            self.gpus = str(len(value.split(","))) if "device" in value else "all"
+        self.ledger.add_part(self.old, shown, "worker.resources", "one GPU for each rank")
+
+    def _shm(self, shown: str, value: str) -> None:
+        self.ledger.put(("shm", "sizeLimit"), self._quantity(value), self.old)
+        self.ledger.add_part(self.old, shown, "shm.sizeLimit")
+
+    def _limit(self, shown: str, value: str) -> None:
+        name = "cpu" if "cpus" in shown else "memory"
+        self.limits[name] = value if name == "cpu" else self._quantity(value)
+        self.ledger.add_part(self.old, shown, "worker.resources", "as limit")
+
+    def _quantity(self, value: str) -> str:
+        match = _SIZE.fullmatch(value)
+        if not match:
+            raise self.ledger.error(self.old, f"{value} is no size", "a size such as 16g")
+        return match[1] + _UNITS[match[2].lower()]
+
+    def _network(self, shown: str, value: str) -> None:
+        if value == "host":
+            self.ledger.put(("hostNetwork",), True, self.old)
+            self.ledger.add_part(self.old, shown, "hostNetwork")
+            self.ledger.add_check("the Pod Security levels baseline and restricted reject "
+                                  "hostNetwork; pods reach each other without it")  # fmt: skip
+        else:
+            self.ledger.add_part(self.old, shown, "", "pods have the cluster's network")
+
+    def _user(self, shown: str, value: str) -> None:
+        user, _, group = value.partition(":")
+        if not user.isdecimal() or not (group or user).isdecimal():
+            raise self.ledger.error(self.old, f"{shown} is no number", "the number of the user")
+        context = {"runAsUser": int(user), "runAsNonRoot": int(user) != 0}
+        if group:
+            context["runAsGroup"] = int(group)
+        for key, number in context.items():
+            self.ledger.put(("podSecurityContext", key), number, self.old)
+        self.ledger.add_part(self.old, shown, "podSecurityContext")

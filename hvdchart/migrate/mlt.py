@@ -1,0 +1,137 @@
+"""Carries over Intel's Machine Learning Container Templates: `mlt init`, `template_config set`.
+
+What the horovod template made of its parameters is in its deploy.sh: mpirun with cores for each
+rank, mapped by socket, on one pod for each rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hvdchart.migrate.expansion import Text
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.volumes import Volumes
+from hvdchart.spec.paths import KeyPath
+
+_DEFAULTS = {
+    "num_nodes": "1", "num_workers_per_node": "1", "num_inter_threads": "2",
+    "sockets_per_node": "1", "physical_cores": "1", "total_steps": "50", "log_steps": "20",
+    "batch_size": "128", "data_path": "/home/nfsshare/mnist", "output_path":
+    "/home/nfsshare/mnist/checkpoints", "no_horovod": "False", "learning_rate": "0.001",
+    "gpus": "0",
+}  # fmt: skip
+_UNUSED = {"node_selector": "its use was commented out in the template; see worker.nodeSelector",
+           "memory": "its use was commented out in the template; see worker.resources"}  # fmt: skip
+_SCRIPT = "/src/app/exec_multiworker.sh"
+
+
+class Mlt:
+    """The mlt lines of a script."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.parameters: dict[str, tuple[str, KeyPath]] = {}
+        self.release = self.namespace = self.registry = ""
+        self.used = False
+
+    def read(self, old: KeyPath, words: Sequence[Text]) -> None:
+        """One line: its words after mlt."""
+        self.used = True
+        texts = [word.text for word in words]
+        unknown = next((word.unknown for word in words if word.unknown), "")
+        if unknown:
+            raise self.ledger.error(old, f"only a shell knows {unknown}", "its value")
+        if texts[:2] == ["template_config", "set"] and len(texts) == 4:
+            name, value = texts[2:]
+            if name not in {**_DEFAULTS, **_UNUSED}:
+                problem = f"{name} is no parameter of mlt's horovod template"
+                raise self.ledger.error(old, problem, f"one of {', '.join(_DEFAULTS)}")
+            self.parameters[name] = (value, old)
+            if name in _UNUSED:
+                self.ledger.drop(old, _UNUSED[name])
+            else:
+                reason = f"{name} {value}, as in the template's deploy.sh"
+                self.ledger.change(old, ("master", "args"), reason)
+        elif texts[:1] == ["init"]:
+            self._init(old, texts[1:])
+        elif texts[:1] in (["build"], ["deploy"], ["logs"], ["status"], ["undeploy"], ["events"]):
+            self.ledger.drop(old, "helm install does it, with an image that is built and pushed")
+        else:
+            problem = f"migrate does not understand mlt {' '.join(texts[:2])}"
+            raise self.ledger.error(old, problem, "mlt init, template_config set, build or deploy")
+
+    def _init(self, old: KeyPath, texts: Sequence[str]) -> None:
+        options = {"template": "hello-world"}
+        rest = list(texts)
+        while rest and rest[0].startswith("--"):
+            name, equals, value = rest.pop(0).removeprefix("--").partition("=")
+            if name not in ("skip-crd-check", "enable-sync") and not equals and rest:
+                value = rest.pop(0)
+            options[name] = value
+        if options["template"] != "horovod" or len(rest) != 1:
+            problem = f"mlt init with template {options['template']}"
+            raise self.ledger.error(old, problem, "mlt init --template=horovod NAME")
+        self.release, self.namespace = rest[0], options.get("namespace", "")
+        self.registry = options.get("registry", "")
+        self.ledger.change(old, ("helm install NAME",), "the names of release and namespace")
+
+    def carry_over(self) -> tuple[str, str]:
+        """The values; returns the names of the release and of the namespace."""
+        ledger = self.ledger
+        if not self.parameters:
+            expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
+            raise ledger.error((), "no line sets a parameter of the template", expected)
+        counted = (
+            "num_nodes",
+            "num_workers_per_node",
+            "sockets_per_node",
+            "physical_cores",
+            "gpus",
+        )
+        number = {key: self._integer(key) for key in counted}
+        nodes, per_node = number["num_nodes"], number["num_workers_per_node"]
+        if number["gpus"] > 1:
+            raise ledger.error(self._old("gpus"), "a rank had several GPUs", "one for each rank")
+        if number["gpus"]:
+            # The template made a pod with its own GPU for each rank.
+            nodes, per_node = nodes * per_node, 1
+            ledger.put(("worker", "resources"), {"limits": {"nvidia.com/gpu": 1}}, ())
+        ledger.put(("worker", "number"), nodes, self._old("num_nodes"))
+        ledger.put(("worker", "slots"), per_node, self._old("num_workers_per_node"))
+        options = ["--map-by", f"socket:PE={number['physical_cores']}", "--bind-to", "core",
+                   "--report-bindings", "--oversubscribe"]  # fmt: skip
+        ledger.put(("launch", "options"), options, ())
+        per_socket = number["num_workers_per_node"] // (number["sockets_per_node"] or 1)
+        names = ("num_inter_threads", "total_steps", "log_steps", "batch_size", "data_path",
+                 "output_path", "no_horovod", "learning_rate")  # fmt: skip
+        words = ["bash", _SCRIPT, str(per_socket), *(self._text(name) for name in names)]
+        ledger.put(("master", "args"), words, ())
+        self._carry_over_data()
+        if self.registry:
+            ledger.put(("image", "repository"), f"{self.registry}/{self.release}", ())
+            ledger.add_check("image.tag is the one that mlt build gave the image last: set it")
+        else:
+            ledger.add_check("set image.repository and image.tag to the image that mlt build made")
+        return self.release, self.namespace
+
+    def _carry_over_data(self) -> None:
+        path = self._text("data_path")
+        volumes = Volumes(self.ledger)
+        volume = {"name": "vol", "hostPath": {"path": path}}
+        volumes.add_pair(self._old("data_path"), volume, {"name": "vol", "mountPath": path})
+        volumes.put(self._old("data_path"))
+        output = self._text("output_path")
+        if not f"{output}/".startswith(f"{path}/"):
+            self.ledger.add_check(f"output_path {output} is on no volume: mount one there")
+
+    def _text(self, name: str) -> str:
+        return self.parameters.get(name, (_DEFAULTS[name], ()))[0]
+
+    def _old(self, name: str) -> KeyPath:
+        return self.parameters.get(name, ("", ()))[1]
+
+    def _integer(self, name: str) -> int:
+        text = self._text(name)
+        if not text.isdecimal() or len(text) > 7:
+            raise self.ledger.error(self._old(name), f"{name} is {text}", "a whole number")
+        return int(text)

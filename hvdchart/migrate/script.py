@@ -1,0 +1,276 @@
+"""Converts a typed command line, or a shell script with one.
+
+The line starts mpirun, horovodrun, docker run or mlt. Nothing is run. The script becomes a map of
+its lines, so that each line has its entry in the ledger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from hvdchart.errors import SpecError
+from hvdchart.migrate.command_line import LAUNCHERS, assign, parse_command_line
+from hvdchart.migrate.docker import PROGRAMS, DockerRun
+from hvdchart.migrate.environment import Entry, exported
+from hvdchart.migrate.expansion import Text, expand, names_in
+from hvdchart.migrate.launch import carry_over_line, check_elastic
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.line import CommandLine
+from hvdchart.migrate.mlt import Mlt
+from hvdchart.migrate.pod_spec import RUN_AS_ROOT
+from hvdchart.migrate.shell import ASSIGNMENT, Statement, read_statements
+from hvdchart.migrate.sizes import SizeError, workers_and_slots
+from hvdchart.quantity import pluralize
+from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
+
+EXPECTED = "one line with mpirun, mpiexec, horovodrun, docker run or mlt"
+# Programs before a launcher that change nothing which a pod keeps.
+_WRAPPERS = frozenset(("time", "nohup", "exec", "command", "sudo", "env"))
+_NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf"))
+_OTHER_LAUNCHERS = frozenset(("srun", "jsrun", "aprun", "torchrun", "deepspeed", "mpirun_rsh",
+                              "ddlrun", "ibrun", "prun", "numactl", "taskset"))  # fmt: skip
+_STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker run)\b")
+# Variables that a launcher reads itself.
+_LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
+
+
+def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, Statement]]]:
+    """The script as a map of its lines, and its statements with their paths in that map."""
+    if len(data) > MAX_BYTES:
+        raise SpecError(file, "", "the file is too long", f"at most {MAX_BYTES} bytes")
+    try:
+        text = data.decode()
+        statements = read_statements(text)
+    except UnicodeDecodeError:
+        raise SpecError(file, "", "the file is not UTF-8", "text") from None
+    except ValueError as error:
+        raise SpecError(file, "", str(error), "a complete shell script") from None
+    if any(not char.isprintable() and char not in "\n\t\r" for char in text):
+        raise SpecError(file, "", "the file has control characters", "text")
+    nodes: dict[str, Node] = {}
+    paths: list[tuple[KeyPath, Statement]] = []
+    for statement in statements:
+        name, part = f"line {statement.line}", 1
+        while name in nodes:
+            part += 1
+            name = f"line {statement.line}, part {part}"
+        nodes[name] = Node(Place(file, statement.line, 1), statement.raw, statement.raw)
+        paths.append(((name,), statement))
+    return Node(Place(file), nodes), paths
+
+
+class Script:
+    """The statements of a script, one after the other."""
+
+    def __init__(self, ledger: Ledger, statements: Sequence[tuple[KeyPath, Statement]]) -> None:
+        self.ledger = ledger
+        self.statements = statements
+        self.variables: dict[str, str | None] = {}
+        self.exported: set[str] = set()
+        self.mlt = Mlt(ledger)
+        self.launch: tuple[KeyPath, list[Text]] | None = None
+
+    def migrate(self) -> tuple[str, str]:
+        """Fill in the values and entries; returns the names of release and namespace."""
+        for path, statement in self.statements:
+            self._read(path, statement)
+        if self.mlt.used and self.launch:
+            problem = "the script has both mlt and another launcher"
+            raise self.ledger.error(self.launch[0], problem, EXPECTED)
+        names = ("", "")
+        if self.mlt.used:
+            names = self.mlt.carry_over()
+        elif self.launch:
+            self._carry_over(*self.launch)
+        else:
+            first = next((shorten(s.raw) for _, s in self.statements), "nothing")
+            problem = f"no line starts a training; the file begins with {first}"
+            raise SpecError(str(self.ledger.root.place), "", problem, EXPECTED)
+        self._check()
+        self.ledger.close("the script")
+        return names
+
+    def _read(self, path: KeyPath, statement: Statement) -> None:
+        ledger = self.ledger
+        if statement.compound:
+            problem = f"{statement.compound} begins more than a simple command"
+            raise ledger.error(path, problem, "assignments and one launcher's line, without loops")
+        if assign(statement, self.variables):
+            self._record_variables(path, statement)
+            return
+        words = list(statement.words)
+        while words and ASSIGNMENT.match(words[0].raw):
+            assign(Statement(statement.line, [words[0]]), self.variables)
+            self.exported.add(words.pop(0).raw.partition("=")[0])
+        texts = expand(words, self.variables)
+        while texts and PurePosixPath(texts[0].text).name in _WRAPPERS:
+            texts = self._unwrap(path, texts)
+        program = PurePosixPath(texts[0].text).name if texts else ""
+        if program == "export":
+            self._export(path, statement)
+        elif program == "mlt":
+            self.mlt.read(path, texts[1:])
+        elif program in _OTHER_LAUNCHERS:
+            raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
+        elif self._starts_training(program, texts):
+            if self.launch:
+                problem = f"a second line that starts a training, after {self.launch[0][0]}"
+                raise ledger.error(path, problem, "one such line")
+            self.launch = (path, texts)
+            # Recorded first: what follows adds an entry for each of its parts.
+            ledger.change(path, ("master", "args"), "each part has a line of its own")
+            for redirect in statement.redirects:
+                ledger.add_part(path, redirect, "", "kubectl logs shows what the ranks print")
+        else:
+            self._leave_out(path, statement, program)
+
+    @staticmethod
+    def _starts_training(program: str, texts: Sequence[Text]) -> bool:
+        if program in LAUNCHERS:
+            return True
+        if program in PROGRAMS:
+            return len(texts) > 1 and texts[1].text == "run"
+        if program in ("sh", "bash", "dash"):
+            return any(_STARTS_TRAINING.search(text.text) for text in texts[1:])
+        return False
+
+    def _unwrap(self, path: KeyPath, texts: list[Text]) -> list[Text]:
+        wrapper, *rest = texts
+        while rest and (rest[0].text.startswith("-") or ASSIGNMENT.match(rest[0].text)):
+            name, equals, value = rest[0].text.partition("=")
+            if equals and not name.startswith("-"):
+                self.variables[name] = None if rest[0].unknown else value
+                self.exported.add(name)
+            rest = rest[1:]
+        self.ledger.add_part(path, wrapper.text, "", "the master starts the launcher itself")
+        return rest
+
+    def _record_variables(self, path: KeyPath, statement: Statement) -> None:
+        names = {word.raw.partition("=")[0] for word in statement.words}
+        used = any(names & names_in(other.words) for _, other in self.statements)
+        reason = "its value is in the options and arguments that name it"
+        self.ledger.drop(path, reason if used else "no line uses it")
+
+    def _export(self, path: KeyPath, statement: Statement) -> None:
+        words = statement.words[1:]
+        for word in words:
+            if ASSIGNMENT.match(word.raw):
+                assign(Statement(statement.line, [word]), self.variables)
+            name = word.raw.partition("=")[0]
+            self.exported.add(name)
+            if self.variables.get(name, None) is None and ASSIGNMENT.match(word.raw):
+                self.ledger.add_check(f"only a shell knows the value of {name} ({path[0]}): set it "
+                                      "in worker.env if the ranks need it")  # fmt: skip
+        self.ledger.drop(path, "a variable for the launcher, which has a line of its own")
+
+    def _leave_out(self, path: KeyPath, statement: Statement, program: str) -> None:
+        ledger = self.ledger
+        if program in _NO_EFFECT or re.fullmatch(r"[-#!=.*]*", program):
+            ledger.drop(path, "it changes nothing that the run keeps")
+        elif program in ("cd", "pushd"):
+            ledger.drop(path, "commands start in the image's directory")
+            directory = shorten(statement.raw)
+            ledger.add_check(
+                f"the script ran {directory} first: make paths in master.args absolute"
+            )
+        else:
+            ledger.drop(path, "the chart runs the launcher alone")
+            ledger.add_check(
+                f"{path[0]} is dropped ({shorten(statement.raw)}): do it in the image, or with "
+                "staging.command"
+            )
+
+    def _carry_over(self, path: KeyPath, texts: list[Text]) -> None:
+        ledger = self.ledger
+        docker = None
+        if PurePosixPath(texts[0].text).name in PROGRAMS:
+            docker = DockerRun(ledger, path)
+            texts = docker.read(texts[2:])
+        for name, default in self._defaults(path):
+            ledger.add_check(f"nothing in the script sets {name}: its default {default} is used")
+        line = parse_command_line(texts)
+        if line.mode == "custom":
+            unknown = next((text.unknown for text in texts if text.unknown), "")
+            problem = f"only a shell knows {unknown}" if unknown else line.custom_reason
+            expected = f"{unknown.lstrip('$')}=VALUE in a line above" if unknown else EXPECTED
+            raise ledger.error(path, problem, expected)
+        carry_over_line(ledger, path, line)
+        try:
+            number, slots, check = workers_and_slots(line)
+        except SizeError as error:
+            problem, expected = error.args
+            raise ledger.error(path, problem, expected) from None
+        if check:
+            ledger.add_check(check)
+        ledger.put(("worker", "number"), number, path)
+        ledger.put(("worker", "slots"), slots, path)
+        ledger.add_part(path, "the number of ranks", "worker.number and worker.slots",
+                        f"{pluralize(number, 'worker')} of {pluralize(slots, 'slot')}")  # fmt: skip
+        check_elastic(ledger, line, number, slots, path)
+        self._carry_over_resources(path, docker, slots)
+        self._carry_over_environment(path, line, docker.environment if docker else {}, number)
+
+    def _defaults(self, path: KeyPath) -> list[tuple[str, str]]:
+        """The variables of a line whose default counts, as in ${NAME:-default}."""
+        return [
+            (piece.text, piece.default)
+            for at, statement in self.statements
+            if at == path
+            for word in statement.words
+            for piece in word.pieces
+            if piece.kind == "variable"
+            and piece.default is not None
+            and not self.variables.get(piece.text)
+        ]
+
+    def _carry_over_resources(self, path: KeyPath, docker: DockerRun | None, slots: int) -> None:
+        limits: dict[str, str | int] = dict(docker.limits) if docker else {}
+        if docker and docker.gpus:
+            limits["nvidia.com/gpu"] = slots
+            if docker.gpus not in ("all", str(slots)):
+                self.ledger.add_check(f"the container had {docker.gpus} GPUs and {slots} ranks: "
+                                      "here each rank has one GPU")  # fmt: skip
+        else:
+            self.ledger.add_check("the line does not say what a worker needs: set "
+                                  "worker.resources (GPUs, CPUs, memory)")  # fmt: skip
+        if limits:
+            self.ledger.put(("worker", "resources"), {"limits": limits}, path)
+
+    def _carry_over_environment(
+        self, path: KeyPath, line: CommandLine, given: Mapping[str, Entry], number: int
+    ) -> None:
+        """A container's variables for all ranks, the script's exported ones as the launcher did."""
+        ledger = self.ledger
+        own: dict[str, Entry] = {
+            name: {"name": name, "value": str(self.variables[name])}
+            for name in sorted(self.exported)
+            if self.variables.get(name) is not None
+        }
+        won = exported(ledger, path, line, own)
+        for name in won:
+            if name in given and given[name] != won[name]:
+                reason = "the launcher sets it for all ranks, which wins as before"
+                ledger.add_part(path, f"-e {name}=...", "", reason)
+        environment = {**given, **won}
+        rest = {name: entry for name, entry in own.items() if name not in environment}
+        ours = {name: entry for name, entry in rest.items() if name.startswith(_LAUNCHERS_OWN)}
+        others = {name: entry for name, entry in rest.items() if name not in ours}
+        if number == 1:
+            environment |= others
+        elif others:
+            ours |= others
+            ledger.add_check(f"{', '.join(others)} went to the ranks of one host only, because no "
+                             "-x names it; here it is in master.env")  # fmt: skip
+        for key, entries in (("worker", environment), ("master", ours)):
+            if entries:
+                ledger.put((key, "env"), list(entries.values()), path)
+
+    def _check(self) -> None:
+        if "image" not in self.ledger.values:
+            self.ledger.add_check("the line names no image: set image.repository and image.tag to "
+                                  "one that has the program and its data")  # fmt: skip
+        if "podSecurityContext" not in self.ledger.values:
+            self.ledger.add_check(f"the program ran as its user, often root; {RUN_AS_ROOT}")

@@ -1,0 +1,252 @@
+"""Generated files and command lines: refused by name, or each value carried over or named.
+
+What is checked does not come from the ledger: every word that is put in has to be found again, in
+the values or in the report. `make fuzz` tries many inputs, any other run few.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from jsonschema_rs import Draft7Validator
+
+from hvdchart.errors import SpecError
+from hvdchart.migrate.convert import Migration
+from hvdchart.migrate.report import report_text, values_text
+from hvdchart.migrate.trees import leaves
+from hvdchart.spec.paths import dotted, value_at
+from hvdchart.spec.yaml_tree import parse
+from hvdchart.values.schema import values_schema
+from tests.unit.hvdchart.migrate.old_files import (
+    NAMES,
+    PATHS,
+    assert_every_value_has_an_entry,
+    migrate_line,
+    migrate_text,
+    tree_of,
+)
+
+pytestmark = pytest.mark.fuzz
+# What a line is for, and the default of a variable that is set.
+PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "docker", "run", "zq1")
+SCHEMA = Draft7Validator(dict(values_schema()))
+
+
+def migrated(text: str, *, line: bool = False) -> Migration | None:
+    """The migration; None for a text that is refused by name. Anything but the two raises."""
+    try:
+        migration = migrate_line(text) if line else migrate_text(text)
+    except SpecError as error:
+        message = str(error)
+        assert re.match(r"<(old|line)>(:\d+:\d+)?: ", message), message
+        assert "; expected " in message
+        assert message.isprintable(), message
+        assert len(message) < 1500, message
+        event("refused")
+        return None
+    values = parse(values_text(migration, "old").encode(), "values").plain
+    assert list(SCHEMA.iter_errors(values)) == []
+    event(f"read as {migration.source}")
+    return migration
+
+
+def words_in(value: Any) -> str:
+    """All texts in a tree, one after the other."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def assert_nothing_is_lost(tree: Any, migration: Migration) -> None:
+    """Each marked value is in the values, or its path is in the report with a reason."""
+    assert_every_value_has_an_entry(tree, migration)
+    values, report = words_in(dict(migration.values)), report_text(migration)
+    dropped = {entry.old: entry.reason for entry in migration.entries if entry.outcome == "dropped"}
+    for path in leaves(tree, ()):
+        value = value_at(tree, path)
+        if not (isinstance(value, str) and value.startswith("zq")):
+            continue
+        if dotted(path) in dropped:
+            assert dropped[dotted(path)]
+            names = [dotted(path[: length + 1]) for length in range(len(path))]
+            assert any(name in report for name in names), dotted(path)
+        else:
+            assert value in values + migration.release + migration.namespace, dotted(path)
+
+
+MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
+SCALARS = st.one_of(
+    MARKS, MARKS, st.none(), st.booleans(), st.integers(-1, 70000), st.text(max_size=6),
+    st.sampled_from(["", "yes", "16Gi", "a:b", "None", "$(A)", "$HOME", "{{ .Values.x }}", "1e3"]),
+)  # fmt: skip
+SUBTREES = st.recursive(
+    SCALARS,
+    lambda below: st.one_of(
+        st.lists(below, max_size=3),
+        st.dictionaries(st.sampled_from(["name", "image", "env", "args", "limits", "own"]), below),
+    ),
+    max_leaves=6,
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every place of a tree: the map or list, and the key or index in it."""
+    found: list[tuple[Any, Any]] = []
+    for step, child in value.items() if isinstance(value, dict) else enumerate(value):
+        found.append((value, step))
+        if isinstance(child, dict | list):
+            found += places(child)
+    return found
+
+
+@st.composite
+def damaged_trees(draw: st.DrawFn) -> Any:
+    """A file in which values are replaced, keys misspelt, added or removed, texts marked."""
+    tree = copy.deepcopy(tree_of(draw(st.sampled_from(NAMES))).plain)
+    for _ in range(draw(st.integers(1, 5))):
+        found = places(tree)
+        if not found:
+            break
+        parent, step = found[draw(st.integers(0, len(found) - 1))]
+        kind = draw(st.sampled_from(["replace", "mark", "misspell", "add", "remove", "empty"]))
+        if kind == "mark" and isinstance(parent[step], str):
+            parent[step] = draw(MARKS)
+        elif kind == "misspell" and isinstance(parent, dict) and len(step) > 3:
+            at = draw(st.integers(1, len(step) - 2))
+            parent[step[:at] + step[at + 1] + step[at] + step[at + 2 :]] = parent.pop(step)
+        elif kind == "add" and isinstance(parent, dict):
+            parent[draw(st.sampled_from(["zoom", "env", "sidecar", "nvidia", "args"]))] = draw(
+                SUBTREES
+            )
+        elif kind == "remove":
+            del parent[step]
+        elif kind == "empty" and isinstance(parent[step], str):
+            parent[step] = ""
+        else:
+            parent[step] = copy.deepcopy(draw(SUBTREES))
+    return tree
+
+
+@given(damaged_trees())
+def test_damaged_files_lose_nothing(tree: Any) -> None:
+    migration = migrated(json.dumps(tree))
+    if migration is not None:
+        assert_nothing_is_lost(tree, migration)
+
+
+@given(st.sampled_from(NAMES), st.data())
+def test_damaged_text_is_migrated_or_refused(name: str, data: st.DataObject) -> None:
+    text = PATHS[name].read_text()
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 12)))
+        noise = st.text(max_size=3) | st.sampled_from(
+            ["---\n", "\n---\n", "...\n", "{{ x }}", "{% if a %}", "{{", '""', "''", "&a ", "*a",
+             "- ", ": ", "#", "|\n", "\t", "\r\n", "[", "}", "null", "\x00"]
+        )  # fmt: skip
+        text = text[:start] + data.draw(noise) + text[end:]
+    migrated(text)
+
+
+WORDS = MARKS | st.sampled_from(["a b", "c'd", "$5", "x=y", "#e", "*.py", "-q", "a;b", "{}"])
+NUMBERS = st.integers(0, 40).map(str)
+
+
+def option(*choices: Any) -> st.SearchStrategy[list[str]]:
+    """The words of an option: each choice is a text or a strategy."""
+    parts = [part if isinstance(part, st.SearchStrategy) else st.just(part) for part in choices]
+    return st.tuples(*parts).map(list)
+
+
+HOSTS = st.lists(
+    st.sampled_from(["a", "b", "a:8", "b:8", "c:4", "d:0"]), min_size=1, max_size=4
+).map(",".join)
+BINDINGS = st.sampled_from(["none", "core", "socket"])
+MAPPINGS = st.sampled_from(["slot", "node", "ppr:2:socket:pe=10", "ppr:4:node", "socket:PE=4"])
+NAMED = st.sampled_from(["A", "B", "PATH"])
+OPTIONS = st.one_of(
+    option(st.sampled_from(["-np", "-n", "--num-proc"]), NUMBERS),
+    option(st.sampled_from(["-H", "--host", "-hosts"]), HOSTS),
+    option(st.sampled_from(["-bind-to", "--bind-to"]), BINDINGS),
+    option(st.sampled_from(["-map-by", "--map-by"]), MAPPINGS),
+    option("-x", st.tuples(NAMED, WORDS).map("=".join)),
+    option("-x", NAMED),
+    option(st.sampled_from(["-mca", "--mca"]), st.sampled_from(["pml", "plm_rsh_args"]), WORDS),
+    option("-genv", NAMED, WORDS),
+    option("-genvall"),
+    option(st.sampled_from(["--min-num-proc", "--max-num-proc", "--min-np", "--max-np"]), NUMBERS),
+    option(st.sampled_from(["-npernode", "-ppn", "-N", "--slots-per-host", "--slots"]), NUMBERS),
+    option("--host-discovery-script", MARKS),
+    option(st.sampled_from(["--hostfile", "-machinefile"]), MARKS),
+    option(st.sampled_from(["--gloo", "--tag-output", "--oversubscribe", "--verbose", "--mpi"])),
+    option(st.sampled_from(["--network-interfaces", "--output-filename", "--zoom"]), MARKS),
+)
+DOCKER = st.one_of(
+    option(st.sampled_from(["--rm", "-it", "--privileged", "-d"])),
+    option("--gpus", st.sampled_from(["all", "2"])),
+    option("-e", st.tuples(NAMED, WORDS).map("=".join)),
+    option("-v", MARKS.map(lambda mark: f"/mnt/{mark}:/{mark}:ro")),
+    option(st.sampled_from(["-w", "--name", "--zoom", "--entrypoint"]), MARKS),
+    option("--shm-size", st.sampled_from(["16g", "1zq"])),
+    option("--network", st.sampled_from(["host", "bridge"])),
+)
+
+
+@st.composite
+def command_lines(draw: st.DrawFn) -> tuple[list[str], str]:
+    """The words of a line, and the script with it: variables above, comments, continued lines."""
+    launcher = draw(st.sampled_from(["mpirun", "mpiexec", "horovodrun", "mpiexec.hydra", "srun"]))
+    options = [word for part in draw(st.lists(OPTIONS, max_size=6)) for word in part]
+    command = ["python", *draw(st.lists(WORDS, max_size=3))]
+    words = [launcher, *options, *command]
+    if draw(st.integers(0, 3)) == 0:
+        docker = [word for part in draw(st.lists(DOCKER, max_size=4)) for word in part]
+        words = ["docker", "run", *docker, f"team/{draw(MARKS)}:1", *words]
+    quoted = [shlex.quote(word) for word in words]
+    above: list[str] = []
+    for index in range(1, len(quoted)):
+        if words[0] != "docker" and draw(st.integers(0, 9)) == 0:
+            above.append(f"V{index}={quoted[index]}")
+            quoted[index] = f'"$V{index}"' if draw(st.booleans()) else f'"${{V{index}:-zq1}}"'
+    breaks = st.sampled_from([" ", " ", " ", "  ", " \\\n    "])
+    line = "".join(word + draw(breaks) for word in quoted)
+    if draw(st.integers(0, 5)) == 0 and words[0] != "docker":
+        line = f"bash -c {shlex.quote(' '.join(shlex.quote(word) for word in words))}"
+        above = []
+    before = draw(st.sampled_from(["", "#!/bin/bash\n# a note\n", "set -e\n", "cd /zq77\n"]))
+    after = draw(st.sampled_from(["", " > zq88.log", " &", "\necho done\n", " # a note"]))
+    return words, before + "".join(f"{each}\n" for each in above) + line + after
+
+
+@given(command_lines())
+def test_command_lines_lose_no_word(given_line: tuple[list[str], str]) -> None:
+    words, script = given_line
+    migration = migrated(script, line=True)
+    if migration is None:
+        return
+    found = words_in(dict(migration.values)) + json.dumps(report_text(migration))
+    beaten = {entry.old.partition("-e ")[2] for entry in migration.entries if not entry.new}
+    for word in words:
+        # A variable's value is not printed in the report: it is in the values, or its name has an
+        # entry with the reason.
+        name = word.partition("=")[0]
+        pieces = [name] if f"{name}=..." in beaten else word.split("=", 1)
+        for piece in pieces:
+            shown = json.dumps(piece, ensure_ascii=False)[1:-1]
+            assert shown in found or piece in PROGRAMS, (piece, script)
+    worker = migration.values["worker"]
+    ranks = [int(n) for o, n in itertools.pairwise(words) if o in ("-np", "-n")]
+    if ranks and "--num-proc" not in words and "docker" not in words:
+        assert worker["number"] * worker["slots"] == ranks[-1], script
+
+
+@given(st.text(max_size=60) | st.lists(SCALARS).map(str))
+def test_any_text_is_refused_or_migrated(text: str) -> None:
+    migrated(text)
+    migrated(text, line=True)
