@@ -1,9 +1,10 @@
-"""Helm accepts what `hvdchart migrate` writes: the schema and the chart's own checks."""
+"""Helm and a real API server accept what `hvdchart migrate` writes."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +16,26 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import SpecError
 from hvdchart.migrate.convert import Migration
 from hvdchart.migrate.report import values_text
+from tests.chart.render import parse_manifests
+from tests.e2e.cluster import Namespace
 from tests.unit.hvdchart.migrate.old_files import (
     CHANGES,
+    JOBS,
+    LINES,
     NAMES,
+    SCRIPTS,
     change_file,
     migrate_file,
+    migrate_job,
+    migrate_line,
     migrate_text,
 )
 
+# Objects of schedulers that the test's cluster does not have.
+FOREIGN = ("PodGroup", "PodMonitor")
 
-def assert_helm_accepts(migration: Migration, helm: str) -> None:
+
+def helm_template(migration: Migration, helm: str = "helm3") -> str:
     release = migration.release or "run"
     # The chart has no default image; `migrate` then says that it must be set.
     named = "repository" in migration.values.get("image", {})
@@ -34,12 +45,13 @@ def assert_helm_accepts(migration: Migration, helm: str) -> None:
         input=values_text(migration, "old"), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-@pytest.mark.parametrize("name", NAMES)
-def test_helm_accepts_the_values_of_a_file(name: str, helm: str) -> None:
-    assert_helm_accepts(migrate_file(name), helm)
+@pytest.mark.parametrize("name", [*NAMES, *SCRIPTS])
+def test_helm_4_accepts_the_values_of_a_file(name: str) -> None:
+    """Helm 3 renders them for the API server below."""
+    helm_template(migrate_file(name), "helm4")
 
 
 @pytest.mark.fuzz
@@ -52,4 +64,37 @@ def test_helm_accepts_the_values_of_any_change_of_a_file(
         migration = migrate_text(json.dumps(change_file(name, changes)))
     except SpecError:
         return
-    assert_helm_accepts(migration, "helm3")
+    helm_template(migration)
+
+
+def migrations() -> dict[str, Migration]:
+    """Every kind of result: each file, each line, and each pod setting of a job."""
+    return {
+        **{name: migrate_file(name) for name in [*NAMES, *SCRIPTS]},
+        **{line: migrate_line(line) for line in LINES},
+        **{str(fields): migrate_job(**fields) for fields in JOBS},
+    }
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_api_server_accepts_every_result(side: str, kubeconfig: Path) -> None:
+    """With the validation of `kubectl apply`, and with server-side apply, as Helm 4 does it."""
+    server = Namespace("default", kubeconfig, "")
+    manifests = []
+    for number, migration in enumerate(migrations().values()):
+        for manifest in parse_manifests(helm_template(migration)):
+            if manifest["kind"] in FOREIGN:
+                continue
+            manifest["metadata"].pop("namespace", None)
+            # All results in one call: a name may be there once.
+            manifest["metadata"]["name"] += f"-{number}"
+            if manifest["kind"] == "Pod":
+                # A dry run creates neither its service account nor its priority class.
+                manifest["spec"]["serviceAccountName"] = "default"
+                manifest["spec"].pop("priorityClassName", None)
+            manifests.append(manifest)
+    arguments = ["apply", "--dry-run=server", "--validate=strict", "--filename", "-"]
+    arguments += ["--server-side", "--field-manager=helm"] if side == "server" else []
+    listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
+    answer = server.kubectl(*arguments, input=json.dumps(listed))
+    assert answer.count("server dry run") == answer.count("\n") == len(manifests)
