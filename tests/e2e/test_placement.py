@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
 from tests.e2e.cluster import CHART, Namespace, Values
 
 ARGS = ["python3", "-c", "print('trained')"]
@@ -54,3 +63,77 @@ def test_gang_without_its_scheduler_is_refused(namespace: Namespace) -> None:
     assert refused.returncode != 0
     assert 'no matches for kind "PodGroup"' in refused.stderr
     assert namespace.get("all")["items"] == []
+
+
+# Two sockets of 28 cores, whose kubelet reserves two cores (reservedSystemCPUs) and 15 GiB.
+STATIC_SPEC = """
+apiVersion: hvdchart/v1
+name: hvd
+nodes:
+  - name: xeon
+    count: 1
+    sockets: 2
+    coresPerSocket: 28
+    threadsPerCore: 2
+    memory: 384Gi
+    cpuManager: static
+    reserved: {cpu: 4}
+    nodeSelector: {hvd-test: static}
+    tolerations: [{key: hvd-test, operator: Exists}]
+train: {command: [python3, -V]}
+"""
+
+
+@pytest.fixture
+def static_node(namespace: Namespace) -> Iterator[str]:
+    """A node of that kind without a kubelet: pods are scheduled to it and never run."""
+    name = "static-cpu-manager"
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"hvd-test": "static"}},
+        "spec": {"taints": [{"key": "hvd-test", "effect": "NoSchedule"}]},
+    }
+    status = {
+        "capacity": {"cpu": "112", "memory": "376Gi", "pods": "110"},
+        "allocatable": {"cpu": "108", "memory": "361Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    namespace.kubectl("create", "--filename=-", input=json.dumps(node))
+    patch = json.dumps({"status": status})
+    namespace.kubectl("patch", "node", name, "--subresource=status", "--patch", patch)
+    yield name
+    namespace.helm("uninstall", "hvd")
+    namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+    namespace.kubectl("delete", "node", name)
+
+
+def daemon(cpu: str) -> dict[str, Any]:
+    """A pod as a node's DaemonSets have them."""
+    requests = {"cpu": cpu, "memory": "512Mi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "daemon"},
+        "spec": {
+            "containers": [{"name": "x", "image": "x", "resources": {"requests": requests}}],
+            "nodeSelector": {"hvd-test": "static"},
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+
+
+@pytest.mark.usefixtures("privileged")
+def test_worker_with_exclusive_cores_leaves_room_for_master_and_daemons(
+    namespace: Namespace, static_node: str
+) -> None:
+    namespace.kubectl("create", "--filename=-", input=json.dumps(daemon("500m")))
+    namespace.install("hvd", checked_values(make_plan(parse_spec(STATIC_SPEC))))
+    selector = "app.kubernetes.io/component=master"
+    namespace.kubectl("wait", "pods", "--for=create", "--selector", selector, "--timeout=30s")
+    namespace.kubectl("wait", "pods", "--all", "--for=condition=PodScheduled", "--timeout=30s")
+    pods = namespace.get("pods")["items"]
+    assert len(pods) == 3
+    assert {pod["spec"]["nodeName"] for pod in pods} == {static_node}
+    worker = next(pod for pod in pods if "worker" in pod["metadata"]["name"])
+    assert worker["status"]["qosClass"] == "Guaranteed"
