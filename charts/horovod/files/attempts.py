@@ -50,6 +50,7 @@ class Retries:
         self._limit = limit
         self._lost_masters = 0
         self._quick = 0
+        self._last = ""
 
     def pause(self, problem: RunError, seconds: float, failures: int, job: Object | None) -> float:
         """Return the seconds until the next attempt; a negative number when none follows.
@@ -62,6 +63,11 @@ class Retries:
             self._lost_masters = int(job.get("status", {}).get("failed") or 0)
         left = self._limit - failures - self._lost_masters + 1
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
+            return -1.0
+        is_same = str(problem) == self._last and getattr(problem, "is_sure_to_repeat", False)
+        self._last = str(problem)
+        if is_same and seconds < TRAINED_AFTER:
+            log("no other attempt is made: the script failed twice in the same way")
             return -1.0
         self._quick = 0 if seconds >= TRAINED_AFTER else self._quick + 1
         pause = 0.0

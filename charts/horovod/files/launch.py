@@ -14,6 +14,7 @@ from typing import Mapping, Sequence
 
 import launchers
 import mpi
+from failure import Cause, ErrorOutput
 from mpi import HOSTFILE, MpiImplementation, default_interface
 from settings import FILES, GENERATED, ConfigurationError, Host, Run, log
 
@@ -139,6 +140,7 @@ class Launcher:
         self.stopped = False
         # How long the launcher ran, in seconds.
         self.seconds = 0.0
+        self._errors: ErrorOutput | None = None
         signal.signal(signal.SIGTERM, self._stop)
 
     def was_stopped(self) -> bool:
@@ -158,7 +160,11 @@ class Launcher:
         log(f"$ {shlex.join(arguments)}")
         if self.stopped:
             return 128 + signal.SIGTERM
-        self._process = subprocess.Popen(arguments, env=dict(environment), cwd=directory)
+        self._process = subprocess.Popen(
+            arguments, env=dict(environment), cwd=directory, stderr=subprocess.PIPE
+        )
+        assert self._process.stderr  # noqa: S101
+        self._errors = ErrorOutput(self._process.stderr, 2)
         if self.stopped:
             # The request came while the launcher was being started, and was not passed on.
             self._process.send_signal(signal.SIGTERM)
@@ -170,6 +176,10 @@ class Launcher:
         code = self._process.wait()
         self.seconds = time.monotonic() - began
         return 128 - code if code < 0 else code
+
+    def find_cause(self, hosts: Sequence[Host], code: int) -> Cause | None:
+        """Return why the launcher ended with `code`; None when its output does not say it."""
+        return self._errors.find_cause(hosts, code) if self._errors else None
 
     def stop(self) -> None:
         """End the ranks, and start no others."""

@@ -73,8 +73,11 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
         exit_code = launcher.run(line, variables, code.directory)
     if exit_code != 0:
+        cause = launcher.find_cause(list(addresses), exit_code)
         problem = f"{run.mode} ended with exit code {exit_code}: its last lines above say why"
-        raise LaunchError(problem, exit_code)
+        raise LaunchError(
+            cause.text if cause else problem, exit_code, bool(cause and cause.is_sure_to_repeat)
+        )
 
 
 def follow_hosts(run: Run, rendezvous: HostRendezvous, code: UserCode) -> None:

@@ -56,9 +56,10 @@ class InterruptedRunError(RunError):
 class LaunchError(RunError):
     """The launcher failed. Its exit code becomes the master's: a rank may have chosen it."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    def __init__(self, message: str, exit_code: int, is_sure_to_repeat: bool = False) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.is_sure_to_repeat = is_sure_to_repeat
 
 
 def log(message: str) -> None:

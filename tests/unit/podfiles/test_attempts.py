@@ -49,3 +49,15 @@ def test_the_last_limit_counts_while_the_job_cannot_be_read() -> None:
 
 def test_a_wrong_configuration_is_not_tried_again() -> None:
     assert Retries(9).pause(ConfigurationError("no mpirun"), 99.0, 1, None) < 0
+
+
+def test_a_script_that_fails_twice_in_a_way_that_is_sure_to_repeat_is_not_tried_again() -> None:
+    wrong = LaunchError("rank 1: TypeError", 1, is_sure_to_repeat=True)
+    assert Retries(9).pause(wrong, 2.0, 1, None) == 0
+    retries = Retries(9)
+    assert [retries.pause(wrong, 2.0, number, None) for number in (1, 2)] == [0, -1]
+    other = LaunchError("rank 1: NameError", 1, is_sure_to_repeat=True)
+    retries = Retries(9)
+    assert [retries.pause(problem, 2.0, 1, None) for problem in (wrong, other)] == [0, 5]
+    trained = Retries(9)
+    assert [trained.pause(wrong, 99.0, number, None) for number in (1, 2)] == [0, 0]

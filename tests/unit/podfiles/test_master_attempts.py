@@ -67,6 +67,28 @@ def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
     assert pod.replicas() == 0
 
 
+def test_the_first_rank_that_failed_is_told_everywhere(
+    pod: MasterPod, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Twice the same mistake of the script: it is not tried a third time."""
+    script = (
+        "echo 'Traceback (most recent call last):'; echo '  File \"/app/train.py\", line 94, in f';"
+        "echo 'TypeError: no'; echo '  Process name: [[7,1],2]'"
+    )
+    pod.put_job(spec={"backoffLimit": 9})
+    pod.install(f'echo x >>"$OUT/tried"; {{ {script}; }} >&2; exit 1')
+    assert pod.run() == 1
+    cause = "rank 2 on hvd-worker-1: TypeError: no, train.py:94"
+    assert pod.termination_log.read_text() == f"{cause}\n"
+    assert pod.recorded() == ("Failed", cause)
+    assert pod.api.items("core/events")[-1]["message"] == cause
+    assert (pod.generated.parent / "tried").read_text() == "x\nx\n"
+    output = capfd.readouterr()
+    assert output.err.count("TypeError: no\n") == 2, "the launcher's output is passed on"
+    assert f"[hvd] error: {cause}\n" in output.err
+    assert "the script failed twice in the same way" in output.out
+
+
 def test_a_new_master_counts_on(pod: MasterPod) -> None:
     """The one before was lost while it trained, which the Job counts."""
     counted = {"run": "run-1", "settings": "settings-1", "attempts": "4", "failures": "1"}

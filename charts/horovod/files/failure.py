@@ -1,0 +1,152 @@
+"""Why the launcher failed, in one line: which rank was first, on which host, and with what.
+
+The reason is buried under the launcher's banners and the errors of the ranks that lost their peer.
+The launcher's error output is passed on unchanged and read on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections import deque
+from typing import IO, NamedTuple, Sequence
+
+from settings import Host
+
+# Lines of the launcher's end that are searched, and seconds before it in which the cause was
+# printed: a script may print tracebacks of errors that it has handled.
+LAST_LINES, LAST_SECONDS = 400, 15.0
+# Seconds to wait for output of processes that outlive the launcher.
+DRAIN_WITHIN = 2.0
+# What horovodrun, and mpirun with --tag-output, put before each line of a rank.
+TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<std(?:err|out)>:")
+FRAME = re.compile(r'^  File "([^"]+)", line (\d+)')
+EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$")
+# The first rank that failed, as the launchers name it.
+RANKS = (
+    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)"),
+    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d+)\]"),
+    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d+)\]"),
+    re.compile(r"Process (?P<rank>\d+) exit with status code \d+"),
+)
+EXPLANATIONS = {
+    signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
+    "(worker.resources.limits.memory)",
+    signal.SIGBUS: "bus error, as when shared memory is full (shm.sizeLimit)",
+    signal.SIGILL: "illegal instruction: the image was built for other CPUs than this node's",
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGABRT: "aborted, after the message above",
+}
+# Exceptions that the same command raises again wherever it runs.
+SURE_TO_REPEAT = {
+    *("AttributeError", "ImportError", "IndentationError", "ModuleNotFoundError", "NameError"),
+    *("SyntaxError", "TabError", "TypeError"),
+}
+CONSEQUENCE = "HorovodInternalError"
+# The exit code of argparse and other parsers for a wrong command line.
+USAGE = 2
+
+
+class Traceback(NamedTuple):
+    """An uncaught exception: when it was printed, its rank if that is known, and its line."""
+
+    at: float
+    rank: int | None
+    text: str
+
+
+class Cause(NamedTuple):
+    """Why an attempt failed, and whether the same is sure to happen again."""
+
+    text: str
+    is_sure_to_repeat: bool
+
+
+class ErrorOutput:
+    """Passes a launcher's error output on, and remembers what may be the cause of its end."""
+
+    def __init__(self, source: IO[bytes], target: int) -> None:
+        self._source, self._target = source, target
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._tracebacks: deque[Traceback] = deque(maxlen=LAST_LINES)
+        # The place of the last frame of each traceback that is being printed, by rank.
+        self._open: dict[int | None, str] = {}
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def find_cause(self, hosts: Sequence[Host], code: int) -> Cause | None:
+        """Return why the launcher ended with `code`; None when its output does not say it."""
+        self._thread.join(DRAIN_WITHIN)
+        recent = [item for item in self._tracebacks if item.at > time.monotonic() - LAST_SECONDS]
+        match = next((m for r in RANKS for line in self._lines if (m := r.search(line))), None)
+        rank = int(match["rank"]) if match else None
+        number = (match.groupdict().get("signal") if match else None) or "0"
+        # Ranks that lost their peer: a consequence, unless it is all that there is.
+        own = [item for item in recent if CONSEQUENCE not in item.text]
+        candidates = own if own or rank is not None else recent
+        first = next((t for t in candidates if t.rank is None or rank in (None, t.rank)), None)
+        if number == "0" and first:
+            who = _describe_rank(first.rank if rank is None else rank, hosts)
+            return Cause(who + first.text, first.text.split(":")[0] in SURE_TO_REPEAT)
+        if rank is None:
+            return None
+        what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
+        return Cause(_describe_rank(rank, hosts) + what, number == "0" and code == USAGE)
+
+    def _pass_on(self) -> None:
+        rest = b""
+        while True:
+            chunk = os.read(self._source.fileno(), 1 << 16)
+            if not chunk:
+                return
+            _write(self._target, chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            # A line without an end, such as a progress bar's, is kept in part only.
+            rest = rest[-4096:]
+            for line in lines:
+                self._look_at(line.decode(errors="replace").rstrip("\r"))
+
+    def _look_at(self, line: str) -> None:
+        self._lines.append(line)
+        tag = TAG.match(line)
+        rank = int(tag[1]) if tag else None
+        line = line[tag.end() :] if tag else line
+        frame, exception = FRAME.match(line), EXCEPTION.match(line)
+        if line.startswith("Traceback (most recent call last)"):
+            self._open[rank] = ""
+        elif frame:
+            # A SyntaxError has a frame without a traceback before it.
+            self._open[rank] = f"{os.path.basename(frame[1])}:{frame[2]}"  # noqa: PTH119
+        elif rank in self._open and exception and not line.startswith(" "):
+            place = self._open.pop(rank)
+            text = f"{line}, {place}" if place else line
+            self._tracebacks.append(Traceback(time.monotonic(), rank, text))
+
+
+def _write(target: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(target, content) :]
+
+
+def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:
+    """Name a rank and its host: launchers fill hosts in their order."""
+    if rank is None:
+        return "a rank: "
+    first = 0
+    for host in hosts:
+        first += host.slots
+        if rank < first:
+            return f"rank {rank} on {host.name}: "
+    return f"rank {rank}: "
+
+
+def _describe_signal(number: int) -> str:
+    try:
+        known: str | None = EXPLANATIONS.get(signal.Signals(number))
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"ended by signal {number}"
+    return f"ended by {name} ({known})" if known else f"ended by {name}"

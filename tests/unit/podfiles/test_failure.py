@@ -1,0 +1,123 @@
+"""The cause of a launcher's end, from the error output of real launchers."""
+
+from __future__ import annotations
+
+import os
+
+import failure
+import pytest
+from failure import Cause, ErrorOutput
+
+from tests.unit.podfiles.runs import make_run
+
+# Two hosts of two slots, then one of four.
+HOSTS = make_run().hosts
+TYPE_ERROR = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 120, in <module>
+    main()
+  File "/app/train.py", line 94, in main
+    losses(1)
+TypeError: 'list' object is not callable
+"""
+PEER = """\
+Traceback (most recent call last):
+  File "/usr/lib/horovod/tensorflow/mpi_ops.py", line 20, in allreduce
+horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.
+"""
+OPEN_MPI_4 = """\
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[15055,1],3]
+  Exit code:    {code}
+--------------------------------------------------------------------------
+"""
+OPEN_MPI_4_SIGNAL = """\
+mpirun noticed that process rank 1 with PID 0 on node hvd-cpu-0 exited on signal {signal} (Killed).
+"""
+TAGGED = "".join(f"[1]<stderr>:{line}\n" for line in TYPE_ERROR.splitlines())
+SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: invalid syntax\n'
+
+
+def cause(text: str, code: int = 1) -> Cause | None:
+    """What is found in a launcher's output, which is passed on unchanged."""
+    reader, writer = os.pipe()
+    out, passed_on = os.pipe()
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, passed_on)
+        os.write(writer, text.encode())
+        os.close(writer)
+        found = output.find_cause(HOSTS, code)
+    os.close(passed_on)
+    with os.fdopen(out, "rb") as received:
+        assert received.read().decode() == text
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TYPE_ERROR + PEER + OPEN_MPI_4.format(code=1),
+         "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94"),
+        (TAGGED + PEER,
+         "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94"),
+        (TYPE_ERROR, "a rank: TypeError: 'list' object is not callable, train.py:94"),
+        (SYNTAX + OPEN_MPI_4.format(code=1),
+         "rank 3 on hvd-cpu-1: SyntaxError: invalid syntax, train.py:3"),
+        (OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3"),
+        (PEER + OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3"),
+        (PEER, "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
+         "down., mpi_ops.py:20"),
+        ("Process 5 exit with status code 3.\n", "rank 5 on hvd-gpu-0: exit code 3"),
+        (OPEN_MPI_4_SIGNAL.format(signal=11),
+         "rank 1 on hvd-cpu-0: ended by SIGSEGV (segmentation fault)"),
+    ],
+)  # fmt: skip
+def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expected: str) -> None:
+    found = cause(text, 3)
+    assert found
+    assert found.text == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(9, "out of memory (worker.resources.limits.memory)"), (7, "shared memory is full (shm"),
+     (4, "built for other CPUs"), (999, "ended by signal 999")],
+)  # fmt: skip
+def test_signals_are_explained(number: int, words: str) -> None:
+    found = cause(PEER + OPEN_MPI_4_SIGNAL.format(signal=number))
+    assert found
+    assert words in found.text
+    assert not found.is_sure_to_repeat
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "sure"),
+    [
+        (TYPE_ERROR, 1, True),
+        (SYNTAX, 1, True),
+        (TYPE_ERROR.replace("TypeError", "ConnectionError"), 1, False),
+        (OPEN_MPI_4.format(code=2), 2, True),
+        (OPEN_MPI_4.format(code=3), 3, False),
+    ],
+)
+def test_what_the_script_does_wrong_is_sure_to_repeat(text: str, code: int, sure: bool) -> None:
+    found = cause(text, code)
+    assert found
+    assert found.is_sure_to_repeat is sure
+
+
+def test_an_earlier_traceback_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure, "LAST_SECONDS", -1.0)
+    found = cause(TYPE_ERROR + OPEN_MPI_4.format(code=3), 3)
+    assert found == Cause("rank 3 on hvd-cpu-1: exit code 3", False)
+
+
+@pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
+def test_output_without_a_cause_has_none(text: str) -> None:
+    assert cause(text) is None
