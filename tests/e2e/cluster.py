@@ -17,12 +17,17 @@ Values = dict[str, Any]
 
 
 def on_shared_cores(values: Values) -> Values:
-    """The values with YIELD set, so that waiting ranks leave their cores to other tests."""
+    """The values for tests that share few cores, unless they say otherwise.
+
+    YIELD lets waiting ranks leave their cores to others. Workers import nothing early: most tests
+    use no framework, and would wait for its import.
+    """
+    launch = {"preload": [], **values.get("launch", {})}
     worker = values.get("worker", {})
     env = worker.get("env", [])
-    if any(entry["name"] == YIELD for entry in env):
-        return values
-    return {**values, "worker": {**worker, "env": [*env, {"name": YIELD, "value": "1"}]}}
+    if not any(entry["name"] == YIELD for entry in env):
+        env = [*env, {"name": YIELD, "value": "1"}]
+    return {**values, "launch": launch, "worker": {**worker, "env": env}}
 
 
 @dataclass(frozen=True)

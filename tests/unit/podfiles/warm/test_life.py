@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -194,6 +195,28 @@ def test_other_user_gets_no_fork() -> None:
         assert done.stdout == b"b''\n", done.stderr
         assert "refused a process of another user" in worker.log
         assert "cold" not in worker.show("import framework"), "its own user is still served"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_rank_is_not_handed_to_another_user() -> None:
+    """Its environment may have secrets."""
+    listen = (
+        "import os, socket, sys; os.setuid(4321); s = socket.socket(socket.AF_UNIX); "
+        "s.bind(sys.argv[1]); s.listen(); print(flush=True); sys.stdin.read()"
+    )
+    with make_worker() as worker, warm(worker):
+        for path in (worker.root, worker.root / "generated"):
+            path.chmod(0o777)
+        worker.socket.unlink()
+        command = [sys.executable, "-I", "-c", listen, str(worker.socket)]
+        with subprocess.Popen(command, stdin=PIPE, stdout=PIPE) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            done = worker.run("python3", "-c", "print('runs')")
+            other.communicate()
+    assert b"start cold: " in done.stdout
+    assert b"belongs to another user" in done.stdout
+    assert done.stdout.endswith(b"runs\n")
 
 
 def test_client_that_sends_nonsense_does_not_stop_the_warm_process(warm_worker: Worker) -> None:
