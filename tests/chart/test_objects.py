@@ -301,3 +301,12 @@ def test_volumes_are_mounted_in_master_and_workers() -> None:
         spec = pod_spec(one(render(values), kind))
         assert values["volumes"][0] in spec["volumes"]
         assert values["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]
+
+
+def test_master_lists_the_pods_of_its_workers_by_their_labels() -> None:
+    manifests = render(GROUPS)
+    terms = run_settings(manifests)["workerSelector"].split(",")
+    selected = dict(term.split("=") for term in terms)
+    for workers in of_kind(manifests, "StatefulSet"):
+        assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
+    assert selected["app.kubernetes.io/component"] == "worker"

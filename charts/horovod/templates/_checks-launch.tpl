@@ -139,7 +139,8 @@ set the same: files/launchers.json.
 {{- if and $given (lt (include "horovod.mebibytes" $given | float64) (float64 $needed)) -}}
 {{- $why := printf "%s keeps an SSH client for each of %d ranks, which need %dMi" $mode (int $ranks) (int $needed) -}}
 {{- $key := printf "master.resources.%s.memory" $kind -}}
-{{- fail (printf "%s is %v but launch.mode is %s: %s; set %s to %dMi or more" $key $given $mode $why $key (int $needed)) -}}
+{{- $remedy := printf "set %s to %dMi or more" $key (int $needed) -}}
+{{- fail (printf "%s is %v but launch.mode is %s: %s; %s" $key $given $mode $why $remedy) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -85,7 +85,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- with include "horovod.workerMetricsEnv" .root }}
 {{ . }}
 {{- end }}
-{{- with include "horovod.networkVariables" .root }}
+{{- with include "horovod.once" (dict "root" .root "name" "horovod.networkVariables") }}
 {{ . }}
 {{- end }}
 {{- end }}

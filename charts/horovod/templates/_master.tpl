@@ -12,7 +12,7 @@ the master, so that only the workers' environment names it.
   "id" .horovod.id
   "settings" .horovod.settings
   "service" (include "horovod.service" .)
-  "workerSelector" (include "horovod.selector" (dict "root" . "component" "worker") | replace ": " "=" | replace "\n" ",")
+  "workerSelector" (include "horovod.workerSelector" .)
   "groups" $groups
   "args" (include "horovod.command" . | fromJsonArray)
   "code" (include "horovod.codeVersion" .)

@@ -78,6 +78,15 @@ passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
+{{/* The selector of the workers as the API takes it in a query: KEY=VALUE,... */}}
+{{- define "horovod.workerSelector" -}}
+{{- $terms := list -}}
+{{- range $key, $value := include "horovod.selector" (dict "root" . "component" "worker") | fromYaml -}}
+{{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{ join "," $terms }}
+{{- end }}
+
 {{/* Labels of every object, but not of pod templates, where the chart's version would replace pods on an upgrade. */}}
 {{- define "horovod.labels" -}}
 {{ include "horovod.runSelector" .root }}

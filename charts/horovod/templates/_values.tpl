@@ -11,10 +11,17 @@ Of the run it keeps what horovod.findRun says.
 {{- if not (hasKey . "horovod") -}}
 {{- $root := . -}}
 {{- $_ := set . "horovod" (dict "groups" list) -}}
-{{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" (include "horovod.defaults" . | fromJson)) -}}
+{{- $defaults := include "horovod.defaults" . | fromJson -}}
+{{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
+{{- $ofGroups := dict "worker.volumes" list "worker.volumeMounts" list -}}
+{{- range $path, $default := $defaults -}}
+{{- if hasPrefix "worker." $path -}}{{- $_ := set $ofGroups $path $default -}}{{- end -}}
+{{- end -}}
 {{- range (.Values.workerGroups | default (list (dict "name" "worker"))) -}}
 {{- $group := deepCopy $root.Values.worker -}}
 {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
+{{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $ofGroups) -}}
+{{- include "horovod.nameGroup" (dict "root" $root "group" $group) -}}
 {{- $_ := set $root.horovod "groups" (append $root.horovod.groups $group) -}}
 {{- end -}}
 {{- include "horovod.checks" . -}}
@@ -69,11 +76,12 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group "image" (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
 {{- end -}}
 {{- include "horovod.override" (dict "into" $group "from" $own) -}}
-{{- $defaults := dict "worker.volumes" list "worker.volumeMounts" list -}}
-{{- range $path, $default := include "horovod.defaults" .root | fromJson -}}
-{{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
-{{- end -}}
-{{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
+{{- end }}
+
+{{/* Adds to a group the name of its StatefulSet, and the number of hosts that it may grow to. */}}
+{{- define "horovod.nameGroup" -}}
+{{- $values := .root.Values -}}
+{{- $group := .group -}}
 {{- $_ := set $group "statefulSet" (printf "%s-%s" (include "horovod.fullname" .root) $group.name) -}}
 {{- $most := int $group.number -}}
 {{- if eq $values.launch.mode "elastic" -}}
