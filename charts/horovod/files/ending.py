@@ -23,7 +23,7 @@ CLOCK_SKEW = 60.0
 UNREADABLE: Object = {"metadata": {}, "spec": {"backoffLimit": sys.maxsize}}
 
 
-def read_job(api: Api, stopped: bool) -> Object | None:
+def read_job(api: Api, stopped: bool, patience: float | None = None) -> Object | None:
     """Read the Job after this attempt; None when it was deleted or is being deleted.
 
     `stopped`: this pod was asked to end, of which the Job's deadline may be the reason.
@@ -31,7 +31,7 @@ def read_job(api: Api, stopped: bool) -> Object | None:
     """
     name = os.environ["HVD_JOB"]
     try:
-        job = api.get(f"batch/jobs/{name}")
+        job = api.get(f"batch/jobs/{name}", patience=patience)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.

@@ -50,7 +50,7 @@ class HostRendezvous:
         )
         self._prober = Prober(run.hosts, run.ssh_port, self._source.endpoints, self.changed)
         self.answering, self.reasons = self._prober.answering, self._prober.reasons
-        self._pods = PodCheck(run, api)
+        self._pods = PodCheck(run, api, lambda: self._closed or is_stopped())
         self._failure: RunError | None = None
         # Stale hosts that were looked at, and reasons that were announced.
         self._seen: set[Host] = set()

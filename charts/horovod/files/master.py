@@ -21,7 +21,7 @@ from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
 from keys import find_keys
-from kube import Api, Object
+from kube import START_PATIENCE, Api, Object
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
 from lease import Lease, SupersededError
 from mpi import HOSTFILE, count_connections, format_hostfile
@@ -45,7 +45,13 @@ from user_code import UserCode
 DELIVER_AGAIN_AFTER = 1.0
 
 
-def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) -> None:
+def train(
+    run: Run,
+    api: Api | None,
+    events: EventRecorder,
+    launcher: Launcher,
+    record: RunRecord | None = None,
+) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
     ssh.prepare_master(find_keys(api))
     code = UserCode(run.code)
@@ -68,6 +74,8 @@ def train(run: Run, api: Api | None, events: EventRecorder, launcher: Launcher) 
         code.deliver(addresses)
         HOSTFILE.write_text(format_hostfile(run, addresses, implementation))
         if run.elastic:
+            if record:
+                record.begin_training()
             write_live_hosts(list(addresses))
             threading.Thread(target=follow_hosts, args=(run, rendezvous, code), daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
@@ -114,7 +122,9 @@ def make_attempts(
             problem = SupersededError(f"{record.lost} has taken the workers over from this master")
             announce_failure(problem, events)
             return problem
-        job = read_job(api, launcher.stopped) if api else None
+        # Only the end depends on what the Job says: another attempt does not wait long for it.
+        patience = START_PATIENCE if problem else None
+        job = read_job(api, launcher.stopped, patience) if api else None
         if problem is None:
             log("training finished")
             events.emit("Finished", "the training ended with exit code 0")
@@ -150,7 +160,7 @@ def attempt(
     if api:
         fit_to_run(api, run)
     try:
-        train(run, api, events, launcher)
+        train(replace(run, resumed=record.was_training), api, events, launcher, record)
     except RunError as error:
         return error
     return None

@@ -10,7 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
-from typing import Dict, Iterable, Mapping, Sequence
+from typing import Callable, Dict, Iterable, Mapping, Sequence
 
 from kube import Api, ApiError, Object
 from podstatus import Diagnosis, diagnose, diagnose_refusal
@@ -26,11 +26,15 @@ Diagnoses = Dict[Host, Diagnosis]
 
 
 class PodCheck:
-    """Explains why hosts are missing. Each check costs one list of pods, however many there are."""
+    """Explains why hosts are missing. Each check costs one list of pods, however many there are.
 
-    def __init__(self, run: Run, api: Api | None) -> None:
+    `is_over` answers whether this master has no more use for workers: it then replaces none.
+    """
+
+    def __init__(self, run: Run, api: Api | None, is_over: Callable[[], bool]) -> None:
         self._run = run
         self._api = api
+        self._is_over = is_over
         self._replaced: set[str] = set()
         # Since when a host has had a problem that does not pass by itself.
         self._since: dict[Host, float] = {}
@@ -108,7 +112,8 @@ class PodCheck:
             for host, item in stale.items()
             if item["uid"] not in self._replaced and "deletionTimestamp" not in item
         }
-        if not new:
+        # Pods that were read after this answer may be those of the next run.
+        if not new or self._is_over():
             return
         log(f"replacing workers {STALE}: {format_hosts(list(new))}")
         with ThreadPoolExecutor(DELETE_THREADS) as pool:

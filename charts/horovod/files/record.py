@@ -33,6 +33,8 @@ class RunRecord:
         self.count = Count()
         self.last_failure = ""
         self._name = run.record
+        # Whether this Job has started the ranks before.
+        self.was_training = False
 
     def earlier_end(self) -> Entry | None:
         """Return how this very run ended before, if it did and is not to be tried again.
@@ -53,6 +55,7 @@ class RunRecord:
             return None
         if data.get("run") == self._run.id and data.get("settings") == self._run.settings:
             self.count = Count(int(data.get("attempts") or 0), int(data.get("failures") or 0))
+        self.was_training = data.get("trained") == os.environ["HVD_JOB_UID"]
         return data if has_ended(self._run, data, os.environ["HVD_JOB_UID"]) else None
 
     def begin_attempt(self) -> None:
@@ -62,6 +65,12 @@ class RunRecord:
         os.environ[EPOCH] = str(self._lease.epoch)
         self.count = self.count.begin()
         self.write(RUNNING, self.last_failure)
+
+    def begin_training(self) -> None:
+        """Record that the ranks are started: an elastic run may go on with fewer from now on."""
+        if not self.was_training:
+            self.was_training = True
+            self.write(RUNNING, self.last_failure)
 
     def count_failure(self, problem: RunError) -> None:
         """Count an attempt that failed, which the record shows from the next write on."""
@@ -80,6 +89,8 @@ class RunRecord:
             "reason": reason,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
+        if self.was_training:
+            entry["trained"] = entry["uid"]
         # The training does not wait for what only its end must have.
         self._lease.write(entry, RUNNING_PATIENCE if state == RUNNING else None)
 

@@ -80,3 +80,41 @@ def test_only_an_elastic_run_has_a_list_of_hosts(pod: MasterPod) -> None:
     pod.install("exit 0")
     assert pod.run() == 0
     assert not (pod.generated / "hosts").exists()
+
+
+FEWEST: dict[str, Any] = {"number": 2, "mode": "elastic", "minRanks": 2}
+
+
+def test_a_master_that_is_started_again_goes_on_with_the_ranks_that_are_left(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one of a Job waits for all hosts; a host may be lost for good after that."""
+    monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.05)
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install('printf "%s\\n" "$@" >"$OUT/arguments"; exit 1')
+    assert pod.run(**FEWEST) == 1
+    assert arguments(pod)[:2] == ["-np", "4"]
+    pod.workers.stop(1)
+    for _ in range(2):
+        assert pod.run(**FEWEST) == 1
+        assert arguments(pod)[:2] == ["-np", "2"], "also a third one"
+
+
+def test_the_first_master_of_another_job_waits_for_all_hosts(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.0)
+    pod.put_job(spec={"backoffLimit": 0})
+    data = {"trained": "the UID of an earlier Job"}
+    pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+    pod.workers.stop(1)
+    pod.install("exit 0")
+    assert pod.run(**FEWEST, hostsTimeoutSeconds=0.3) == 1
+    assert "1 of 2 hosts did not answer" in pod.termination_log.read_text()
+
+
+def arguments(pod: MasterPod) -> list[str]:
+    path = pod.generated.parent / "arguments"
+    text = path.read_text()
+    path.unlink()
+    return text.splitlines()
