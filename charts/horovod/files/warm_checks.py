@@ -23,7 +23,10 @@ READ_AT_IMPORT = (
 # Of these, what is read later, or only chooses which notes TensorFlow prints.
 READ_LATER = ("CUDA_VISIBLE_DEVICES", "TF_CPP_", "TF_FORCE_GPU_ALLOW_GROWTH")
 
-USUAL_FOLDERS = ("", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
+USUAL_FOLDERS = (
+    *("", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
+    *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"),
+)
 
 
 class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it would without
@@ -98,10 +101,11 @@ def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
 def folders(environment: Mapping[str, str]) -> list[str]:
     """The folders in which libraries are looked for before the usual ones.
 
-    Open MPI 5 puts the folder of its own libraries in front once more.
+    Open MPI 5 puts the folder of its own libraries in front, which may be there already, be one of
+    the usual ones or not exist.
     """
-    named = environment.get("LD_LIBRARY_PATH", "").split(":")
-    return [path for path in dict.fromkeys(named) if path not in USUAL_FOLDERS]
+    named = dict.fromkeys(environment.get("LD_LIBRARY_PATH", "").split(":"))
+    return [path for path in named if path not in USUAL_FOLDERS and Path(path).is_dir()]
 
 
 def check_script(program: Program, preloaded: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker, nam
 def test_other_variables_of_the_rank_are_those_of_the_import(
     warm_worker: Worker, name: str
 ) -> None:
-    output = run(warm_worker, variables={name: "77"})
+    output = run(warm_worker, variables={name: "/tmp" if name == "LD_LIBRARY_PATH" else "77"})
     assert output.endswith("new\n")
     assert f"start cold: variables of the ranks differ from the worker's ({name})" in output
     assert "worker.env" in output
@@ -69,17 +69,23 @@ def test_missing_variable_is_a_difference(warm_worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("rank", "warm", "same"),
     [
-        ("/opt/mpi/lib:/opt/mpi/lib:/a", "/opt/mpi/lib:/a", True),
+        ("ROOT/mpi:ROOT/mpi:ROOT/a", "ROOT/mpi:ROOT/a", True),
         ("/usr/lib", None, True),
-        ("/usr/lib:/a:", "/a", True),
-        ("/a:/b", "/b:/a", False),
-        ("/opt/mpi/lib", None, False),
+        ("ROOT/not-there", None, True),
+        ("/usr/lib:ROOT/a:", "ROOT/a", True),
+        ("ROOT/a:ROOT/mpi", "ROOT/mpi:ROOT/a", False),
+        ("ROOT/mpi", None, False),
     ],
 )
-def test_folders_of_libraries_may_be_repeated(rank: str, warm: str | None, same: bool) -> None:
-    before = {} if warm is None else {"LD_LIBRARY_PATH": warm}
+def test_folders_of_libraries_may_be_repeated(
+    tmp_path: Path, rank: str, warm: str | None, same: bool
+) -> None:
+    for name in ("mpi", "a"):
+        (tmp_path / name).mkdir()
+    root = str(tmp_path)
+    before = {} if warm is None else {"LD_LIBRARY_PATH": warm.replace("ROOT", root)}
     with nullcontext() if same else pytest.raises(ColdStart, match="LD_LIBRARY_PATH"):
-        warm_checks.check_environment({"LD_LIBRARY_PATH": rank}, before)
+        warm_checks.check_environment({"LD_LIBRARY_PATH": rank.replace("ROOT", root)}, before)
 
 
 def test_reason_is_in_the_log_once_for_each_host(warm_worker: Worker) -> None:
