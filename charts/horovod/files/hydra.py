@@ -8,10 +8,8 @@ protocol of the descriptor that each rank gets in PMI_FD.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import subprocess
 from types import FrameType
 from typing import Sequence
 
@@ -37,6 +35,10 @@ def abort(code: int) -> None:
 
 def supervise(command: Sequence[str]) -> int:
     """Run a rank's script to its end and return its exit code: 128 + N when signal N ended it."""
+    # Every rank imports this module, and only Hydra's, started cold, come here.
+    import ctypes
+    import subprocess
+
     libc = ctypes.CDLL(None)
     process = subprocess.Popen(
         command,
