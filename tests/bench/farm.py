@@ -56,17 +56,25 @@ def _route_to_this_machine() -> Iterator[None]:
 
 
 # Makes a process one of a pod's: it finds its own folder, $0, and its service account below /run.
-# $1 is its /etc/hosts.
+# $1 is its /etc/hosts, $2 its /etc/passwd. /tmp and the processes
+# are the pod's own, and end with it.
 ENTER_POD = (
-    "mount -t tmpfs tmpfs /run && mkdir -p /run/sshd /run/horovod /run/secrets/kubernetes.io"
+    "mount -t proc proc /proc && mount -t tmpfs tmpfs /run"
+    " && mkdir -p /run/sshd /run/horovod /run/secrets/kubernetes.io"
     " && ln -s /run/horovod/account /run/secrets/kubernetes.io/serviceaccount"
-    ' && mount --bind "$0" /run/horovod && mount --bind "$1" /etc/hosts && shift && exec "$@"'
+    ' && mount --bind "$0" /run/horovod && mount --bind "$1" /etc/hosts'
+    ' && mount --bind "$2" /etc/passwd && mount -t tmpfs tmpfs /tmp && cd / && shift 2 && exec "$@"'
 )
+# An image's user has no profile that its sessions would read.
+PASSWD = "root:x:0:0::/run:/bin/sh\nsshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
 
 
 def _user(root: Path, hosts: Path) -> User:
     """The user of a pod whose folder is `root`: root, as in an image of its own."""
-    return User("root", 0, ("unshare", "--mount", "sh", "-c", ENTER_POD, str(root), str(hosts)))
+    enter = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER_POD)
+    passwd = root.parent / "passwd"
+    passwd.write_text(PASSWD)
+    return User("root", 0, (*enter, str(root), str(hosts), str(passwd)))
 
 
 def _move_to_run(pod: Worker | Master) -> None:
@@ -145,7 +153,8 @@ def start_farm(revision: str) -> Iterator[Farm]:
                 stdout=(server.root / "log").open("wb"), stderr=subprocess.STDOUT,
             )  # fmt: skip
             stack.callback(process.wait, 20)
-            stack.callback(process.terminate)
+            # It is unshare, which does not end by SIGTERM.
+            stack.callback(process.kill)
         for number, server in enumerate(farm.workers):
             # sshd does not announce that it listens.
             wait_until(partial(_answers, address(number)), 60, f"sshd {number}: {server.log}")
