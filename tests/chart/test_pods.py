@@ -168,6 +168,12 @@ def test_extra_objects_are_applied_as_they_are() -> None:
             {"master": {"podSpec": {"restartPolicy": "Always"}}},
             ["master.podSpec has restartPolicy", "remove it"],
         ),
+        # A StatefulSet sets these, and the host names of the ranks depend on them.
+        (
+            {"worker": {"podSpec": {"subdomain": "x"}}},
+            ["worker.podSpec has subdomain", "remove it"],
+        ),
+        ({"worker": {"podSpec": {"hostname": "x"}}}, ["worker.podSpec has hostname", "remove it"]),
         (
             {"master": {"container": {"command": ["x"]}}},
             ["master.container has command", "use master.args"],

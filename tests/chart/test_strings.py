@@ -31,7 +31,17 @@ NEEDED: Values = {
     "workerGroups": [{"name": "a"}],
 }
 # Values that would change which objects there are, and text that must have a certain form.
-FIXED = {"fullnameOverride", "nameOverride", "logDir", "path", "file", "launch", "code", "name"}
+FIXED = {
+    "extraObjects",
+    "fullnameOverride",
+    "nameOverride",
+    "logDir",
+    "path",
+    "file",
+    "launch",
+    "code",
+    "name",
+}
 
 
 def fill(node: dict[str, Any], text: str, other: str) -> Any:
