@@ -8,13 +8,15 @@ import pytest
 from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
-from hvdchart.errors import SpecError
+from hvdchart.errors import FileError, SpecError
 from hvdchart.migrate.report import report_text, values_text
+from hvdchart.spec.yaml_tree import MAX_BYTES
 from tests.unit.hvdchart.migrate.old_files import (
     NAMES,
     PATHS,
     assert_every_value_has_an_entry,
     migrate_file,
+    migrate_line,
     migrate_text,
     tree_of,
 )
@@ -155,3 +157,57 @@ def test_command_prints_values_to_stdout_and_the_report_to_stderr() -> None:
     migration = migrate_file("docker-helm-cpu.yaml")
     assert done.stdout == values_text(migration, "docker-helm-cpu.yaml")
     assert done.stderr == report_text(migration)
+
+
+def test_command_reads_a_line_from_standard_input() -> None:
+    line = "mpirun -np 16 -H a:8,b:8 python train.py"
+    done = CliRunner().invoke(app, ["migrate", "--command-line", "-"], input=line)
+    assert done.exit_code == 0
+    migration = migrate_line(line)
+    assert done.stdout == values_text(migration, "standard input")
+    assert done.stderr == report_text(migration)
+
+
+@pytest.mark.parametrize("option", [[], ["--command-line"]])
+def test_refused_file_leaves_no_file_behind(tmp_path: Path, option: list[str]) -> None:
+    given, output, report = tmp_path / "in", tmp_path / "values.yaml", tmp_path / "report.txt"
+    given.write_text("for a in b: [c")
+    done = CliRunner().invoke(
+        app, ["migrate", *option, str(given), "-o", str(output), "--report", str(report)]
+    )
+    assert isinstance(done.exception, SpecError)
+    assert sorted(tmp_path.iterdir()) == [given]
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "--command-line", "b"]])
+def test_command_needs_one_file(arguments: list[str]) -> None:
+    done = CliRunner().invoke(app, ["migrate", *arguments])
+    assert done.exit_code == 2
+    assert "give one of FILE and --command-line FILE" in done.stderr
+
+
+@pytest.mark.parametrize("option", [[], ["--command-line"]])
+def test_file_that_cannot_be_read_is_named(tmp_path: Path, option: list[str]) -> None:
+    done = CliRunner().invoke(app, ["migrate", *option, str(tmp_path)])
+    assert isinstance(done.exception, FileError)
+    assert str(done.exception) == f"{tmp_path}: cannot read the file: Is a directory"
+
+
+@pytest.mark.parametrize("option", [[], ["--command-line"]])
+def test_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path, option: list[str]) -> None:
+    for content in (b"a" * (MAX_BYTES + 1), b"a: \xff\xfe"):
+        (tmp_path / "in").write_bytes(content)
+        done = CliRunner().invoke(app, ["migrate", *option, str(tmp_path / "in")])
+        assert isinstance(done.exception, SpecError)
+
+
+def test_report_names_keys_with_dots_and_groups_what_is_alike() -> None:
+    lines = report_text(migrate_file("aws.yaml")).splitlines()
+    assert (
+        "  resources.requests.nvidia.com/gpu, resources.limits.nvidia.com/gpu "
+        "(gpus_per_node sets the GPUs)"
+    ) in lines
+    first = next(line for line in lines if line.endswith(":") or ": " in line)
+    assert first.startswith("read as AWS's chart mpijob-horovod-tensorflow-gpu: ")
+    assert lines[1].startswith("to check by hand: ")
