@@ -71,7 +71,8 @@ def main() -> None:
         for turn in range(turns):
             for name, environment in candidates.items():
                 speeds[name].append(images_per_second(inside, environment))
-            print(f"turn {turn + 1}: {', '.join(f'{s[-1]:.2f}' for s in speeds.values())}")
+            shown = ", ".join(f"{each[-1]:.2f}" for each in speeds.values())
+            print(f"turn {turn + 1}: {shown}", flush=True)
     print_speeds(f"ResNet-50, batch 4, two ranks, {len(os.sched_getaffinity(0))} CPUs", speeds)
 
 
