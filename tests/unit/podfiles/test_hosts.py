@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import hosts
+import kube
+import missing
 import pytest
 import settings
 
@@ -120,6 +122,17 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
         assert "hosts: hvd-worker-0: from before the last upgrade (" in output
     (request_to_delete,) = workers.api.asked("DELETE", "core/pods/hvd-worker-0")
     assert request_to_delete.body == {"preconditions": {"uid": "hvd-worker-0 r0"}}
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_pods_that_were_read_before_the_request_to_end_are_not_replaced(
+    workers: Workers, is_over: bool
+) -> None:
+    workers.create_pod(0, "r0")
+    run = workers.run(1)
+    check = missing.PodCheck(run, kube.Api(), lambda: is_over)
+    check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
+    assert bool(workers.api.items("core/pods")) is is_over
 
 
 def test_all_stale_workers_are_replaced_at_once_although_none_answers(
