@@ -53,8 +53,6 @@ def test_pytorch_trains_on_two_workers_under_each_launcher(
     for release, run in results.items():
         assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
     assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)
-    for release in results:
-        assert "start cold" not in namespace.log(release)
     log = namespace.log("mpi")
     assert "$ mpirun -np 2 --hostfile /horovod/generated/hostfile" in log
     for worker in (0, 1):

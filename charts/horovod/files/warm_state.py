@@ -28,7 +28,8 @@ class WarmState:
         self.problem: str | None = None
         self.cpus = os.sched_getaffinity(0)
         self.folder = str(Path.cwd())
-        self.own = open_descriptors()
+        self._before = open_descriptors()
+        self.opened: dict[int, str] = {}
         self.tops: set[str] = set()
         self._files: dict[str, int] = {}
 
@@ -42,6 +43,9 @@ class WarmState:
                 return
         self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
         self._files = {file: _changed(file) for file in _own_files()}
+        # Noted now: while a rank is asked for, its own files are open here, too.
+        now = open_descriptors()
+        self.opened = {n: path for n, path in now.items() if n not in self._before}
         # Collecting garbage would write to pages that the forks share.
         gc.collect()
         gc.freeze()
@@ -59,9 +63,8 @@ class WarmState:
     def _reasons(self, request: dict[str, Any], path0: str | None) -> Iterator[str | None]:
         yield self.problem
         yield _find_threads()
-        now = open_descriptors()
-        yield _find_gpu(now)
-        taken = sorted((now.keys() - self.own.keys()) & set(request["descriptors"]))
+        yield _find_gpu(self.opened)
+        taken = sorted(self.opened.keys() & set(request["descriptors"]))
         yield f"an imported module uses descriptor {taken[0]}" if taken else None
         yield self._find_cpus(request)
         yield self._find_shadow(path0)

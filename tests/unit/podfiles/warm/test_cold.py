@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -335,9 +336,15 @@ def test_what_a_fork_cannot_take_over_is_named(
 
 
 def test_descriptor_that_an_import_has_opened_is_not_replaced(
-    state: warm_state.WarmState, tmp_path: Path
+    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(gc, "freeze", lambda: None)
     with (tmp_path / "file").open("w") as file:
         number = file.fileno()
+        state.load([])
+    with (tmp_path / "of the rank").open("w") as later:
+        number_of_the_rank = later.fileno() + 1
         found = state.find_reason(request(descriptors=[0, number]), None)
+        other = state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
     assert found == f"an imported module uses descriptor {number}"
+    assert other is None

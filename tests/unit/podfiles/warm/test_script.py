@@ -8,11 +8,12 @@ import resource
 import signal
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
-from tests.unit.podfiles.warm.worker import Worker
+from tests.unit.podfiles.warm.worker import ONLY_RANK, Worker
 
 NAMES = """
 import json, os, sys
@@ -234,6 +235,24 @@ def test_descriptors_of_the_launcher_keep_their_numbers(warm_worker: Worker) -> 
     with os.fdopen(reader, "rb") as pipe:
         # It ends: neither the guard nor the warm process has the other end.
         assert (done.returncode, pipe.read()) == (0, b"from the rank"), done.stderr
+
+
+def test_descriptors_may_have_numbers_that_the_warm_process_uses(warm_worker: Worker) -> None:
+    """As Hydra's do, the lowest ones."""
+    with TemporaryFile() as file:
+        numbers = [os.dup2(file.fileno(), number) for number in range(60, 80)]
+        move = "".join(f"exec {low}>&{high} {high}>&-; " for low, high in enumerate(numbers[:7], 3))
+        code = "import os; [os.fstat(n) for n in range(3, 10)]; print(os.getppid(), os.getpid())"
+        line = [*warm_worker.command("python3", "-c", code)]
+        done = subprocess.run(
+            ["bash", "-c", f'{move} exec "$@"', "rank", *line],
+            env={**warm_worker.environment(), **ONLY_RANK},
+            pass_fds=numbers, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        for number in numbers:
+            os.close(number)
+    assert done.returncode == 0, done.stderr
+    assert "cold" not in done.stdout
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])
