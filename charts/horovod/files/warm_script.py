@@ -28,7 +28,8 @@ def first_path(program: dict[str, Any]) -> str | None:
     if getattr(sys.flags, "safe_path", False):
         return None
     if program["kind"] == "file":
-        return os.path.dirname(os.path.realpath(program["target"]))  # noqa: PTH120 - as Python does
+        script = str(program["target"])
+        return os.path.dirname(os.path.realpath(script))  # noqa: PTH120 - as Python does
     return str(Path.cwd()) if program["kind"] == "module" else ""
 
 
@@ -79,7 +80,7 @@ def set_up_python(request: dict[str, Any]) -> None:
 
 
 def _argv0(program: dict[str, Any]) -> str:
-    return {"file": program["target"], "code": "-c", "module": "-m"}[program["kind"]]
+    return {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
 
 
 def _open_streams(unbuffered: bool) -> None:
@@ -218,7 +219,7 @@ def _file_name(script: str) -> str:
 def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
     """Leave in `__main__` what Python puts there before it runs a program."""
     special = {name: main[name] for name in ("__name__", "__package__", "__builtins__", "__spec__")}
-    annotations = {"__annotations__": {}} if sys.version_info < (3, 14) else {}
+    annotations: dict[str, Any] = {"__annotations__": {}} if sys.version_info < (3, 14) else {}
     main.clear()
     main.update(special, __doc__=None, __loader__=BuiltinImporter, **annotations)
     if program["kind"] == "file":

@@ -74,7 +74,7 @@ def wait_for_ranks(listener: socket.socket, reader: int) -> None:
     Importing again beside running ranks could use up the memory that they need.
     """
     while True:
-        ready = select.select([listener, reader], [], [])[0]
+        ready = select.select([listener.fileno(), reader], [], [])[0]
         if reader in ready:
             return
         with listener.accept()[0] as connection:
