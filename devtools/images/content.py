@@ -61,6 +61,10 @@ def build_arguments(image: Image) -> dict[str, str]:
             "IMAGE": image.name,
             "PRELOAD": _PRELOADED[image.options.get("allocator", "glibc")],
             "DRIVER_CAPABILITIES": "compute,utility" if "nccl" in image.features else "",
+            # Nobody has tried on a GPU whether the framework can be imported before a fork.
+            "MODULES": ""
+            if "nccl" in image.features
+            else f"{image.framework} horovod.{image.framework}",
             "PACKAGES": " ".join(image.packages),
             "FRAMEWORK": image.framework,
             "FEATURES": ",".join(image.features),

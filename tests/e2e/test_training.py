@@ -215,9 +215,9 @@ sys.stdout.write(f"WARM {'warm_server.py' in parent} {weight.numpy():.2f} {draws
 
 
 def test_ranks_are_forks_that_train(namespace: Namespace) -> None:
-    modules = ["tensorflow", "horovod.tensorflow"]
     changes = {"args": ["python3", "-c", TRAIN]}
-    namespace.install("hvd", values(master=changes, launch={"preload": modules}))
+    # The modules are those that the image names.
+    namespace.install("hvd", values(master=changes, launch={"preload": None}))
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
     lines = [line for line in log.splitlines() if line.startswith("WARM ")]

@@ -79,6 +79,14 @@ def test_only_images_with_nccl_request_driver_capabilities(tmp_path: Path) -> No
     assert build_arguments(without)["DRIVER_CAPABILITIES"] == ""
 
 
+def test_images_without_nccl_name_what_workers_import(tmp_path: Path) -> None:
+    image = load(tmp_path)
+    assert build_arguments(image)["MODULES"] == ""
+    without = load(tmp_path, FILE.replace("[mpi, nccl]", "[mpi]"))
+    modules = f"{image.framework} horovod.{image.framework}"
+    assert build_arguments(without)["MODULES"] == modules
+
+
 def test_parameter_name_may_have_digits(tmp_path: Path) -> None:
     source = tmp_path / "a.in"
     source.write_text("a-cu12==${a-cu12}\n")

@@ -19,3 +19,15 @@ def test_other_keras_backend_is_an_error(cpu: Sandbox) -> None:
     done = cpu.run("python3", "-c", make)
     assert done.returncode == 1
     assert "set KERAS_BACKEND=tensorflow before keras is imported" in done.stderr
+
+
+def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox) -> None:
+    """The warm process does not fork with more."""
+    count = (
+        "import importlib, os\n"
+        "names = os.environ['HVD_PRELOAD'].split()\n"
+        "for name in names: importlib.import_module(name)\n"
+        "if os.fork() == 0: os._exit(0)\n"
+        "print(names, len(os.listdir('/proc/self/task')))"
+    )
+    assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
