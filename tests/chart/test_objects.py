@@ -310,3 +310,9 @@ def test_master_lists_the_pods_of_its_workers_by_their_labels() -> None:
     for workers in of_kind(manifests, "StatefulSet"):
         assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
     assert selected["app.kubernetes.io/component"] == "worker"
+
+
+def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:
+    """Plain `kubectl apply` repeats an object in an annotation of at most 256 KiB."""
+    sizes = {item["metadata"]["name"]: len(json.dumps(item)) for item in render({})}
+    assert max(sizes.values()) < 240 * 1024, sizes

@@ -49,10 +49,22 @@ makes, nameOverride is left out when the release's name contains it.
 {{ include "horovod.fullname" . }}-files-{{ $content | sha256sum | trunc 8 }}
 {{- end }}
 
+{{/*
+The programs of the pods. They are in two ConfigMaps, because plain `kubectl apply` repeats an object in an annotation of
+at most 256 KiB. Call with (dict "root" $ "warm" BOOL): those of warm ranks, or all others.
+*/}}
 {{- define "horovod.files" -}}
-{{ (.Files.Glob "files/*").AsConfig }}
-{{- with include "horovod.passwdFile" . }}
+{{- $files := .root.Files -}}
+{{- $warm := .warm -}}
+{{- range $path, $_ := $files.Glob "files/*" }}
+{{- if eq $warm (hasPrefix "warm_" (base $path)) }}
+{{ base $path }}: {{ $files.Get $path | toJson }}
+{{- end }}
+{{- end }}
+{{- if not .warm }}
+{{- with include "horovod.passwdFile" .root }}
 {{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -192,7 +192,10 @@ Call with (dict "items" $list "key" "name").
 
 {{- define "horovod.commonVolumes" -}}
 - name: files
-  configMap: {name: {{ include "horovod.filesConfigMap" . | quote }}}
+  projected:
+    sources:
+      - configMap: {name: {{ include "horovod.filesConfigMap" . | quote }}}
+      - configMap: {name: {{ printf "%s-warm" (include "horovod.filesConfigMap" .) | quote }}}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp

@@ -97,6 +97,7 @@ def test_run_without_code_starts_in_the_images_directory(mounted: Path) -> None:
         (make_archive((make_member("link", tarfile.SYMTYPE, "/etc"), b"")), "'link' is neither"),
         (make_archive((make_member("pipe", tarfile.FIFOTYPE), b"")), "'pipe' is neither"),
     ],
+    ids=["no archive", "cut", "absolute path", "path outside", "link", "pipe"],
 )
 def test_broken_archive_is_a_wrong_configuration(
     mounted: Path, archive: bytes, problem: str
