@@ -22,7 +22,7 @@ from tests.chart.render import (
 )
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 2,
+    "ConfigMap": 3,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,

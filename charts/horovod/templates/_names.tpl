@@ -50,8 +50,8 @@ makes, nameOverride is left out when the release's name contains it.
 {{- end }}
 
 {{/*
-The programs of the pods. They are in two ConfigMaps, because plain `kubectl apply` repeats an object in an annotation of
-at most 256 KiB. Call with (dict "root" $ "warm" BOOL): those of warm ranks, or all others.
+The programs of the pods. They are in two ConfigMaps, because plain `kubectl apply` repeats an object in an annotation
+of at most 256 KiB. Call with (dict "root" $ "warm" BOOL): those of warm ranks, or all others.
 */}}
 {{- define "horovod.files" -}}
 {{- $files := .root.Files -}}
