@@ -68,7 +68,7 @@ def render(
     code: Code = None,
     output: Output = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare with --output; exit 1 if it differs.")
+        bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")
     ] = False,
     explain: Annotated[
         bool,
@@ -90,7 +90,7 @@ def render(
     from hvdchart.values.render import render_values
 
     if check and output is None:
-        raise typer.BadParameter("--check needs --output: the file to compare with")
+        raise typer.BadParameter("--check needs --write: the file to compare with")
     paths, plan = plan_specs(specs, files, settings, code_values(code))
     print_warnings(plan)
     if manifests:

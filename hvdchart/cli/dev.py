@@ -101,7 +101,7 @@ def code(
         str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
     ],
     folder: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="New folder for the files.")
+        Path, typer.Option("--write", "-w", metavar="FOLDER", help="New folder for the files.")
     ],
     namespace: Namespace = None,
     context: Context = None,

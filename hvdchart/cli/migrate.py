@@ -33,7 +33,7 @@ def migrate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write the values to this file, not to stdout."
+            "--write", "-w", metavar="FILE", help="Write the values to this file, not to stdout."
         ),
     ] = None,
     report: Annotated[

@@ -49,7 +49,7 @@ Code = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write to this file (default: standard output)."
+        "--write", "-w", metavar="FILE", help="Write to this file (default: standard output)."
     ),
 ]
 Namespace = Annotated[
@@ -108,7 +108,7 @@ def print_warnings(plan: Plan) -> None:
 
 
 def write_output(output: Path | None, text: str) -> None:
-    """Write to the file of --output, or to standard output without it; raises FileError."""
+    """Write to the file of --write, or to standard output without it; raises FileError."""
     from hvdchart.files import write_atomically
 
     if output is None:

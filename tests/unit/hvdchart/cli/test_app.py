@@ -41,7 +41,7 @@ def test_program_exits_with_the_code_of_its_error() -> None:
 
 def test_render_writes_the_same_to_stdout_and_to_a_file(hvdchart: Command, tmp_path: Path) -> None:
     target = tmp_path / "values.yaml"
-    shown, written = hvdchart("render", SPEC), hvdchart("render", SPEC, "-o", target)
+    shown, written = hvdchart("render", SPEC), hvdchart("render", SPEC, "-w", target)
     assert (shown.code, written.code) == (0, 0)
     assert target.read_text() == shown.output == GOLDEN.read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["values.yaml"]
@@ -79,13 +79,13 @@ def test_code_is_part_of_the_values(hvdchart: Command, tmp_path: Path) -> None:
 
 def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) -> None:
     target, missing = tmp_path / "values.yaml", tmp_path / "none.yaml"
-    assert hvdchart("render", SPEC, "-o", target).code == 0
-    assert hvdchart("render", SPEC, "-o", target, "--check").code == 0
-    changed = hvdchart("render", SPEC, "-o", target, "--check", "--set", "nodes.0.count=5")
+    assert hvdchart("render", SPEC, "-w", target).code == 0
+    assert hvdchart("render", SPEC, "-w", target, "--check").code == 0
+    changed = hvdchart("render", SPEC, "-w", target, "--check", "--set", "nodes.0.count=5")
     assert changed.code == 1
     assert "+  number: 5" in changed.errors
     assert "number: 4" in target.read_text()
-    assert hvdchart("render", SPEC, "-o", missing, "--check").code == 1
+    assert hvdchart("render", SPEC, "-w", missing, "--check").code == 1
     assert not missing.exists()
 
 
@@ -121,9 +121,9 @@ def test_endless_file_is_refused(hvdchart: Command) -> None:
         (["render", "none.yaml"], 5, "none.yaml: cannot read the spec: No such file"),
         (["render", "values"], 5, "cannot read the spec"),
         (["render", SPEC, "--set", "nodes.0.count=0"], 3, "expected a whole number"),
-        (["render", SPEC, "-o", "/proc/none/x"], 5, "/proc/none/x: cannot write"),
+        (["render", SPEC, "-w", "/proc/none/x"], 5, "/proc/none/x: cannot write"),
         (["render"], 2, "no spec"),
-        (["render", SPEC, "--check"], 2, "--check needs --output"),
+        (["render", SPEC, "--check"], 2, "--check needs --write"),
         (["plan", SPEC, "-o", "xml"], 2, "table or json"),
         (["tune", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["rendr"], 2, "No such command"),

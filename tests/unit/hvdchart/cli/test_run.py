@@ -305,7 +305,7 @@ def test_discover_writes_a_spec_to_stdout_or_a_file(
     assert "pool: x" in done.output
     assert "coresPerSocket: 8" in done.output
     target = tmp_path / "out.yaml"
-    assert hvdchart("discover", "-l", "pool=x", "--name", "mine", "-o", target).output == ""
+    assert hvdchart("discover", "-l", "pool=x", "--name", "mine", "-w", target).output == ""
     assert target.read_text() == done.output
     none = hvdchart("discover", "--selector", "pool=y")
     assert (none.code, none.errors) == (
@@ -379,7 +379,7 @@ def test_tune_measures_in_a_run_and_writes_the_best_setting(
     target = tmp_path / "tuning.yaml"
     grid = ["--omp", "3", "--intra", "1", "--inter", "1", "--kmp-blocktime", "0"]
     options = ["--repeat", "2", "--confirm", "2", "--command", "bench 'a b'", "--workers", "1"]
-    done = hvdchart("tune", spec, *grid, *options, "-o", target)
+    done = hvdchart("tune", spec, *grid, *options, "-w", target)
     assert done.code == 0, done.errors
     assert done.errors.startswith("2 settings, 2 runs each, on 1 worker\n1/4     10.00  OMP")
     assert "1 faster setting: measuring again, in turn with the plan's\n" in done.errors

@@ -62,7 +62,7 @@ def test_command_writes_the_newest_code(
     second = config_map(project / "train.py", "hvd-code-2", "2026-01-02")
     record = {"metadata": {"name": "hvd-run", "labels": LABELS}, "data": {"state": "Finished"}}
     fake_cluster.put("configmaps", second, first, record)
-    done = hvdchart("code", "hvd", "-o", tmp_path / "out")
+    done = hvdchart("code", "hvd", "-w", tmp_path / "out")
     assert (done.code, done.output) == (0, f"{tmp_path / 'out' / 'train.py'}\n")
     assert (tmp_path / "out" / "train.py").read_text() == "changed"
 
@@ -70,7 +70,7 @@ def test_command_writes_the_newest_code(
 def test_run_without_code_is_an_error(
     hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
 ) -> None:
-    done = hvdchart("code", "hvd", "-o", tmp_path / "out")
+    done = hvdchart("code", "hvd", "-w", tmp_path / "out")
     assert done.code == 7
     assert "no run hvd with code in namespace team" in done.errors
     assert not (tmp_path / "out").exists()

@@ -143,7 +143,7 @@ def test_error_names_the_place_the_value_and_what_was_expected(text: str, messag
 
 def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:
     output, report = tmp_path / "values.yaml", tmp_path / "report.txt"
-    arguments = [str(PATHS["mpijob-v1.yaml"]), "-o", str(output), "--report", str(report)]
+    arguments = [str(PATHS["mpijob-v1.yaml"]), "-w", str(output), "--report", str(report)]
     done = CliRunner().invoke(app, ["migrate", *arguments])
     assert (done.exit_code, done.output) == (0, "")
     migration = migrate_file("mpijob-v1.yaml")
@@ -173,7 +173,7 @@ def test_refused_file_leaves_no_file_behind(tmp_path: Path, option: list[str]) -
     given, output, report = tmp_path / "in", tmp_path / "values.yaml", tmp_path / "report.txt"
     given.write_text("for a in b: [c")
     done = CliRunner().invoke(
-        app, ["migrate", *option, str(given), "-o", str(output), "--report", str(report)]
+        app, ["migrate", *option, str(given), "-w", str(output), "--report", str(report)]
     )
     assert isinstance(done.exception, SpecError)
     assert sorted(tmp_path.iterdir()) == [given]
