@@ -8,13 +8,15 @@ from pathlib import Path
 # The answer depends on the first argument that is not an option; without one prepared: success.
 SCRIPT = """#!/bin/sh
 home="$0.d"
-call="$home/calls/$(ls "$home/calls" | wc -l)"
+call="$home/call-$$"
 mkdir "$call"
 for word; do
   printf '%s\\0' "$word" >>"$call/arguments"
   case "$word" in -*) ;; *) command=${command:-$word} ;; esac
 done
 cat >"$call/input"
+# Another process that reads the calls sees complete ones only.
+mv "$call" "$home/calls/$(ls "$home/calls" | wc -l)"
 answer="$home/$command"
 test -d "$answer" || exit 0
 cat "$answer/output"
