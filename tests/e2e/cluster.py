@@ -16,13 +16,13 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
 
 
-def on_shared_cores(values: Values) -> Values:
+def on_shared_cores(values: Values, preload: bool = False) -> Values:
     """The values for tests that share few cores, unless they say otherwise.
 
-    YIELD lets waiting ranks leave their cores to others. Workers import nothing early: most tests
-    use no framework, and would wait for its import.
+    YIELD lets waiting ranks leave their cores to others. Without `preload`, workers import nothing
+    early: most tests use no framework, and would wait for its import.
     """
-    launch = {"preload": [], **values.get("launch", {})}
+    launch = {**({} if preload else {"preload": []}), **values.get("launch", {})}
     worker = values.get("worker", {})
     env = worker.get("env", [])
     if not any(entry["name"] == YIELD for entry in env):
@@ -69,14 +69,24 @@ class Namespace:
         return answer
 
     def helm(
-        self, *arguments: str, values: Values | None = None, version: str = "helm3"
+        self,
+        *arguments: str,
+        values: Values | None = None,
+        version: str = "helm3",
+        preload: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Helm in the namespace; values go in on standard input."""
+        """Run Helm in the namespace; values go in on standard input.
+
+        With `preload`, launch.preload has the chart's default; earlier charts have no such key.
+        """
         command = [str(tool(version)), *arguments, "--namespace", self.name]
         if values is None:
             return self.call(*command)
         repository, _, tag = self.image.rpartition(":")
-        complete = {"image": {"repository": repository, "tag": tag}, **on_shared_cores(values)}
+        complete = {
+            "image": {"repository": repository, "tag": tag},
+            **on_shared_cores(values, preload),
+        }
         return self.call(*command, "--values", "-", input=json.dumps(complete))
 
     def install(self, release: str, values: Values, version: str = "helm3") -> None:

@@ -181,7 +181,10 @@ def test_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
     namespace.install("hvd", stay)
     assert_trained(namespace, "hvd")
     before = {pod["metadata"]["uid"] for pod in workers(namespace)}
-    changed = {**stay, "worker": {**stay["worker"], "podLabels": {"changed": "yes"}}}
+    # Labels alone would not repeat a run that has finished.
+    env = [*stay["worker"]["env"], {"name": "CHANGED", "value": "yes"}]
+    worker = {**stay["worker"], "podLabels": {"changed": "yes"}, "env": env}
+    changed = {**stay, "worker": worker}
     namespace.upgrade("hvd", changed)
     assert_trained(namespace, "hvd")
     after = workers(namespace)

@@ -33,7 +33,7 @@ def repository(tmp_path: Path) -> Iterator[str]:
 def helm(namespace: Namespace, version: str, *arguments: str, **values: object) -> str:
     """Run Helm as a user who has the namespace and no more, and must succeed; what it printed."""
     command = [*arguments, "--kube-as-user", TENANT]
-    done = namespace.helm(*command, values=values or None, version=version)
+    done = namespace.helm(*command, values=values or None, version=version, preload=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
