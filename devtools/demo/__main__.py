@@ -67,7 +67,7 @@ def make_namespace(session: Session) -> None:
 def render_values() -> None:
     """Renders the spec that comes with the repository, with the command that a user would run."""
     VALUES.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "hvdchart", "render", str(SPEC), "-o", str(VALUES)]
+    command = [sys.executable, "-m", "hvdchart", "render", str(SPEC), "-w", str(VALUES)]
     subprocess.run(command, cwd=ROOT, check=True)
 
 

@@ -13,7 +13,7 @@ def main() -> None:
     """Renders all; stops at the first spec that cannot be rendered."""
     for spec in sorted(VALUES.glob("*.spec.yaml")):
         golden = spec.with_name(spec.name.replace(".spec.yaml", ".yaml"))
-        command = [sys.executable, "-m", "hvdchart", "render", str(spec), "-o", str(golden)]
+        command = [sys.executable, "-m", "hvdchart", "render", str(spec), "-w", str(golden)]
         subprocess.run(command, cwd=VALUES.parent, check=True)
 
 

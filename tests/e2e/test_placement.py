@@ -87,7 +87,8 @@ train: {command: [python3, -V]}
 @pytest.fixture
 def static_node(namespace: Namespace) -> Iterator[str]:
     """A node of that kind without a kubelet: pods are scheduled to it and never run."""
-    name = "static-cpu-manager"
+    # A name of its own: the node controller remembers when it last heard of a node that is gone.
+    name = f"static-{namespace.name[-8:]}"
     node = {
         "apiVersion": "v1",
         "kind": "Node",
