@@ -61,9 +61,14 @@ def dev(
     log = _Log(cluster)
     changes = CodeChanges(code)
     name = ""
-    is_stopped = False
+    is_stopped = must_stop = False
     while True:
         try:
+            # Not where the interrupt is caught: another one may come at any moment.
+            if must_stop:
+                cluster.suspend_jobs(name)
+                must_stop = False
+                _say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
             for change in changes:
                 if isinstance(change, FileError):
                     _say(f"{change}; waiting for the next change")
@@ -87,9 +92,7 @@ def dev(
         except KeyboardInterrupt:
             if is_stopped or not name:
                 break
-            is_stopped = True
-            cluster.suspend_jobs(name)
-            _say("run stopped; the workers wait for the next change. Ctrl-C again uninstalls them")
+            is_stopped = must_stop = True
     if name:
         helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
         _say(f"release {name} uninstalled from namespace {cluster.namespace}")
