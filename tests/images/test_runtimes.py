@@ -157,8 +157,10 @@ def test_sshd_works_without_root(image: Image, inside: Sandbox) -> None:
     /usr/sbin/sshd -t -f /tmp/config
     /usr/sbin/sshd -f /tmp/config -E /tmp/log
     echo "[127.0.0.1]:2222 $(cat host.pub)" > known
+    # sshd listens a moment after it has gone to the background.
     ssh -F none -p 2222 -i user -o UserKnownHostsFile=/tmp/known -o StrictHostKeyChecking=yes \\
-        127.0.0.1 'command -v python python3 mpirun DAEMON; python3 -c "import horovod"' \\
+        -o ConnectionAttempts=20 127.0.0.1 \\
+        'command -v python python3 mpirun DAEMON; python3 -c "import horovod"' \\
         || { cat log; exit 1; }
     kill "$(cat sshd.pid)"
     """.replace("DAEMON", daemon)
