@@ -22,9 +22,11 @@ from hvdchart.cli.options import (
     Output,
     Settings,
     Specs,
+    check_format,
     code_values,
     console,
     plan_specs,
+    print_json,
     print_warnings,
     write_output,
 )
@@ -129,13 +131,10 @@ def plan(
     """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
     from hvdchart.values import report as plan_report
 
-    if output not in ("table", "json"):
-        raise typer.BadParameter(f"--output {output!r}: must be table or json")
+    check_format(output, "table")
     _, made = plan_specs(specs, files, settings)
     if output == "json":
-        import json
-
-        sys.stdout.write(json.dumps(plan_report.document(made), indent=2) + "\n")
+        print_json(plan_report.document(made))
         return
     tables = console()
     for part in plan_report.tables(made):

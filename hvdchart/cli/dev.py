@@ -11,8 +11,10 @@ import typer
 
 from hvdchart.cli.options import (
     Context,
+    CreateNamespace,
     Files,
     Helm,
+    Name,
     Namespace,
     Settings,
     Specs,
@@ -44,9 +46,7 @@ def dev(
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
-    create_namespace: Annotated[
-        bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
-    ] = False,
+    create_namespace: CreateNamespace = False,
 ) -> None:
     """Run the code, and run it again each time that it is saved.
 
@@ -100,9 +100,7 @@ def dev(
 
 
 def code(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
-    ],
+    name: Name,
     folder: Annotated[
         Path, typer.Option("--write", "-w", metavar="FOLDER", help="New folder for the files.")
     ],

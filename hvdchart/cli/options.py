@@ -67,6 +67,15 @@ Context = Annotated[
         "--context", metavar="CONTEXT", help="Context of the kubeconfig (default: current context)."
     ),
 ]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
+]
+CreateNamespace = Annotated[
+    bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
+]
+Format = Annotated[
+    str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
+]
 Helm = Annotated[
     str,
     typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path."),
@@ -105,6 +114,19 @@ def print_warnings(plan: Plan) -> None:
     """Write the plan's warnings to standard error."""
     for warning in plan.warnings:
         sys.stderr.write(f"warning: {warning}\n")
+
+
+def check_format(output: str, text: str = "text") -> None:
+    """Refuse a format of --output other than `text`, the command's name for text, and json."""
+    if output not in (text, "json"):
+        raise typer.BadParameter(f"--output {output!r}: must be {text} or json")
+
+
+def print_json(document: object) -> None:
+    """Print a document to standard output."""
+    import json
+
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def write_output(output: Path | None, text: str) -> None:

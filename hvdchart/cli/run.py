@@ -11,13 +11,18 @@ import typer
 from hvdchart.cli.options import (
     Code,
     Context,
+    CreateNamespace,
     Files,
+    Format,
     Helm,
+    Name,
     Namespace,
     Settings,
     Specs,
+    check_format,
     code_values,
     plan_specs,
+    print_json,
     print_warnings,
 )
 from hvdchart.errors import ClusterError, RunFailedError
@@ -29,9 +34,6 @@ if TYPE_CHECKING:
     from hvdchart.run.logs import LogLine
     from hvdchart.run.status import Status
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Name of the run, which is its Helm release.")
-]
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
 # Click keeps the lines of a paragraph that begins with \b, and fills the others.
@@ -95,9 +97,7 @@ def deploy(
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
-    create_namespace: Annotated[
-        bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
-    ] = False,
+    create_namespace: CreateNamespace = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when Helm is done; do not follow the logs.")
     ] = False,
@@ -150,25 +150,19 @@ def list_runs(
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="List the runs of all namespaces.")
     ] = False,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
-    ] = "text",
+    output: Format = "text",
 ) -> None:
     """List the runs of a namespace with their state."""
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.report import list_report
     from hvdchart.run.status import run_status
 
-    if output not in ("text", "json"):
-        raise typer.BadParameter(f"--output {output!r}: must be text or json")
+    check_format(output)
     cluster = Cluster.connect(context, namespace)
     found = cluster.releases(everywhere=all_namespaces)
     runs = [(place, run_status(release)) for place, release in found]
     if output == "json":
-        import json
-
-        documents = [{"namespace": place, **run.document()} for place, run in runs]
-        sys.stdout.write(json.dumps(documents, indent=2) + "\n")
+        print_json([{"namespace": place, **run.document()} for place, run in runs])
     elif runs:
         sys.stdout.write(list_report(runs))
     else:
@@ -180,22 +174,17 @@ def status(
     name: Name,
     namespace: Namespace = None,
     context: Context = None,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
-    ] = "text",
+    output: Format = "text",
 ) -> None:
     """Print the state of a run, the reason and what to do."""
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.status import run_status
 
-    if output not in ("text", "json"):
-        raise typer.BadParameter(f"--output {output!r}: must be text or json")
+    check_format(output)
     cluster = Cluster.connect(context, namespace)
     current = run_status(cluster.release(name))
     if output == "json":
-        import json
-
-        sys.stdout.write(json.dumps(current.document(), indent=2) + "\n")
+        print_json(current.document())
     else:
         from hvdchart.run.report import status_report
 

@@ -96,7 +96,7 @@ class Api:
 
     def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
         """Read an object or a list."""
-        return self._call(what, "GET", path, query)
+        return _parse(what, self._send(what, "GET", path, query))
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
         """Read the objects of a list that match a label selector."""
@@ -105,15 +105,16 @@ class Api:
 
     def create(self, what: str, path: str, body: Object) -> Object:
         """Create an object."""
-        return self._call(what, "POST", path, body=body)
+        return _parse(what, self._send(what, "POST", path, body=body))
 
     def merge_patch(self, what: str, path: str, body: Object) -> Object:
         """Change some fields of an object."""
-        return self._call(what, "PATCH", path, body=body, form="application/merge-patch+json")
+        form = "application/merge-patch+json"
+        return _parse(what, self._send(what, "PATCH", path, body=body, form=form))
 
     def delete(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
         """Delete an object."""
-        return self._call(what, "DELETE", path, query)
+        return _parse(what, self._send(what, "DELETE", path, query))
 
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
@@ -134,8 +135,8 @@ class Api:
 
     def lines(self, what: str, path: str, query: dict[str, str]) -> Iterator[str]:
         """Yield the lines of an answer as they come."""
+        response = self._send(what, "GET", path, query, timeout=None).response
         with _wrap_errors(what):
-            response = self._send(what, "GET", path, query, timeout=None).response
             rest = b""
             try:
                 for chunk in response.stream(decode_content=False):
@@ -145,20 +146,6 @@ class Api:
                 response.close()
         if rest:
             yield rest.decode("utf-8", "replace")
-
-    def _call(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        query: dict[str, str] | None = None,
-        body: Object | None = None,
-        form: str = "application/json",
-    ) -> Object:
-        with _wrap_errors(what):
-            response = self._send(what, method, path, query, body, form)
-            answer: Object = json.loads(response.read())
-        return answer
 
     def _send(
         self,
@@ -170,23 +157,31 @@ class Api:
         form: str = "application/json",
         timeout: int | None = TIMEOUT_SECONDS,
     ) -> Any:
-        request = self._client.param_serialize(
-            method,
-            f"/{path}",
-            query_params=[(name, value) for name, value in (query or {}).items() if value],
-            header_params={"Accept": "application/json", "Content-Type": form},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        response = self._client.call_api(*request, _request_timeout=timeout)
-        if not 200 <= response.status <= 299:
-            try:
-                message = json.loads(response.read())["message"]
-            except (TypeError, ValueError, KeyError):
-                message = response.reason
-            reason = _reason(response.status, message)
-            raise RefusedError(f"cannot {what}: {reason}", response.status)
+        with _wrap_errors(what):
+            request = self._client.param_serialize(
+                method,
+                f"/{path}",
+                query_params=[(name, value) for name, value in (query or {}).items() if value],
+                header_params={"Accept": "application/json", "Content-Type": form},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = self._client.call_api(*request, _request_timeout=timeout)
+            if not 200 <= response.status <= 299:
+                try:
+                    message = json.loads(response.read())["message"]
+                except (TypeError, ValueError, KeyError):
+                    message = response.reason
+                reason = _reason(response.status, message)
+                raise RefusedError(f"cannot {what}: {reason}", response.status)
         return response
+
+
+def _parse(what: str, response: Any) -> Object:
+    """The document of a response."""
+    with _wrap_errors(what):
+        answer: Object = json.loads(response.read())
+    return answer
 
 
 @contextmanager
