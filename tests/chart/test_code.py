@@ -15,20 +15,12 @@ from tests.chart.render import (
     Values,
     of_kind,
     one,
-    pod_spec,
     refusal,
     render,
+    run_settings,
 )  # fmt: skip
 
 SCRIPT = "print('hello')\n"
-
-
-def run_settings(manifests: list[Manifest]) -> dict[str, object]:
-    """Return what the master reads from HVD_RUN."""
-    (master,) = pod_spec(one(manifests, "Job"))["containers"]
-    (text,) = (entry["value"] for entry in master["env"] if entry["name"] == "HVD_RUN")
-    settings: dict[str, object] = json.loads(text.replace("$$(", "$("))
-    return settings
 
 
 def code_config_maps(manifests: list[Manifest]) -> list[Manifest]:

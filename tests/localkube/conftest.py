@@ -29,6 +29,9 @@ REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 90.0
 PROBE_IMAGE = "docker.io/localkube/probe:1"
 SHARED_SETTINGS = ("net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic")
+NETWORK = Path("/sys/class/net")
+# What rules of the network have in which podman and buildah run build steps.
+BUILDERS = ("cni-podman", "CNI-", "10.88.", "224.0.0.0/4")
 
 
 @dataclass(frozen=True)
@@ -115,38 +118,33 @@ def machine_state() -> dict[str, Any]:
     processes = _output("ps", "-e", "-o", "pid=,args=").splitlines()
     return {
         "mounts": [mount for mount in mounts if "localkube" in mount or "cni" in mount],
-        "interfaces": [
-            name
-            for name in _list(Path("/sys/class/net"))
-            if "lk-hvd" not in name and not _is_of_builder(name)
-        ],
+        "interfaces": [name for name in _interfaces() if "lk-hvd" not in name],
         "routes": [r for r in _output("ip", "route").splitlines() if "lk-hvd" not in r],
         "namespaces": sorted(_list(Path("/run/netns"))),
         "cgroups": groups,
-        "rules": sorted({line for line in _rules() if not _is_of_builder(line)}),
+        "rules": _rules(),
         "processes": [line for line in processes if f"localkube/{NAME}" in line],
         "state": [p for p in _list(Path("/var/lib/localkube")) if NAME in p],
         "settings": [Path("/proc/sys", name).read_text() for name in SHARED_SETTINGS],
     }
 
 
-def _is_of_builder(entry: str) -> bool:
-    """Whether an interface or a rule belongs to the network of containers that build images.
-
-    Tests of images build them beside these tests.
-    """
-    marks = ("cni-podman", "CNI-", "10.88.", "224.0.0.0/4")
-    master = Path("/sys/class/net", entry, "master") if entry.startswith("veth") else None
-    if master and not master.exists():
-        # Nobody's bridge has it: it is on its way in or out.
-        return not Path("/sys/class/net", entry).exists()
-    return any(mark in (master.resolve().name if master else entry) for mark in marks)
+def _interfaces() -> list[str]:
+    """The network interfaces, without those of containers that build images beside these tests."""
+    # An interface that goes away meanwhile has no bridge any more, and is none of the machine's.
+    bridges = {folder: (folder / "master").resolve().name for folder in NETWORK.iterdir()}
+    return [
+        folder.name
+        for folder, bridge in bridges.items()
+        if folder.exists() and "cni-podman" not in f"{folder.name} {bridge}"
+    ]
 
 
 def _rules() -> list[str]:
-    """The firewall's rules without their counters."""
+    """The firewall's rules without their counters, and without those of containers that build."""
     lines = _output("nft", "list", "ruleset").splitlines()
-    return [re.sub(r"counter packets \d+ bytes \d+", "counter", line) for line in lines]
+    lines = [re.sub(r"counter packets \d+ bytes \d+", "counter", line) for line in lines]
+    return sorted({line for line in lines if not any(mark in line for mark in BUILDERS)})
 
 
 def _list(directory: Path) -> list[str]:
