@@ -58,9 +58,17 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	@cd requirements && ../$(PY) -m piptools compile -q --upgrade --generate-hashes --allow-unsafe \
 	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header dev.in -o dev.txt
 
-bench: venv ## Measure start-up, rendering and training; checks nothing
-	@for file in $(filter-out %/bench_thousand.py,$(wildcard tests/bench/bench_*.py)); do \
+BENCHES_APART := $(foreach name,thousand start recover,tests/bench/bench_$(name).py)
+bench: venv ## Measure rendering, commands and training; checks nothing
+	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
+
+bench-start: venv ## Measure the start of a run, in turns with the MPI Operator (TURNS=5 ONLY=chart,waiting)
+	@$(PY) -m tests.bench.bench_start $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
+
+bench-recover: venv ## Measure recovery from faults, as bench-start; or one long run (TRAIN=900 EVERY=300)
+	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(TRAIN),--train $(TRAIN)) $(if $(EVERY),--every $(EVERY))
 
 bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))

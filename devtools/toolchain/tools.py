@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from devtools.common.cache import cache_dir, content_key
-from devtools.common.commands import run_logged
+from devtools.common.commands import read_output, run_logged
 from devtools.common.errors import ToolError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
@@ -70,6 +70,7 @@ CHART_TESTING = "github.com/helm/chart-testing/v3"
 KUBECONFORM = "github.com/yannh/kubeconform"
 KUBE_SCORE = "github.com/zegl/kube-score"
 SYFT = "github.com/anchore/syft"
+MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
 BUILT = {
     tool.name: tool
     for tool in (
@@ -105,6 +106,8 @@ BUILT = {
             KUBE_SCORE, ("main.version",),
         ),
         Tool("registry", "checks", "./registry", "registry"),
+        # What benchmarks compare the chart with. Nothing else builds it.
+        Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
     )
 }  # fmt: skip
@@ -139,6 +142,20 @@ def module_version(folder: str, module: str) -> str:
     if line is None:
         raise ToolError(f"{go_mod} does not require {module}", "add it there with `go get`")
     return line[1]
+
+
+def module_folder(folder: str, module: str) -> Path:
+    """The sources of a module that the go.mod in `folder` pins, downloaded if they are missing.
+
+    Raises ToolError.
+    """
+    go = ["go", "-C", str(GO_SOURCES / folder)]
+    printed = ""
+    for command in ([*go, "mod", "download", module], [*go, "list", "-m", "-f={{.Dir}}", module]):
+        environment = {**os.environ, **ENVIRONMENT}
+        remedy = f"run: {' '.join(command)}"
+        printed = read_output(command, remedy=remedy, environment=environment, error=ToolError)
+    return Path(printed.strip())
 
 
 def _directory(tool: Tool) -> Path:

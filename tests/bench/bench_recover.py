@@ -1,0 +1,265 @@
+"""Measures the time from a fault to the next training step.
+
+python -m tests.bench.bench_recover [--turns 5] [--only chart,waiting] [--train 900 --every 300]
+
+Faults: a rank is killed (SIGKILL), a worker's pod is deleted without grace; each twice in a run of
+two workers of one rank on the local cluster, in turns with Kubeflow's MPI Operator. With --train,
+one run of the first contestant lasts that many seconds, with a fault every so many seconds, and its
+effective training time is measured: a checkpoint a second, faults by turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench.bench_start import read_stamp
+from tests.bench.contestants import (
+    Contestant,
+    add_options,
+    choose,
+    contestants,
+    in_turns,
+)
+from tests.bench.report import Rows, write_report
+from tests.waiting import wait_until
+
+# A line for each stage, with the time and what identifies the attempt; a checkpoint a second.
+SCRIPT = """
+import os, signal, time
+began = time.time()
+import tensorflow as tf
+import horovod.tensorflow as hvd
+imported = time.time()
+hvd.init()
+lines = open(f"/output/rank-{hvd.rank()}", "a", buffering=1)
+def report(stage, at, step=0):
+    lines.write(f"{stage} {at:.3f} {began:.3f} {step}\\n")
+report("rank", began)
+report("imported", imported)
+saved, step = "/output/checkpoint", 0
+if hvd.rank() == 0 and os.path.exists(saved):
+    step = int(open(saved).read())
+step = int(hvd.broadcast(tf.constant(step), 0))
+written = time.time()
+while True:
+    hvd.allreduce(tf.ones(1), name="step")
+    step += 1
+    report("step", time.time(), step)
+    if hvd.rank() == 0 and time.time() - written > 1:
+        written = time.time()
+        with open(saved + ".new", "w") as file:
+            file.write(str(step))
+        os.replace(saved + ".new", saved)
+    if hvd.rank() == 1 and os.path.exists("/output/kill"):
+        os.unlink("/output/kill")
+        report("fault", time.time())
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+"""
+COMMAND = ("python3", "-c", SCRIPT)
+KILLED, DELETED = "rank killed", "worker deleted"
+ORDER = ("first", "second")
+# Seconds: of training before a fault, and in which a run has to recover.
+TRAINED, PATIENCE = 3.0, 180.0
+
+
+class Line(NamedTuple):
+    """What a rank reported: the time, when its process began, and the number of the step."""
+
+    stage: str
+    at: float
+    attempt: float
+    step: int
+
+
+class Recovery(NamedTuple):
+    """Seconds from a fault: to each rank's stages, the last one's; the next step is `step`."""
+
+    at: float
+    stages: dict[str, float]
+
+
+def read_lines(file: Path) -> list[Line]:
+    """The complete lines that a rank has written so far."""
+    text = file.read_text() if file.exists() else ""
+    words = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
+    return [Line(stage, float(at), float(began), int(step)) for stage, at, began, step in words]
+
+
+class Training:
+    """A run that writes to `output`, and the faults that are made in it."""
+
+    def __init__(self, contestant: Contestant, output: Path) -> None:
+        self.contestant, self.output = contestant, output
+
+    def ranks(self) -> list[list[Line]]:
+        """The lines of both ranks."""
+        return [read_lines(self.output / f"rank-{rank}") for rank in range(2)]
+
+    def wait_until_trained(self, since: float) -> None:
+        """Wait until both ranks have trained for some seconds without a break."""
+
+        def trained() -> bool:
+            steps = [[line for line in lines if line.stage == "step"] for lines in self.ranks()]
+            return all(
+                of and of[-1].at > since
+                and of[-1].at - min(line.at for line in of if line.attempt == of[-1].attempt)
+                > TRAINED
+                for of in steps
+            )  # fmt: skip
+
+        wait_until(trained, PATIENCE, f"{self.contestant.name} trains\n{self.contestant.log()}")
+
+    def make_fault(self, kind: str) -> float:
+        """Make a fault; when it happened."""
+        if kind == DELETED:
+            at = time.time()
+            self.contestant.delete_worker(1)
+            return at
+        before = time.time()
+        (self.output / "kill").touch()
+
+        def fault() -> list[Line]:
+            lines = read_lines(self.output / "rank-1")
+            return [line for line in lines if line.stage == "fault" and line.at > before]
+
+        wait_until(fault, 30, "rank 1 is killed")
+        return fault()[0].at
+
+    def recover(self, kind: str) -> Recovery:
+        """Make a fault and wait until both ranks of the next attempt train."""
+        at = self.make_fault(kind)
+
+        def next_steps() -> dict[str, float]:
+            last: dict[str, float] = {}
+            for lines in self.ranks():
+                new = [line for line in lines if line.attempt > at or line.at > at]
+                own = {line.stage: line.at for line in reversed(new) if line.attempt > at}
+                if "step" not in own:
+                    return {}
+                for stage, when in own.items():
+                    last[stage] = max(last.get(stage, 0.0), when - at)
+            return last
+
+        wait_until(next_steps, PATIENCE, f"it recovers\n{self.contestant.log()}")
+        return Recovery(at, next_steps())
+
+
+@contextmanager
+def running(contestant: Contestant) -> Iterator[Training]:
+    """A run of the contestant that trains, until the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="hvd-bench-") as name:
+        output = Path(name)
+        # The pods' user is another one.
+        output.chmod(0o777)
+        try:
+            contestant.start(COMMAND, output)
+            training = Training(contestant, output)
+            training.wait_until_trained(0)
+            yield training
+        finally:
+            contestant.remove()
+
+
+def launches(log: str, recoveries: list[Recovery]) -> Iterator[dict[str, float]]:
+    """Seconds from each fault to stages that the chart's master logs."""
+    lines = [line.partition(" ") for line in log.splitlines()]
+    for recovery in recoveries:
+        later = [(read_stamp(at) - recovery.at, text) for at, _, text in lines if "[hvd" in text]
+        patterns = {"launcher ended": r"\[hvd\] error", "launcher": r"\] \$ (mpirun|horovodrun)"}
+        yield {
+            stage: at
+            for stage, pattern in patterns.items()
+            for at in [next((at for at, t in later if at > 0 and re.search(pattern, t)), None)]
+            if at is not None
+        }
+
+
+def measure(contestant: Contestant, kind: str) -> list[dict[str, float]]:
+    """The seconds from each of two faults to the stages of recovery."""
+    recoveries: list[Recovery] = []
+    with running(contestant) as training:
+        for _ in ORDER:
+            recoveries.append(training.recover(kind))
+            training.wait_until_trained(recoveries[-1].at)
+        logged = list(launches(contestant.log(), recoveries))
+    return [{**more, **each.stages} for more, each in zip(logged, recoveries, strict=True)]
+
+
+def effective(contestant: Contestant, seconds: float, every: float) -> dict[str, float]:
+    """The part of its time in which a run made progress that lasted, with faults by turns."""
+    with running(contestant) as training:
+        ends = time.time() + seconds
+        faults, lost = 0, []
+        for kind in cycle((KILLED, DELETED)):
+            if time.time() + every > ends:
+                break
+            time.sleep(every)
+            lost.append(training.recover(kind).stages["step"])
+            faults += 1
+        time.sleep(max(0.0, ends - time.time()))
+        steps = [line for line in training.ranks()[0] if line.stage == "step"]
+    elapsed = steps[-1].at - steps[0].at
+    pause = statistics.median(b.at - a.at for a, b in pairwise(steps) if a.attempt == b.attempt)
+    lasting = (max(line.step for line in steps) - steps[0].step) * pause
+    return {"faults": faults, "seconds lost": sum(lost), "effective": lasting / elapsed}
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    parser.add_argument("--train", type=float, default=0.0, help="seconds of one long run")
+    parser.add_argument("--every", type=float, default=300.0, help="seconds between its faults")
+    options = parser.parse_args()
+    with contestants() as everyone:
+        # What preload changes is the launch alone, which bench_start measures.
+        everyone.pop("cold")
+        chosen = choose(options.only, everyone)
+        if options.train:
+            found = effective(chosen[0], options.train, options.every)
+            print({name: round(value, 4) for name, value in found.items()})
+            return
+        measured: dict[str, list[dict[str, float]]] = {}
+        for contestant in in_turns(chosen, options.turns):
+            for kind in (KILLED, DELETED):
+                both = measure(contestant, kind)
+                for order, stages in zip(ORDER, both, strict=True):
+                    name = f"{contestant.name}: {kind}, {order} time"
+                    measured.setdefault(name, []).append(stages)
+                    shown = {stage: round(at, 2) for stage, at in stages.items()}
+                    print(name, shown, flush=True)
+    write_report("bench-recover", tables(measured), turns=options.turns)
+
+
+def tables(measured: dict[str, list[dict[str, float]]]) -> dict[str, Rows]:
+    """The figures by title, the most important ones first."""
+    total = {name: [stages["step"] for stages in all_] for name, all_ in sorted(measured.items())}
+    titles: dict[str, Rows] = {"From a fault to the next training step, s": total}
+    warm = {
+        name: [stages["step"] - stages["launcher"] for stages in all_ if "launcher" in stages]
+        for name, all_ in measured.items()
+        if KILLED in name
+    }
+    if any(warm.values()):
+        shown = {name: figures for name, figures in warm.items() if figures}
+        titles["The launcher's start to the first step on warm workers, s"] = shown
+    for name, all_ in measured.items():
+        names = list(dict.fromkeys(stage for stages in all_ for stage in stages))
+        titles[f"Seconds from the fault to each stage, {name}"] = {
+            stage: [stages[stage] for stages in all_ if stage in stages] for stage in names
+        }
+    return titles
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Measures how long a run takes from `helm install` to its first allreduce.
+
+python -m tests.bench.bench_start [--turns 5] [--only chart,waiting]
+
+Two workers of one rank each on the local cluster, which has the image; in turns with Kubeflow's MPI
+Operator, which `make` builds first. The import of TensorFlow and Horovod is a stage of its own. The
+chart then gets other arguments, which its living workers run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from tests.bench.contestants import (
+    Chart,
+    Contestant,
+    add_options,
+    choose,
+    contestants,
+    in_turns,
+)
+from tests.bench.report import Rows, write_report
+
+# Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
+SCRIPT = """
+import sys, time
+def report(stage):
+    sys.stdout.write(f"AT {stage} {time.time():.3f}\\n")
+report("rank")
+import tensorflow as tf
+import horovod.tensorflow as hvd
+report("imported")
+hvd.init()
+hvd.allreduce(tf.ones(1))
+report("allreduce")
+"""
+# The seconds of all runs, by contestant and stage.
+Found = dict[str, dict[str, list[float]]]
+COMMAND = ("python3", "-c", SCRIPT)
+CHANGED = ("python3", "-c", SCRIPT, "changed")
+TOTAL = "Start of a run to the first allreduce, s"
+CHANGE = "On living workers, to the first allreduce, s"
+
+
+def measure(contestant: Contestant, start: Callable[[], None]) -> dict[str, float]:
+    """Start a run; the seconds to each stage, of the last rank."""
+    began = time.time()
+    start()
+    seconds = {"started": time.time() - began}
+    contestant.wait_for_end()
+    for line in contestant.log().splitlines():
+        stamp, _, text = line.partition(" ")
+        stage = re.search(r"AT (\w+) ([0-9.]+)", text)
+        if stage:
+            seconds[stage[1]] = max(seconds.get(stage[1], 0), float(stage[2]) - began)
+        elif "waiting for hosts" in text:
+            seconds.setdefault("master", read_stamp(stamp) - began)
+        elif re.search(r"\] \$ (mpirun|horovodrun)", text):
+            seconds["launcher"] = read_stamp(stamp) - began
+    return seconds
+
+
+def read_stamp(text: str) -> float:
+    """An RFC 3339 time as seconds; the kubelet writes nanoseconds, Python reads microseconds."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z", r"\1+00:00", text)).timestamp()
+
+
+def turn(contestant: Contestant, found: Found) -> None:
+    """Measure once, and add the seconds to those of earlier turns."""
+    stages = {contestant.name: measure(contestant, lambda: contestant.start(COMMAND))}
+    if isinstance(contestant, Chart):
+        changed = measure(contestant, lambda: contestant.change(CHANGED))
+        stages[f"{contestant.name}, changed arguments"] = changed
+    contestant.remove()
+    for name, seconds in stages.items():
+        print(name, {stage: round(value, 2) for stage, value in seconds.items()}, flush=True)
+        for stage, value in seconds.items():
+            found.setdefault(name, {}).setdefault(stage, []).append(value)
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_options(parser)
+    options = parser.parse_args()
+    found: Found = {}
+    with contestants(values={"cleanup": "Never"}) as everyone:
+        # A spare would only take time from the others.
+        everyone.pop("spare", None)
+        for contestant in in_turns(choose(options.only, everyone), options.turns):
+            turn(contestant, found)
+    write_report("bench-start", tables(found), turns=options.turns)
+
+
+def tables(found: Found) -> dict[str, Rows]:
+    """The figures by title, the most important ones first."""
+    first = {name: stages["allreduce"] for name, stages in found.items() if "changed" not in name}
+    living = {name: stages for name, stages in found.items() if "changed" in name}
+    titles: dict[str, Rows] = {TOTAL: first}
+    if living:
+        titles[CHANGE] = {
+            f"{name}: {start}": [
+                end - (begin if start == "launcher" else 0)
+                for end, begin in zip(stages["allreduce"], stages["launcher"], strict=True)
+            ]
+            for name, stages in living.items()
+            for start in ("helm upgrade", "launcher")
+        }
+    return titles | {f"Seconds to each stage: {name}": found[name] for name in found}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""What start a run of two ranks on the local cluster, on two workers of the same image: this chart,
+and Kubeflow's MPI Operator in its two modes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from devtools.images.build import build
+from devtools.localkube import cluster
+from devtools.localkube.images import load
+from tests.bench import mpi_operator
+from tests.e2e.cluster import CHART, Namespace, Values
+
+NAME = "bench"
+# More failures than a benchmark causes.
+RETRIES = 1000
+
+
+class Contestant(Protocol):
+    """Starts runs, one after the other."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        """Start a run of two ranks; `output` of this machine is /output in the workers."""
+
+    def wait_for_end(self) -> None:
+        """Wait until the run has finished."""
+
+    def log(self) -> str:
+        """The log of the launcher, each line after the time at which it was written."""
+
+    def delete_worker(self, number: int) -> None:
+        """Delete a worker's pod without grace."""
+
+    def remove(self) -> None:
+        """Remove the run; its pods are gone then."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A release of this chart with some values."""
+
+    name: str
+    namespace: Namespace
+    values: Values = field(default_factory=dict)
+
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        """Install the release."""
+        self._helm("install", command, output)
+
+    def change(self, command: Sequence[str]) -> None:
+        """Give the run another command: the workers stay."""
+        self._helm("upgrade", command, None)
+
+    def wait_for_end(self) -> None:
+        """Wait until the Job is complete."""
+        end = self.namespace.wait_for_end(NAME)
+        assert end == "Complete", self.namespace.describe(NAME)
+
+    def log(self) -> str:
+        """The log of the release's only Job."""
+        return self.namespace.kubectl(
+            "logs", f"job/{self.namespace.job(NAME)}", "--container=master", "--timestamps"
+        )
+
+    def delete_worker(self, number: int) -> None:
+        """Delete a worker's pod."""
+        _delete_worker(self.namespace, number)
+
+    def remove(self) -> None:
+        """Uninstall the release."""
+        self.namespace.helm("uninstall", NAME, "--wait")
+        _wait_for_no_pods(self.namespace)
+
+    def _helm(self, verb: str, command: Sequence[str], output: Path | None) -> None:
+        values: Values = {**self.values, "master": {"args": [*command], "backoffLimit": RETRIES}}
+        if output:
+            values["volumes"] = [{"name": "output", "hostPath": {"path": str(output)}}]
+            values["volumeMounts"] = [{"name": "output", "mountPath": "/output"}]
+        done = self.namespace.helm(verb, NAME, str(CHART), values=values, preload=True)
+        assert done.returncode == 0, done.stderr
+
+
+@dataclass(frozen=True)
+class MpiOperator:
+    """The MPI Operator with one of its policies for creating the launcher."""
+
+    name: str
+    namespace: Namespace
+    policy: str
+
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        """Create an MPIJob."""
+        job = mpi_operator.mpi_job(NAME, self.namespace.image, command, self.policy, output)
+        self.namespace.kubectl("apply", "--filename", "-", input=json.dumps(job))
+
+    def wait_for_end(self) -> None:
+        """Wait until the MPIJob has succeeded."""
+        succeeded = "--for=condition=Succeeded"
+        self.namespace.kubectl("wait", succeeded, f"mpijob/{NAME}", "--timeout=240s")
+
+    def log(self) -> str:
+        """The log of the launcher's last container."""
+        launcher = "--selector=training.kubeflow.org/job-role=launcher"
+        return self.namespace.kubectl("logs", launcher, "--timestamps", "--tail=-1")
+
+    def delete_worker(self, number: int) -> None:
+        """Delete a worker's pod."""
+        _delete_worker(self.namespace, number)
+
+    def remove(self) -> None:
+        """Delete the MPIJob."""
+        self.namespace.kubectl("delete", "mpijob", NAME, "--cascade=foreground", "--timeout=120s")
+        _wait_for_no_pods(self.namespace)
+
+
+def _delete_worker(namespace: Namespace, number: int) -> None:
+    """Both name their pods in the same way."""
+    at_once = ("--grace-period=0", "--force", "--wait=false")
+    namespace.kubectl("delete", "pod", f"{NAME}-worker-{number}", *at_once)
+
+
+def _wait_for_no_pods(namespace: Namespace) -> None:
+    """The pods of one run must not use the machine while the next one is measured."""
+    if json.loads(namespace.kubectl("get", "pods", "--output=json"))["items"]:
+        namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=120s")
+
+
+def _has_spares() -> bool:
+    schema: Any = json.loads((CHART / "values.schema.json").read_text())
+    return "spares" in schema["properties"]["worker"]["properties"]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that benchmarks of contestants share."""
+    parser.add_argument("--turns", type=int, default=5, help="how often each is measured")
+    parser.add_argument("--only", default="", metavar="NAMES", help="chart,cold,waiting,...")
+
+
+def choose(only: str, found: Mapping[str, Contestant]) -> list[Contestant]:
+    """The contestants with these short names, or all. Ends the program for an unknown name."""
+    names = [name for name in only.split(",") if name] or list(found)
+    unknown = sorted(set(names) - set(found))
+    if unknown:
+        sys.exit(f"unknown --only {', '.join(unknown)}; use {', '.join(found)}")
+    return [found[name] for name in names]
+
+
+def in_turns(chosen: Sequence[Contestant], turns: int) -> Iterator[Contestant]:
+    """Each contestant so many times; another one is the first of each turn."""
+    for number in range(turns):
+        first = number % len(chosen)
+        yield from (*chosen[first:], *chosen[:first])
+
+
+@contextmanager
+def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]:
+    """All contestants by a short name, on the local cluster, which has the image then.
+
+    `values` are the chart's, in addition to each contestant's own.
+    """
+    kubeconfig = cluster.up()
+    image = build("examples")
+    load(image.reference)
+    namespace = Namespace("hvd-bench", kubeconfig, image.reference)
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
+    with ExitStack() as stack:
+        namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+        stack.callback(namespace.kubectl, "delete", "namespace", namespace.name, "--timeout=120s")
+        stack.enter_context(mpi_operator.running_operator(namespace))
+        values = values or {}
+        cold = {**values, "launch": {"preload": []}}
+        found: dict[str, Contestant] = {
+            "chart": Chart("this chart", namespace, values),
+            "cold": Chart("this chart, preload: []", namespace, cold),
+            "default": MpiOperator("MPI Operator, AtStartup", namespace, "AtStartup"),
+            "waiting": MpiOperator(
+                "MPI Operator, WaitForWorkersReady", namespace, "WaitForWorkersReady"
+            ),
+        }
+        if _has_spares():
+            spare = {**values, "worker": {"spares": 1}}
+            found["spare"] = Chart("this chart, one spare", namespace, spare)
+        yield found
