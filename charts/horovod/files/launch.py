@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
 import shlex
 import shutil
 import signal
@@ -16,7 +19,7 @@ import launchers
 import mpi
 from failure import Cause, ErrorOutput
 from mpi import HOSTFILE, MpiImplementation, default_interface
-from settings import FILES, GENERATED, ConfigurationError, Host, Run, log
+from settings import FILES, GENERATED, ConfigurationError, Host, Run, RunError, log
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
@@ -25,6 +28,9 @@ DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
 # Seconds within which a signal is handled while the launcher runs.
 SIGNAL_CHECK_EVERY = 0.5
+# Seconds that a launcher has to end when its attempt is ended: it may wait for a host that is gone.
+END_WITHIN = 5.0
+PROCESSES = Path("/proc")
 
 
 def write_live_hosts(hosts: Sequence[Host]) -> None:
@@ -136,12 +142,19 @@ class Launcher:
     """The running launcher, to which a request to end is passed on."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
         self.stopped = False
+        self.reset()
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def reset(self) -> None:
+        """Forget the launch before."""
+        self._process: subprocess.Popen[bytes] | None = None
+        # Why this launch was ended while the run may go on, and when it is killed for that.
+        self.problem: RunError | None = None
+        self._kill_at = math.inf
         # How long the launcher ran, in seconds.
         self.seconds = 0.0
         self._errors: ErrorOutput | None = None
-        signal.signal(signal.SIGTERM, self._stop)
 
     def was_stopped(self) -> bool:
         """Whether this pod was asked to end."""
@@ -161,11 +174,15 @@ class Launcher:
         if self.stopped:
             return 128 + signal.SIGTERM
         self._process = subprocess.Popen(
-            arguments, env=dict(environment), cwd=directory, stderr=subprocess.PIPE
+            arguments,
+            env=dict(environment),
+            cwd=directory,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         assert self._process.stderr  # noqa: S101
         self._errors = ErrorOutput(self._process.stderr, 2)
-        if self.stopped:
+        if self.stopped or self.problem:
             # The request came while the launcher was being started, and was not passed on.
             self._process.send_signal(signal.SIGTERM)
         # A signal that comes just before a blocking call would only be handled after it.
@@ -173,7 +190,11 @@ class Launcher:
         waiting.start()
         while waiting.is_alive():
             waiting.join(SIGNAL_CHECK_EVERY)
+            if time.monotonic() > self._kill_at:
+                self._process.kill()
         code = self._process.wait()
+        # Its SSH clients, or what a script has left, would run beside the next attempt.
+        end_session(self._process.pid)
         self.seconds = time.monotonic() - began
         return 128 - code if code < 0 else code
 
@@ -187,6 +208,21 @@ class Launcher:
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
+    def abort(self, problem: RunError) -> None:
+        """End this launch, which then fails with `problem`; the run may go on. From any thread."""
+        self.problem, self._kill_at = problem, time.monotonic() + END_WITHIN
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
         log("asked to end: ending the ranks")
         self.stop()
+
+
+def end_session(leader: int) -> None:
+    """Kill what is left of the session of processes that this one led."""
+    for file in PROCESSES.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            session = file.read_text(errors="replace").rpartition(")")[2].split()[3]
+            if int(session) == leader:
+                os.kill(int(file.parent.name), signal.SIGKILL)

@@ -80,6 +80,8 @@ def train(
             threading.Thread(target=follow_hosts, args=(run, rendezvous, code), daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
         exit_code = launcher.run(line, variables, code.directory)
+    if exit_code != 0 and launcher.problem:
+        raise launcher.problem
     if exit_code != 0:
         cause = launcher.find_cause(list(addresses), exit_code)
         problem = f"{run.mode} ended with exit code {exit_code}: its last lines above say why"
@@ -156,7 +158,7 @@ def attempt(
 ) -> RunError | None:
     """Make one attempt; None when the training finished."""
     record.begin_attempt()
-    launcher.seconds = 0.0
+    launcher.reset()
     if api:
         fit_to_run(api, run)
     try:

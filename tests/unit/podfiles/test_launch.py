@@ -15,9 +15,10 @@ from typing import Any
 import launch
 import mpi
 import pytest
-from settings import ConfigurationError
+from settings import ConfigurationError, RunError
 
 from tests.unit.podfiles.runs import make_run
+from tests.waiting import wait_until
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
@@ -279,3 +280,43 @@ def test_launcher_starts_nothing_after_a_request_to_end(
     assert launcher.run(["touch", str(started)], dict(os.environ)) == 143
     assert launcher.was_stopped()
     assert not started.exists()
+
+
+@pytest.mark.parametrize("ends", ["by itself", "killed"])
+def test_a_launch_that_is_ended_leaves_nothing(
+    launcher: launch.Launcher, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its SSH client waits for a host that is gone; the next launch is another one."""
+    monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
+    monkeypatch.setattr(launch, "END_WITHIN", 0.0 if ends == "killed" else 60.0)
+    ready, child = tmp_path / "ready", tmp_path / "child"
+    os.mkfifo(ready)
+    ignores = "trap '' TERM; " if ends == "killed" else "trap 'exit 9' TERM; "
+    script = f"{ignores}sleep 60 & echo $! >{child}; echo >{ready}; wait"
+    problem = RunError("host w-0 is lost")
+
+    def end() -> None:
+        ready.read_text()
+        launcher.abort(problem)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert launcher.run(["sh", "-c", script], dict(os.environ)) == (137 if ends == "killed" else 9)
+    ending.join()
+    assert launcher.problem is problem
+    assert not launcher.was_stopped()
+    wait_until(lambda: is_gone(int(child.read_text())), 10, "the end of the launcher's child")
+    launcher.reset()
+    assert launcher.run(["true"], dict(os.environ)) == 0
+    assert launcher.problem is None
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; nobody may reap it."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_launch_is_not_begun_when_a_host_is_lost_before(launcher: launch.Launcher) -> None:
+    launcher.abort(RunError("host w-0 is lost"))
+    assert launcher.run(["sleep", "60"], dict(os.environ)) == 128 + signal.SIGTERM
