@@ -51,17 +51,17 @@ makes, nameOverride is left out when the release's name contains it.
 
 {{/*
 The programs of the pods. They are in two ConfigMaps, because plain `kubectl apply` repeats an object in an annotation
-of at most 256 KiB. Call with (dict "root" $ "warm" BOOL): those of warm ranks, or all others.
+of at most 256 KiB. Call with (dict "root" $ "second" BOOL): the second one has the names from m on.
 */}}
 {{- define "horovod.files" -}}
 {{- $files := .root.Files -}}
-{{- $warm := .warm -}}
+{{- $second := .second -}}
 {{- range $path, $_ := $files.Glob "files/*" }}
-{{- if eq $warm (hasPrefix "warm_" (base $path)) }}
+{{- if eq $second (ge (base $path) "m") }}
 {{ base $path }}: {{ $files.Get $path | toJson }}
 {{- end }}
 {{- end }}
-{{- if not .warm }}
+{{- if not .second }}
 {{- with include "horovod.passwdFile" .root }}
 {{ . }}
 {{- end }}

@@ -195,7 +195,7 @@ Call with (dict "items" $list "key" "name").
   projected:
     sources:
       - configMap: {name: {{ include "horovod.filesConfigMap" . | quote }}}
-      - configMap: {name: {{ printf "%s-warm" (include "horovod.filesConfigMap" .) | quote }}}
+      - configMap: {name: {{ printf "%s-2" (include "horovod.filesConfigMap" .) | quote }}}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp
