@@ -27,6 +27,14 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 from tensorflow import keras
 
+try:
+    from hvd_progress import report
+except ImportError:
+
+    def report(step: int, steps: int, loss: float, images_per_second: float) -> None:
+        """This script also runs alone, without the file beside it that tells the progress."""
+
+
 CLASSES = 1000
 # Length of a sequence and number of different tokens, for the networks of text.
 LENGTH, TOKENS = 128, 30522
@@ -169,6 +177,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             loss = step(*next(batches))
         value = float(loss)
         figures.append(options.batch_size * options.steps / (time.perf_counter() - began))
+        made = options.warmup + (number + 1) * options.steps
+        report(made, options.warmup + options.rounds * options.steps, value, figures[-1])
         if not math.isfinite(value):
             raise SystemExit(f"the loss is {value} after round {number + 1}")
         if hvd.rank() == 0:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import horovod.tensorflow.keras as hvd
 import numpy as np
 import tensorflow as tf
+from hvd_progress import keras_callback
 
 CLASSES = 10
 HELD_OUT = 0.2
@@ -184,6 +185,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),
         hvd.callbacks.MetricAverageCallback(),
         throughput,
+        keras_callback(options.batch_size),
     ]
     losses: list[float] = []
     done = 0

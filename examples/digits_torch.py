@@ -23,6 +23,7 @@ from pathlib import Path
 import horovod.torch as hvd
 import numpy as np
 import torch
+from hvd_progress import report
 from torch import nn
 
 HELD_OUT = 360  # of 1797 images
@@ -99,6 +100,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
 
     losses = []
+    steps = (len(labels) - HELD_OUT) // (options.batch_size * hvd.size())
     for epoch in range(done, options.epochs):
         # The order differs between epochs but not between ranks; each rank takes a share of a step.
         shuffled = torch.randperm(
@@ -106,15 +108,17 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         )
         step = options.batch_size * hvd.size()
         total = torch.zeros(())
-        for batch in shuffled[: len(shuffled) // step * step].reshape(-1, step):
+        batches = shuffled[: steps * step].reshape(-1, step)
+        for number, batch in enumerate(batches, start=epoch * steps + 1):
             mine = HELD_OUT + batch[hvd.rank() :: hvd.size()]
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(images[mine]), labels[mine])
             loss.backward()
             optimizer.step()
             total += loss.detach().cpu()
+            report(number, steps * options.epochs, loss=float(loss))
         # Horovod: average the loss over all ranks.
-        losses.append(float(hvd.allreduce(total / (len(shuffled) // step))))
+        losses.append(float(hvd.allreduce(total / steps)))
         say(f"epoch {epoch + 1}/{options.epochs}: loss {losses[-1]:.4f}")
         if checkpoint and hvd.rank() == 0:
             save(checkpoint, model, optimizer, epoch + 1)

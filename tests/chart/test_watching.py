@@ -106,7 +106,9 @@ def test_metrics_are_served_by_the_workers_on_the_same_port() -> None:
     folder = found["HVD_METRICS_DIR"]
     volumes = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert str(Path(folder).parent) in volumes, "a folder that the ranks may write to"
-    assert not {"HVD_METRICS_PORT", "HVD_METRICS_DIR"} & environment(render()).keys()
+    without = environment(render())
+    assert "HVD_METRICS_PORT" not in without
+    assert without["HVD_METRICS_DIR"] == folder, "the master reads the progress there"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ class Lease:
         self._api = api
         self._record = record
         self._on_lost = on_lost
+        # What each renewal writes, too.
+        self.news: Callable[[], Data] = dict
         self._is_held = False
         # Of the record as it was read last. Without one, it is written without a condition.
         self._version = ""
@@ -166,7 +168,7 @@ class Lease:
 
     def _renew(self) -> None:
         while not self._released.wait(RENEW_EVERY):
-            self.write({}, patience=0.0)
+            self.write(self.news(), patience=0.0)
             if self.lost:
                 return
 

@@ -79,6 +79,8 @@ def train(
             write_live_hosts(list(addresses))
             threading.Thread(target=follow_hosts, args=(run, rendezvous, code), daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
+        if record:
+            record.progress.follow(lambda: list(rendezvous.addresses()))
         exit_code = launcher.run(line, variables, code.directory)
     if exit_code != 0 and launcher.problem:
         raise launcher.problem
@@ -164,7 +166,9 @@ def attempt(
     try:
         train(replace(run, resumed=record.was_training), api, events, launcher, record)
     except RunError as error:
+        record.progress.close(is_success=False)
         return error
+    record.progress.close(is_success=True)
     return None
 
 

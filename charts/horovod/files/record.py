@@ -14,6 +14,7 @@ from attempts import Count
 from fence import EPOCH
 from kube import Api, ApiError
 from lease import Lease
+from progress import Progress
 from settings import Run, RunError, log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
@@ -32,6 +33,8 @@ class RunRecord:
         # Of this run, over all masters.
         self.count = Count()
         self.last_failure = ""
+        self.progress = Progress()
+        lease.news = lambda: {"progress": self.progress.entry()}
         self._name = run.record
         # Whether this Job has started the ranks before.
         self.was_training = False
@@ -64,6 +67,7 @@ class RunRecord:
         # The ssh of this pod sends it to the workers (files/fence.py).
         os.environ[EPOCH] = str(self._lease.epoch)
         self.count = self.count.begin()
+        self.progress = Progress()
         self.write(RUNNING, self.last_failure)
 
     def begin_training(self) -> None:
@@ -87,6 +91,7 @@ class RunRecord:
             "failures": str(self.count.failures),
             "state": state,
             "reason": reason,
+            "progress": self.progress.entry(),
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         if self.was_training:

@@ -57,19 +57,19 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
 
 
 def start_metrics(environment: Mapping[str, str]) -> None:
-    """Serve the worker's metrics in a process of its own, if the chart enables them.
+    """Make the directory for the ranks' metrics, and serve them if the chart enables that.
 
-    The end of sshd, which this process becomes, is the end of the container and of that process.
+    The server is a process of its own. The end of sshd, which this process becomes, is the end of
+    the container and of that process.
     """
-    if "HVD_METRICS_DIR" not in environment:
-        return
     folder = Path(environment["HVD_METRICS_DIR"])
     folder.mkdir(exist_ok=True)
     # A container that is restarted finds the files of ranks that have ended.
     for left in folder.iterdir():
         left.unlink()
-    command = [sys.executable, "-I", "-S", str(FILES / "metrics.py")]
-    subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
+    if "HVD_METRICS_PORT" in environment:
+        command = [sys.executable, "-I", "-S", str(FILES / "metrics.py")]
+        subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
 
 
 def main() -> int:

@@ -80,11 +80,14 @@ The volume mount that contains a path, as JSON; empty when none does. Call with 
 {{- end -}}
 {{- end }}
 
-{{/* Environment of a worker for files/metrics.py. Ranks write their metrics to the directory, which is in memory. */}}
+{{/*
+Environment of a worker for files/metrics.py. Ranks write their metrics to the directory, which is in memory; the master
+reads their progress there also when nothing is served.
+*/}}
 {{- define "horovod.workerMetricsEnv" -}}
-{{- if .Values.metrics.enabled -}}
-- {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
+{{- if .Values.metrics.enabled }}
+- {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
 {{- end -}}
 {{- end }}
 

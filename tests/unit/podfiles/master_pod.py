@@ -13,6 +13,7 @@ import keys as release_keys
 import launch
 import master
 import mpi
+import progress
 import pytest
 import settings
 import ssh
@@ -111,7 +112,7 @@ def describe(run: settings.Run) -> str:
 
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
-    for module in (settings, ssh, release_keys, launch, mpi, master):
+    for module in (settings, ssh, release_keys, launch, mpi, master, progress):
         for name, value in list(vars(module).items()):
             if isinstance(value, Path) and value.is_relative_to(before):
                 patch.setattr(module, name, after / value.relative_to(before))

@@ -13,7 +13,6 @@ import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import mesh
@@ -26,7 +25,8 @@ from tests.waiting import wait_until
 
 PAGE = Path(metrics.__file__).parents[3] / "docs" / "chart-watching.md"
 # In the module's own table, a row of the page each.
-DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", PAGE.read_text(), re.MULTILINE))
+SERVED = PAGE.read_text().partition("## Scrape metrics")[2]
+DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", SERVED, re.MULTILINE))
 
 
 def test_the_page_says_where_the_run_stands() -> None:
@@ -85,21 +85,6 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
     assert ".1" not in "".join(lines).replace("0.1", "")
 
 
-def test_the_function_of_the_page_writes_what_the_worker_serves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (code,) = re.findall(r"^```python\n(def write_metrics.*?)^```", PAGE.read_text(), re.M | re.S)
-    scope: dict[str, Any] = {"os": os, "Path": Path, "hvd": SimpleNamespace(rank=lambda: 3)}
-    exec(code, scope)  # noqa: S102 - the documentation's own code
-    scope["write_metrics"](1, 2.5)
-    monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
-    scope["write_metrics"](12, 512.5)
-    lines = metrics.worker_page("1", tmp_path).splitlines()
-    assert 'horovod_step{rank="3"} 12' in lines
-    assert 'horovod_images_per_second{rank="3"} 512.5' in lines
-    assert [file.name for file in tmp_path.iterdir()] == ["3"]
-
-
 def test_a_worker_starts_its_server_in_an_empty_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,8 +97,9 @@ def test_a_worker_starts_its_server_in_an_empty_directory(
     started: list[subprocess.Popen[Any]] = []
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)))
-    worker.start_metrics({})
+    worker.start_metrics({"HVD_METRICS_DIR": str(tmp_path / "unserved")})
     assert started == []
+    assert (tmp_path / "unserved").is_dir()
     worker.start_metrics(
         {"HVD_METRICS_DIR": str(folder), "HVD_METRICS_PORT": str(port), "HVD_SLOTS": "4"}
     )
@@ -145,6 +131,10 @@ def fetch(port: int) -> str | None:
         ("horovod_images_per_second 512.3", True),
         ('loss{a="b",c="d"} -1.5e-07', True),
         ("loss NaN", True),
+        ("loss 1.", True),
+        ("loss .5", True),
+        ("loss 1.2.3", False),
+        ("loss .", False),
         ("loss", False),
         ("loss = 3", False),
         ("3 loss", False),

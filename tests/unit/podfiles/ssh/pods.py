@@ -168,6 +168,7 @@ class Worker(Pod):
             reserved.bind(("127.0.0.1", 0))
             port = int(reserved.getsockname()[1])
         own = {"HVD_SSH_PORT": str(port), "HVD_REVISION": REVISION}
+        own["HVD_METRICS_DIR"] = str(self.root / "metrics")
         with (self.root / "log").open("wb") as log:
             process = self.start(
                 PYTHON, "-I", str(self.files / "worker.py"),

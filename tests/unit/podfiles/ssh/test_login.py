@@ -44,7 +44,7 @@ def test_session_has_the_containers_environment(
     assert {name: session_environment.get(name) for name in expected} == expected
     # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch.
     assert session_environment.keys() - expected.keys() <= {
-        "HVD_EPOCH",
+        *("HVD_EPOCH", "HVD_METRICS_DIR"),
         *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
         *("SSH_CLIENT", "SSH_CONNECTION"),
     }

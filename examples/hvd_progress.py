@@ -1,0 +1,120 @@
+"""Tells how far the training is: copy this file beside your script.
+
+    from hvd_progress import keras_callback, report
+
+    model.fit(..., callbacks=[keras_callback(batch_size=32)])     # with Keras
+    report(step, steps=500, loss=0.41, images_per_second=16.2)    # in a loop of your own
+
+`hvdchart status` then shows the step, the loss, the speed and the time that is left, and Prometheus
+gets the same numbers. Outside of a run of the chart nothing is written. A file that cannot be
+written is no reason to end a training, so that no error is raised.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+# Seconds between two reports of the same process: a step may take a millisecond.
+EVERY = 1.0
+HOROVOD = ("tensorflow", "torch", "tensorflow.keras", "keras", "mxnet")
+# The rank and the number of ranks, as launchers tell them.
+VARIABLES = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+# When this process reported last.
+_reported = {"at": -EVERY}
+
+
+def report(
+    step: int,
+    steps: int | None = None,
+    loss: float | None = None,
+    images_per_second: float | None = None,
+) -> None:
+    """Tell that this rank has made `step` of `steps` steps; the speed is that of this rank alone.
+
+    Each rank may call this after each step. What is told within a second of the last time is left
+    out, but for the last step.
+    """
+    folder = os.environ.get("HVD_METRICS_DIR")
+    now = time.monotonic()
+    if not folder or (now - _reported["at"] < EVERY and step != steps):
+        return
+    _reported["at"] = now
+    rank, size = find_rank()
+    told = {
+        "step": step, "steps": steps, "loss": loss, "images_per_second": images_per_second,
+        "size": size,
+    }  # fmt: skip
+    lines = [
+        f"horovod_{name} {_number(value)}\n" for name, value in told.items() if value is not None
+    ]
+    try:
+        # Renamed when it is complete, so that nobody reads half of it.
+        new = Path(folder, f".{rank}")
+        new.write_text("".join(lines))
+        new.replace(Path(folder, str(rank)))
+    except OSError as problem:
+        print(f"cannot tell the progress: {problem}", file=sys.stderr)
+
+
+def find_rank() -> tuple[int, int]:
+    """Return the number of this rank, and of how many: from Horovod, else from the launcher."""
+    for name in HOROVOD:
+        module = sys.modules.get(f"horovod.{name}")
+        if module is not None and module.is_initialized():
+            return module.rank(), module.size()
+    for rank, size in VARIABLES:
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[rank]), int(os.environ[size])
+    return 0, 1
+
+
+def keras_callback(batch_size: int = 0) -> Any:
+    """Return a Keras callback that reports each step, and with a batch size the images per second.
+
+    `batch_size` is that of one rank.
+    """
+    if "tensorflow" in sys.modules:
+        # Keras 2 or 3, whichever this TensorFlow was told to use.
+        base = sys.modules["tensorflow"].keras.callbacks.Callback
+    else:
+        base = importlib.import_module("keras").callbacks.Callback
+
+    class Reporter(base):  # type: ignore[misc, valid-type]
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.step, self.told, self.at = 0, 0, time.monotonic()
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            # A run that resumes starts with a later epoch.
+            self.step = max(self.step, epoch * (self.params.get("steps") or 0))
+            self.told = max(self.told, self.step)
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.step += 1
+            steps = (self.params.get("steps") or 0) * (self.params.get("epochs") or 0)
+            passed = time.monotonic() - self.at
+            if passed < EVERY and self.step != steps:
+                return
+            speed = batch_size * (self.step - self.told) / passed if batch_size else None
+            report(self.step, steps or None, (logs or {}).get("loss"), speed)
+            self.told, self.at = self.step, time.monotonic()
+
+    return Reporter()
+
+
+def _number(value: float) -> str:
+    """Write a number as Prometheus reads it; NumPy's and the frameworks' scalars are numbers."""
+    number = float(value)
+    if number != number:
+        return "NaN"
+    if number in (float("inf"), float("-inf")):
+        return "+Inf" if number > 0 else "-Inf"
+    return str(int(number)) if number == int(number) else repr(number)

@@ -1,0 +1,45 @@
+"""The progress of a rank on its way to the master: a real sshd, and the command of the master."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.podfiles.ssh.pods import PYTHON, REVISION, WORKER, SshPods
+
+unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+FOLLOW = """
+import sys; sys.path.insert(0, {files!r})
+import time
+from pathlib import Path
+import progress
+from settings import Host
+# In pods both have the same path.
+progress.FILES = Path({worker_files!r})
+progress.FIRST_LOOK = 0.0
+kept = progress.Progress()
+kept.follow(lambda: [Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r})])
+end = time.monotonic() + 15
+while not kept.entry() and time.monotonic() < end:
+    time.sleep(0.01)
+print(kept.entry())
+kept.close(is_success=True)
+"""
+
+
+@unprivileged
+def test_the_master_has_the_step_that_a_rank_of_the_worker_writes(ssh_pods: SshPods) -> None:
+    rank = ssh_pods.worker.root / "metrics" / "0"
+    rank.write_text("horovod_step 7\nhorovod_loss 0.5\n")
+    program = FOLLOW.format(
+        files=str(ssh_pods.master.files),
+        worker_files=str(ssh_pods.worker.files),
+        worker=WORKER,
+        address=f"{WORKER}.hvd",
+        revision=REVISION,
+    )
+    done = ssh_pods.master.run(PYTHON, "-I", "-c", program)
+    assert done.returncode == 0, done.stderr.decode()
+    entry = json.loads(done.stdout)
+    assert (entry["step"], entry["loss"]) == (7, 0.5)

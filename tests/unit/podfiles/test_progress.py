@@ -1,0 +1,272 @@
+"""The progress that a script tells: the file of a rank, the worker's lines, the record's entry."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import kube
+import metrics
+import progress
+import pytest
+from progress import Progress
+
+from examples import hvd_progress
+from tests.unit.podfiles.fake_api import FakeApi
+from tests.unit.podfiles.runs import make_record, make_run
+from tests.waiting import wait_until
+
+TOLD = "horovod_step 120\nhorovod_steps 500\nhorovod_loss 0.41\nhorovod_images_per_second 16\n"
+
+
+def told(text: str) -> progress.Told:
+    return progress.parse_progress(progress.select_samples(text))
+
+
+def test_a_ranks_file_tells_its_numbers() -> None:
+    assert told(TOLD + "horovod_size 2\nmine 3\nhorovod_stage 1\n") == {
+        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("horovod_steps 5\n", {}),
+        ("horovod_step", {}),
+        ("horovod_step 1.2.3", {}),
+        ("horovod_step -1", {}),
+        ("horovod_step NaN", {}),
+        ("horovod_step 1e300", {}),
+        (f"horovod_step {'9' * 100_000}", {}),
+        ("horovod_step 3\nhorovod_lo", {"step": 3}),
+        ("\0\0\xff\nhorovod_step 3\nEpoch 1/5\n", {"step": 3}),
+        ("horovod_step 3\nhorovod_loss NaN", {"step": 3, "loss": "nan"}),
+        ("horovod_step 3\nhorovod_loss -Inf", {"step": 3, "loss": "-inf"}),
+        ("horovod_step 3\nhorovod_images_per_second Inf", {"step": 3}),
+        ('horovod_step{rank="1"} 3', {}),
+    ],
+)
+def test_what_is_not_understood_is_left_out(text: str, expected: progress.Told) -> None:
+    assert told(text) == expected
+    kept = Progress()
+    kept.take(text.replace("\n", "\t"), 0.0)
+    assert bool(kept.entry()) == bool(expected)
+    assert not expected or json.loads(kept.entry())["step"] == expected["step"]
+
+
+def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
+    for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
+        (tmp_path / name).write_text(f"horovod_step {step}\n")
+    assert progress.read_folder(tmp_path, 0.0) == "horovod_step 2"
+    os.utime(tmp_path / "2", (1000, 1000))
+    assert progress.read_folder(tmp_path, 2000.0) == "horovod_step 3"
+    assert progress.read_folder(tmp_path / "none", 0.0) == ""
+
+
+def test_the_entry_has_the_speed_of_all_ranks_and_the_time_left() -> None:
+    kept = Progress()
+    assert kept.entry() == ""
+    for now, step in ((10.0, 100), (20.0, 120)):
+        kept.take(TOLD.replace("120", str(step)).replace("\n", "\t") + "horovod_size 2", now)
+    entry = json.loads(kept.entry())
+    assert entry.pop("time").endswith("Z")
+    assert entry == {
+        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 190,
+    }  # fmt: skip
+
+
+def test_ranks_that_start_again_are_measured_anew() -> None:
+    kept = Progress()
+    for now, step in ((10.0, 400), (20.0, 410), (100.0, 10), (101.0, 20)):
+        kept.take(f"horovod_step {step}\thorovod_steps 30", now)
+    assert json.loads(kept.entry())["secondsLeft"] == 1
+
+
+def test_without_a_number_of_steps_no_time_is_left() -> None:
+    kept = Progress()
+    for now in (1.0, 2.0):
+        kept.take(f"horovod_step {int(now)}", now)
+    assert "secondsLeft" not in json.loads(kept.entry())
+
+
+def test_the_worker_tells_each_change_once_and_the_last_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    changes = iter(["", "horovod_step 1", "horovod_step 1", "horovod_step 2"])
+    last = threading.Event()
+
+    def read(folder: Path, since: float) -> str:
+        line = next(changes, "horovod_step 3")
+        if line == "horovod_step 2":
+            os.close(writer)
+            last.set()
+        return line
+
+    monkeypatch.setattr(progress, "read_folder", read)
+    with os.fdopen(reader) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        progress.tell(tmp_path, look_every=0.001)
+    assert last.is_set()
+    assert capsys.readouterr().out.split("\n") == [
+        "horovod_step 1", "horovod_step 2", "horovod_step 3", "",
+    ]  # fmt: skip
+
+
+def test_a_worker_without_the_directory_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert progress.main({}) == 1
+
+
+@pytest.fixture
+def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Progress]:
+    """Follows the ranks of two hosts with a script in the place of ssh."""
+    monkeypatch.setattr(progress, "GENERATED", tmp_path)
+    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+
+    def follow(script: str) -> Progress:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        kept = Progress()
+        kept.follow(lambda: make_run().hosts[:2])
+        return kept
+
+    return follow
+
+
+def test_the_next_host_is_followed_when_a_session_ends(
+    followed: Callable[[str], Progress],
+) -> None:
+    kept = followed('case "$1" in *cpu-0*) exit 255 ;; esac; echo "horovod_step 7"; exec cat')
+    wait_until(kept.entry, 10, "the second host tells its step")
+    assert json.loads(kept.entry())["step"] == 7
+    kept.close(is_success=False)
+
+
+def test_the_last_step_is_told_at_the_end(followed: Callable[[str], Progress]) -> None:
+    kept = followed('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
+    wait_until(kept.entry, 10, "the host tells its step")
+    kept.close(is_success=True)
+    assert json.loads(kept.entry())["step"] == 8
+
+
+def test_a_master_without_ssh_goes_on(followed: Callable[[str], Progress], tmp_path: Path) -> None:
+    kept = followed("exit 0")
+    (tmp_path / "bin" / "ssh").unlink()
+    kept.close(is_success=True)
+    assert kept.entry() == ""
+
+
+def test_the_record_has_the_progress_of_the_attempt(api_server: FakeApi) -> None:
+    api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
+    kept = make_record(kube.Api())
+    kept.begin_attempt()
+    kept.progress.take("horovod_step 5", 1.0)
+    assert json.loads(kept._lease.news()["progress"])["step"] == 5
+    kept.write("Finished")
+    item: Any = api_server.find("core/configmaps", "hvd-run")
+    assert json.loads(item["data"]["progress"])["step"] == 5
+    kept.begin_attempt()
+    item = api_server.find("core/configmaps", "hvd-run")
+    assert item["data"]["progress"] == "", "the steps of the attempt before"
+
+
+# What a script copies.
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory for metrics, and a report that was made long ago."""
+    monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "8")
+    monkeypatch.setitem(hvd_progress._reported, "at", -1000.0)
+    return tmp_path
+
+
+def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
+    hvd_progress.report(120, steps=500, loss=0.41, images_per_second=16.0)
+    assert [file.name for file in folder.iterdir()] == ["3"]
+    assert told((folder / "3").read_text()) == {
+        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
+    }  # fmt: skip
+    lines = metrics.worker_page("1", folder).splitlines()
+    assert 'horovod_step{rank="3"} 120' in lines
+    assert 'horovod_script_lines_refused{rank="3"} 0' in lines
+
+
+def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
+    for step in (1, 2):
+        hvd_progress.report(step, steps=3)
+    assert told((folder / "3").read_text())["step"] == 1
+    hvd_progress.report(3, steps=3)
+    assert told((folder / "3").read_text())["step"] == 3
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf"), 1e-30, 10**30])
+def test_any_loss_is_a_number_of_prometheus(folder: Path, loss: float) -> None:
+    hvd_progress.report(1, loss=loss)
+    assert str(told((folder / "3").read_text())["loss"]) == str(float(loss))
+
+
+def test_a_report_never_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HVD_METRICS_DIR", str(folder / "none"))
+    hvd_progress.report(1)
+    assert capsys.readouterr().err.startswith("cannot tell the progress: ")
+    monkeypatch.delenv("HVD_METRICS_DIR")
+    hvd_progress.report(2, steps=2)
+
+
+def test_horovod_knows_the_rank_better_than_the_launcher(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = SimpleNamespace(is_initialized=lambda: True, rank=lambda: 5, size=lambda: 6)
+    monkeypatch.setitem(sys.modules, "horovod.torch", fake)
+    assert hvd_progress.find_rank() == (5, 6)
+    fake.is_initialized = lambda: False
+    assert hvd_progress.find_rank() == (3, 8)
+
+
+def test_the_callback_counts_steps_over_epochs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Callback:
+        params = {"steps": 5, "epochs": 4}  # noqa: RUF012
+
+    keras = ModuleType("keras")
+    keras.callbacks = SimpleNamespace(Callback=Callback)  # type: ignore[attr-defined]
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    monkeypatch.setattr(hvd_progress, "EVERY", 0.0)
+    callback = hvd_progress.keras_callback(batch_size=32)
+    callback.on_train_begin()
+    # As a run that resumes.
+    callback.on_epoch_begin(2)
+    callback.on_train_batch_end(0, {"loss": 0.5})
+    found = told((folder / "3").read_text())
+    assert (found["step"], found["steps"], found["loss"]) == (11, 20, 0.5)
+    assert found["imagesPerSecond"] > 0
+
+
+def test_it_runs_without_any_package() -> None:
+    program = "import hvd_progress; hvd_progress.report(1)"
+    folder = Path(hvd_progress.__file__).parent
+    done = subprocess.run(
+        ["python3", "-S", "-c", program], cwd=folder, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
