@@ -1,9 +1,9 @@
 """The command `hvdchart`: parses arguments, prints results, sets exit codes.
 
-Subcommands import what they need when they run, so that `render` starts fast.
+Subcommands import what they need when they run, so that `render` starts fast. Modules with
+subcommands do not import `annotations` from `__future__`: Typer would compile the text of each
+annotation twice at every start.
 """
-
-from __future__ import annotations
 
 import sys
 from typing import Annotated

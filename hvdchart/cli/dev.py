@@ -1,7 +1,5 @@
 """The subcommands for the user's own code: dev runs it at each save, code gives it back."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path
@@ -125,7 +123,7 @@ def code(
 class _Log:
     """Prints the master's log of each run in the background, and how the run ended."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._name = ""
         self._wanted = threading.Event()

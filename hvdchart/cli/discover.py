@@ -1,7 +1,5 @@
 """The subcommand `discover`."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +55,7 @@ def discover(
     write_output(output, spec_text(facts, name, fit, selector, pods_known=pods is not None))
 
 
-def _pods(cluster: Cluster, *, needed: bool) -> list[Object] | None:
+def _pods(cluster: "Cluster", *, needed: bool) -> "list[Object] | None":
     """The pods of all namespaces; None when listing them is refused and `needed` is false."""
     try:
         return cluster.all_pods()

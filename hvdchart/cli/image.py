@@ -1,7 +1,5 @@
 """The subcommand `image`."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

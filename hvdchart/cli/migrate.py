@@ -1,7 +1,5 @@
 """The subcommand `migrate`: parsing and printing, no logic."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

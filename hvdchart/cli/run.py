@@ -1,7 +1,5 @@
 """The subcommands for runs in a cluster: deploy, undeploy, list, status, logs and events."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -247,7 +245,7 @@ def events(name: Name, namespace: Namespace = None, context: Context = None) -> 
     sys.stdout.writelines(f"{line}\n" for line in event_lines(listed))
 
 
-def _follow(cluster: Cluster, name: str) -> None:
+def _follow(cluster: "Cluster", name: str) -> None:
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
@@ -261,7 +259,7 @@ def _follow(cluster: Cluster, name: str) -> None:
         raise RunFailedError(f"run {name} {current.state}: {current.reason}")
 
 
-def _print_last_lines(cluster: Cluster, failed: Status) -> None:
+def _print_last_lines(cluster: "Cluster", failed: "Status") -> None:
     """The end of the last attempt's log, which explains more than its exit code."""
     from hvdchart.run.logs import LogLine
 
@@ -271,7 +269,7 @@ def _print_last_lines(cluster: Cluster, failed: Status) -> None:
         _print(LogLine(name, line) for line in lines)
 
 
-def _print(lines: Iterable[LogLine]) -> None:
+def _print(lines: "Iterable[LogLine]") -> None:
     colours: dict[str, str] = {}
     # https://no-color.org
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

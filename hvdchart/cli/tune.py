@@ -1,7 +1,5 @@
 """The subcommand `tune`."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from typing import Annotated, Any

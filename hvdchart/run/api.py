@@ -1,38 +1,29 @@
-"""Requests to the API server of a cluster; the only module that imports the Kubernetes client.
+"""Requests to the API server of a cluster; the only module that sends them.
 
-It uses the client's lower layer: kubeconfigs, credentials, connections. The client's classes for
-the parts of the API import all their models, which takes 1.9 s, and decode each answer into them.
-Here, objects are plain dicts in the API's own form, and those of any version of Kubernetes are
-read. docs/adr/0013 has the measurements.
+Objects are plain dicts in the API's own form, and those of any version of Kubernetes are read.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
+from urllib.parse import urlencode
 
-import yaml
-from kubernetes import config
-from kubernetes.client.api_client import ApiClient
-from kubernetes.config.config_exception import ConfigException
+import urllib3
 from urllib3.exceptions import HTTPError
 
+from hvdchart import __version__
 from hvdchart.errors import ClusterError
+from hvdchart.run.kubeconfig import Connection, Credentials, find_connection
+from hvdchart.run.proxy import proxy_manager
 from hvdchart.run.release import Object
 
-# The client's configuration has no types.
-_config: Any = config
 # How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
 TIMEOUT_SECONDS = 30
-# What the client raises for a kubeconfig that it can read but not use: a list, a binary file, a
-# folder, broken base64, a missing key, a program for credentials that fails.
-_UNUSABLE = (
-    *(ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError),
-)
 
 
 class RefusedError(ClusterError):
@@ -50,9 +41,10 @@ class Api:
     errors: "list pods in namespace team". Each method raises ClusterError.
     """
 
-    def __init__(self, client: ApiClient, namespace: str) -> None:
-        self._client: Any = client
-        self.namespace = namespace
+    def __init__(self, connection: Connection) -> None:
+        self.namespace = connection.namespace
+        self._connection = connection
+        self._use(connection.log_in())
 
     @staticmethod
     def connect(context: str | None = None) -> Api:
@@ -60,39 +52,19 @@ class Api:
 
         Without a kubeconfig, connect to the cluster of the pod that this runs in.
         """
-        # The client itself reads KUBECONFIG only once, when it is imported.
-        file = os.environ.get("KUBECONFIG") or _config.KUBE_CONFIG_DEFAULT_LOCATION
-        paths = [Path(path).expanduser() for path in file.split(os.pathsep) if path]
-        if context is None and not any(path.exists() for path in paths):
-            return Api._connect_in_cluster(file)
-        try:
-            contexts, current = _config.list_kube_config_contexts(config_file=file)
-            named = next((known for known in contexts if known["name"] == context), None)
-            chosen = named if context else current
-            if chosen is not None:
-                client = _config.new_client_from_config(config_file=file, context=chosen["name"])
-                host = client.configuration.host
-                if not str(host).startswith(("http://", "https://")):
-                    raise ConfigException(f"the cluster's server is {host!r}, which is no URL")
-                return Api(client, chosen["context"].get("namespace") or "default")
-        except _UNUSABLE as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise ClusterError(
-                f"the kubeconfig {file} cannot be used: {reason}; correct it, or set KUBECONFIG to "
-                "another file"
-            ) from error
-        names = ", ".join(known["name"] for known in contexts) or "none"
-        raise ClusterError(f"the kubeconfig has no context {context!r}; its contexts: {names}")
+        return Api(find_connection(context))
 
-    @staticmethod
-    def _connect_in_cluster(file: str) -> Api:
-        try:
-            _config.load_incluster_config()
-        except ConfigException as error:
-            raise ClusterError(
-                f"no cluster: there is no kubeconfig {file}; set KUBECONFIG to a kubeconfig file"
-            ) from error
-        return Api(ApiClient(), "default")
+    def _use(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._headers = urllib3.HTTPHeaderDict(credentials.headers)
+        self._headers["Accept"] = "application/json"
+        self._headers["User-Agent"] = f"hvdchart/{__version__}"
+        self._pool = proxy_manager(
+            self._connection.server,
+            self._connection.proxy,
+            ssl_context=_tls(self._connection, credentials),
+            server_hostname=self._connection.server_name or None,
+        )
 
     def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
         """Read an object or a list."""
@@ -135,7 +107,7 @@ class Api:
 
     def lines(self, what: str, path: str, query: dict[str, str]) -> Iterator[str]:
         """Yield the lines of an answer as they come."""
-        response = self._send(what, "GET", path, query, timeout=None).response
+        response = self._send(what, "GET", path, query, read_seconds=None)
         with _wrap_errors(what):
             rest = b""
             try:
@@ -155,18 +127,25 @@ class Api:
         query: dict[str, str] | None = None,
         body: Object | None = None,
         form: str = "application/json",
-        timeout: int | None = TIMEOUT_SECONDS,
-    ) -> Any:
-        with _wrap_errors(what):
-            request = self._client.param_serialize(
-                method,
-                f"/{path}",
-                query_params=[(name, value) for name, value in (query or {}).items() if value],
-                header_params={"Accept": "application/json", "Content-Type": form},
-                body=body,
-                auth_settings=["BearerToken"],
+        read_seconds: int | None = TIMEOUT_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        asked = urlencode({name: value for name, value in (query or {}).items() if value})
+        url = f"{self._connection.server}/{path}{'?' if asked else ''}{asked}"
+        timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=read_seconds)
+
+        def ask() -> urllib3.BaseHTTPResponse:
+            headers = self._headers.copy()
+            headers["Content-Type"] = form
+            content = None if body is None else json.dumps(body)
+            return self._pool.request(
+                *(method, url, content), headers=headers, timeout=timeout, preload_content=False
             )
-            response = self._client.call_api(*request, _request_timeout=timeout)
+
+        with _wrap_errors(what):
+            response = ask()
+            if response.status == 401 and self._log_in_again():
+                response.drain_conn()
+                response = ask()
             if not 200 <= response.status <= 299:
                 try:
                     message = json.loads(response.read())["message"]
@@ -176,8 +155,41 @@ class Api:
                 raise RefusedError(f"cannot {what}: {reason}", response.status)
         return response
 
+    def _log_in_again(self) -> bool:
+        """Get credentials again, which may have expired; return whether they are others now."""
+        fresh = self._connection.log_in()
+        if fresh == self._credentials:
+            return False
+        self._use(fresh)
+        return True
 
-def _parse(what: str, response: Any) -> Object:
+
+def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext | None:
+    """How to check the server and to show the certificate of the credentials."""
+    if connection.server.startswith("http://"):
+        return None
+    try:
+        context = ssl.create_default_context(cadata=connection.authorities or None)
+        # Newer versions of Python refuse authorities that kubectl and older versions accept.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not connection.is_verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if credentials.certificate:
+            # Python loads a certificate and its key from a file only.
+            with NamedTemporaryFile() as file:
+                file.write(credentials.certificate + b"\n" + credentials.key)
+                file.flush()
+                # Without a password, OpenSSL would ask for that of an encrypted key.
+                context.load_cert_chain(file.name, password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise ClusterError(
+            f"the kubeconfig's certificates for {connection.server} cannot be used: {error}"
+        ) from error
+    return context
+
+
+def _parse(what: str, response: urllib3.BaseHTTPResponse) -> Object:
     """The document of a response."""
     with _wrap_errors(what):
         answer: Object = json.loads(response.read())
@@ -190,7 +202,9 @@ def _wrap_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (HTTPError, OSError) as error:
-        raise ClusterError(f"cannot {what}: the API server does not answer: {error}") from error
+        # The reason is what remains of several attempts.
+        reason = getattr(error, "reason", None) or error
+        raise ClusterError(f"cannot {what}: the API server does not answer: {reason}") from error
     except ValueError as error:
         raise ClusterError(f"cannot {what}: the answer is not Kubernetes' own: {error}") from error
 

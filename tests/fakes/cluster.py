@@ -184,6 +184,8 @@ def _matches(item: Object, query: dict[str, str]) -> bool:
 class _Handler(BaseHTTPRequestHandler):
     # Chunks, as the API server sends them: a client reads each as it comes.
     protocol_version = "HTTP/1.1"
+    # Headers and body are two packets, and clients acknowledge the first after 40 ms.
+    disable_nagle_algorithm = True
     cluster: FakeCluster
 
     def do_GET(self) -> None:

@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
 
 import hvdchart
+from hvdchart.cli.app import app
+from tests.fakes.cluster import FakeCluster
+from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
-# Each takes 0.1 s or more.
+# What a person should not wait for: each takes 0.03 s or more.
 SLOW = {
     "jsonschema_rs",
     "kubernetes",
+    "oauthlib",
     "pathspec",
+    "pydantic",
     "pyhelm3",
+    "requests",
+    "requests_oauthlib",
     "rich",
     "ruamel",
     "watchfiles",
-    "yaml",
+    "websocket",
 }
+# For those that read no cluster.
+FOR_CLUSTERS = {"ssl", "urllib3", "yaml"}
 
 
-def imported(code: str) -> set[str]:
-    """Return the modules that a new Python has imported after running this code."""
-    program = f"import json, sys\n{code}\nprint(json.dumps(list(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    return set(json.loads(done.stdout))
+def imported(*arguments: str) -> set[str]:
+    """Return the top packages that a new Python has imported when this command ends."""
+    program = (
+        "import sys\n"
+        "from hvdchart.cli.app import main\n"
+        f"sys.argv = ['hvdchart', *{arguments!r}]\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('\\n' + ' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True
+    )
+    return {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
 
 
-def test_help_and_version_import_nothing_slow() -> None:
-    tops = {name.partition(".")[0] for name in imported("import hvdchart.cli.app")}
-    assert tops & SLOW == set()
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_nothing_slow(option: str) -> None:
+    assert imported(option) & (SLOW | FOR_CLUSTERS) == set()
 
 
-def test_reading_a_cluster_imports_no_models_of_the_kubernetes_client() -> None:
-    modules = imported("import hvdchart.run.cluster")
-    assert "kubernetes.client.api_client" in modules
-    generated = ("kubernetes.client.api.", "kubernetes.client.models.")
-    assert [name for name in modules if name.startswith(generated)] == []
+def test_status_imports_nothing_slow(fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("jobs", job())
+    fake_cluster.put("statefulsets", STATEFUL_SET)
+    fake_cluster.put("pods", MASTER, *WORKERS)
+    modules = imported("status", "hvd")
+    assert modules & SLOW == set()
+    assert modules > FOR_CLUSTERS
+
+
+def test_annotations_of_commands_are_no_text() -> None:
+    """Typer compiles the text of each annotation twice at every start."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        annotations = command.callback.__annotations__.values()
+        assert [each for each in annotations if isinstance(each, str)] == [], command.callback
 
 
 @pytest.mark.parametrize("name", hvdchart.__all__)

@@ -43,21 +43,6 @@ def test_connection_without_a_kubeconfig_names_the_variable(kubeconfig_file: Pat
         Cluster.connect("main")
 
 
-def test_connection_in_a_pod_uses_its_service_account(
-    kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from kubernetes.config import incluster_config
-
-    for name in ("token", "ca.crt"):
-        (tmp_path / name).write_text("text")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-    assert Cluster.connect().namespace == "default"
-    assert Cluster.connect(namespace="mine").namespace == "mine"
-
-
 def test_nodes_are_listed_by_labels(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("nodes", node("a", "8", "1Gi", {"pool": "x"}), node("b", "8", "1Gi"))
     cluster = Cluster.connect()

@@ -1,0 +1,264 @@
+"""Reads where a cluster is and how to log in to it: from kubeconfigs as kubectl does, or in a pod.
+
+The Kubernetes client can do this too, but takes 0.3 s to import. It is used for what only it can
+do: the credentials of an `auth-provider`, which it renews. docs/adr/0013 has the reasons.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+from urllib3.exceptions import HTTPError
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.exec_credential import UnusableError, run_program
+
+# What Kubernetes mounts into the pods of a service account.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# Both load nothing but plain data; the first is faster, and not everywhere.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# An entry of clusters, contexts or users, and the folder that its file names are relative to.
+_Entry: TypeAlias = tuple[Mapping[str, Any], Path]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What identifies a person or a program: headers of requests, and a certificate (PEM)."""
+
+    headers: tuple[tuple[str, str], ...]
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The API server of a context, its namespace, and a function that gets its credentials.
+
+    Call `log_in` again when the API server no longer accepts them; it raises ClusterError.
+    """
+
+    server: str
+    log_in: Callable[[], Credentials]
+    namespace: str
+    # Certificates in PEM; empty: those that the system trusts.
+    authorities: str
+    is_verified: bool = True
+    # The name in the server's certificate, where it is not that of `server`.
+    server_name: str = ""
+    proxy: str = ""
+
+
+def find_connection(context: str | None = None) -> Connection:
+    """The connection of a kubeconfig's context (default: its current one).
+
+    Without a kubeconfig, that of the pod that this runs in. Raises ClusterError.
+    """
+    setting = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
+    files = [path for path in paths if path.exists()]
+    if context is None and not files:
+        return _of_pod(setting)
+    with _usable(setting):
+        if not files:
+            raise UnusableError("there is no such file")
+        return _Kubeconfig(setting, files).connection(context)
+
+
+@contextmanager
+def _usable(setting: str) -> Iterator[None]:
+    """Raise what is wrong with a kubeconfig as ClusterError."""
+    try:
+        yield
+    # ValueError: a certificate that is no text.
+    except (UnusableError, OSError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ClusterError(
+            f"the kubeconfig {setting} cannot be used: {reason}; correct it, or set KUBECONFIG to "
+            "another file"
+        ) from error
+
+
+def _of_pod(setting: str) -> Connection:
+    """The connection of the pod's service account."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    if not (host and port):
+        raise ClusterError(
+            f"no cluster: there is no kubeconfig {setting}; set KUBECONFIG to a kubeconfig file"
+        )
+
+    def read(name: str) -> str:
+        try:
+            return (SERVICE_ACCOUNT / name).read_text().strip()
+        except OSError as error:
+            raise ClusterError(f"the pod's service account cannot be used: {error}") from error
+
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    # The kubelet replaces the token from time to time.
+    return Connection(
+        server,
+        lambda: Credentials((_bearer(read("token")),)),
+        read("namespace"),
+        read("ca.crt"),
+    )
+
+
+class _Kubeconfig:
+    """The content of several files; the first that has an entry, or a current context, decides."""
+
+    def __init__(self, setting: str, files: list[Path]) -> None:
+        self._setting = setting
+        self._files = files
+        self._current = ""
+        self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
+        for file in files:
+            document = yaml.load(file.read_bytes(), _LOADER)  # noqa: S506
+            if not isinstance(document, dict):
+                raise UnusableError(f"{file} is no mapping with clusters, contexts and users")
+            self._current = self._current or _text(document, "current-context")
+            for kind in self._entries:
+                self._add(kind, document.get(f"{kind}s") or [], file)
+
+    def _add(self, kind: str, items: Any, file: Path) -> None:
+        if not isinstance(items, list):
+            raise UnusableError(f"{kind}s in {file} is no list")
+        for item in items:
+            name, content = (
+                (item.get("name"), item.get(kind)) if isinstance(item, dict) else (None, None)
+            )
+            if not isinstance(name, str) or not isinstance(content, dict | None):
+                raise UnusableError(f"{kind}s in {file} has an entry that is no name with a {kind}")
+            self._entries[kind].setdefault(name, (content or {}, file.parent))
+
+    def connection(self, context: str | None) -> Connection:
+        """The connection of a context; raises UnusableError, OSError and ClusterError."""
+        name = context or self._current
+        if not name:
+            raise UnusableError("it has no current-context")
+        if name not in self._entries["context"]:
+            names = ", ".join(self._entries["context"]) or "none"
+            raise ClusterError(f"the kubeconfig has no context {name!r}; its contexts: {names}")
+        chosen, _ = self._entries["context"][name]
+        cluster, folder = self._entry("cluster", _text(chosen, "cluster"))
+        user = _text(chosen, "user")
+        server = _text(cluster, "server").rstrip("/")
+        if not server.startswith(("http://", "https://")):
+            raise UnusableError(f"the cluster's server is {server!r}, which is no URL")
+        authorities = _content(cluster, "certificate-authority", folder)
+
+        def log_in() -> Credentials:
+            with _usable(self._setting):
+                return self._log_in(name, self._entry("user", user), cluster, authorities)
+
+        return Connection(
+            server,
+            log_in,
+            _text(chosen, "namespace") or "default",
+            authorities.decode(),
+            cluster.get("insecure-skip-tls-verify") is not True,
+            _text(cluster, "tls-server-name"),
+            _text(cluster, "proxy-url"),
+        )
+
+    def _entry(self, kind: str, name: str) -> _Entry:
+        if kind == "user" and not name:
+            return {}, Path()
+        if name not in self._entries[kind]:
+            raise UnusableError(
+                f"the context names the {kind} {name!r}, which {kind}s does not have"
+            )
+        return self._entries[kind][name]
+
+    def _log_in(
+        self, context: str, entry: _Entry, cluster: Mapping[str, Any], authorities: bytes
+    ) -> Credentials:
+        user, folder = entry
+        certificate = _content(user, "client-certificate", folder)
+        key = _content(user, "client-key", folder)
+        token = _text(user, "token")
+        if "tokenFile" in user:
+            token = (folder / _text(user, "tokenFile")).read_text().strip()
+        elif "exec" in user and not token:
+            status = run_program(user["exec"], folder, _shown_to_program(cluster, authorities))
+            token = status.get("token", "")
+            certificate = status.get("clientCertificateData", "").encode() or certificate
+            key = status.get("clientKeyData", "").encode() or key
+        headers = list(_impersonation(user))
+        if "auth-provider" in user:
+            headers.append(("Authorization", _header_of_provider(self._files, context)))
+        elif token:
+            headers.append(_bearer(token))
+        elif "username" in user:
+            pair = f"{_text(user, 'username')}:{_text(user, 'password')}".encode()
+            headers.append(("Authorization", f"Basic {base64.b64encode(pair).decode()}"))
+        return Credentials(tuple(headers), certificate, key)
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    """The text of a key; empty without."""
+    value = entry.get(key)
+    if not isinstance(value, str | None):
+        raise UnusableError(f"{key} is {value!r}, which is no text")
+    return value or ""
+
+
+def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
+    """What `key`-data has in base64, or the file that `key` names has; empty without both."""
+    data, file = _text(entry, f"{key}-data"), _text(entry, key)
+    if data:
+        try:
+            return base64.b64decode("".join(data.split()), validate=True)
+        except ValueError as error:
+            raise UnusableError(f"{key}-data is no base64: {error}") from error
+    return (folder / file).read_bytes() if file else b""
+
+
+def _bearer(token: str) -> tuple[str, str]:
+    return "Authorization", f"Bearer {token}"
+
+
+def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Headers for the keys of a user who acts as somebody else."""
+    if "as" in user:
+        yield "Impersonate-User", _text(user, "as")
+    if "as-uid" in user:
+        yield "Impersonate-Uid", _text(user, "as-uid")
+    for group in user.get("as-groups") or ():
+        yield "Impersonate-Group", str(group)
+
+
+def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:
+    """The cluster as a program for credentials is told about it."""
+    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    shown = {key: cluster[key] for key in keys if key in cluster}
+    shown["certificate-authority-data"] = base64.b64encode(authorities).decode()
+    for extension in cluster.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            shown["config"] = extension.get("extension")
+    return shown
+
+
+def _header_of_provider(files: list[Path], context: str) -> str:
+    """What the Kubernetes client sends for the context's `auth-provider`, renewed if need be."""
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config import kube_config
+    from kubernetes.config.config_exception import ConfigException
+    from oauthlib.oauth2 import OAuth2Error
+
+    configuration: Any = Configuration()
+    client: Any = kube_config
+    try:
+        # It stores a renewed token in the kubeconfig.
+        client.load_kube_config(os.pathsep.join(map(str, files)), context, configuration)
+    except (ConfigException, OAuth2Error, HTTPError, TypeError, KeyError, AttributeError) as error:
+        raise UnusableError(f"the user's auth-provider fails: {error}") from error
+    header: str = configuration.api_key.get("BearerToken", "")
+    if not header:
+        raise UnusableError("the user's auth-provider gives no token; log in again")
+    return header

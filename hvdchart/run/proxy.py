@@ -1,0 +1,65 @@
+"""Which proxy a request goes through, as Go programs such as kubectl and Helm decide."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+import urllib3
+
+from hvdchart.errors import ClusterError
+
+
+def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManager:
+    """A pool of connections to `server`; `proxy` is that of its kubeconfig, empty without one.
+
+    Raises ClusterError when the proxy cannot be used.
+    """
+    chosen = proxy or _of_environment(server)
+    if not chosen:
+        return urllib3.PoolManager(**options)
+    try:
+        if chosen.startswith("socks"):
+            from urllib3.contrib.socks import SOCKSProxyManager
+
+            return SOCKSProxyManager(chosen, **options)
+        return urllib3.ProxyManager(chosen, **options)
+    except (ValueError, ImportError, urllib3.exceptions.HTTPError) as error:
+        raise ClusterError(f"the proxy {chosen} cannot be used: {error}") from error
+
+
+def _of_environment(server: str) -> str:
+    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a server; empty without one."""
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    named = _variable(f"{parts.scheme}_proxy")
+    return "" if not named or _is_direct(host, _variable("no_proxy")) else named
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name.upper()) or os.environ.get(name) or ""
+
+
+def _is_direct(host: str, rules: str) -> bool:
+    address = None
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        if host == "localhost":
+            return True
+    if address and address.is_loopback:
+        return True
+    return any(_matches(host, address, rule.strip().lower()) for rule in rules.split(","))
+
+
+def _matches(host: str, address: Any, rule: str) -> bool:
+    """Whether one entry of NO_PROXY names a host: a name, .domain, *, an address or a network."""
+    if address:
+        try:
+            return address in ipaddress.ip_network(rule, strict=False)
+        except ValueError:
+            return rule == "*"
+    domain = rule.removeprefix("*").removeprefix(".")
+    return rule == "*" or (bool(domain) and (host == domain or host.endswith(f".{domain}")))

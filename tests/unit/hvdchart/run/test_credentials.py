@@ -1,0 +1,341 @@
+"""Every way to log in to an API server, over real TLS; and agreement with the Kubernetes client."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives import serialization
+
+from hvdchart.errors import ClusterError
+from hvdchart.run import kubeconfig
+from hvdchart.run.cluster import Cluster
+from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
+
+pytestmark = pytest.mark.timeout(20)
+V1 = "client.authentication.k8s.io/v1"
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[SecureApi]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with SecureApi(folder).serve() as server:
+        yield server
+
+
+def ask(api: SecureApi, file: Path, user: dict[str, Any], **cluster: Any) -> Caller:
+    """Log in as this user, and return what the server saw of the request."""
+    write_kubeconfig(file, api.cluster(**cluster), user)
+    Cluster.connect().nodes()
+    return api.callers[-1]
+
+
+def data(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def jwt(expires: float) -> str:
+    """A token that says when it expires."""
+    parts = ({"alg": "none"}, {"exp": int(expires)})
+    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in parts)
+    return ".".join((*(part.rstrip("=") for part in encoded), "signature"))
+
+
+def program(folder: Path, status: str, version: str = V1) -> dict[str, Any]:
+    """An entry `exec` whose program answers with this status, an expression of Python."""
+    script = folder / "login.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "asked = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        f"answer = {{'apiVersion': {version!r}, 'kind': 'ExecCredential', 'status': {status}}}\n"
+        "print(json.dumps(answer))\n"
+    )
+    return {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
+
+
+def test_tokens_passwords_and_nothing_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
+    (kubeconfig_file.parent / "token").write_text("from-file\n")
+    for user, header in (
+        ({}, ""),
+        ({"token": "abc"}, "Bearer abc"),
+        ({"tokenFile": "token"}, "Bearer from-file"),
+        ({"tokenFile": "token", "token": "abc"}, "Bearer from-file"),
+        ({"username": "me", "password": "pass:word"}, f"Basic {data(b'me:pass:word')}"),
+        ({"username": "me", "password": "x", "token": "abc"}, "Bearer abc"),
+    ):
+        assert ask(api, kubeconfig_file, user).authorization == header, user
+    assert re.fullmatch(r"hvdchart/[\d.]+", api.callers[-1].headers["User-Agent"])
+
+
+def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
+    pair = api.issue("me")
+    (kubeconfig_file.parent / "keys").mkdir()
+    (kubeconfig_file.parent / "keys" / "me.crt").write_bytes(pair.certificate)
+    (kubeconfig_file.parent / "keys" / "me.key").write_bytes(pair.key)
+    files = {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
+    other = api.issue("other")
+    inline = {
+        "client-certificate-data": data(other.certificate), "client-key-data": data(other.key),
+    }  # fmt: skip
+    assert ask(api, kubeconfig_file, files).name == "me"
+    assert ask(api, kubeconfig_file, inline).name == "other"
+    assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
+
+
+def test_encrypted_key_is_refused_and_asks_nobody(api: SecureApi, kubeconfig_file: Path) -> None:
+    pair = api.issue("me")
+    key = serialization.load_pem_private_key(pair.key, None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    user = {"client-certificate-data": data(pair.certificate), "client-key-data": data(key)}
+    with pytest.raises(ClusterError, match=r"the kubeconfig's certificates .* cannot be used"):
+        ask(api, kubeconfig_file, user)
+
+
+def test_person_can_act_as_another(api: SecureApi, kubeconfig_file: Path) -> None:
+    user = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
+    caller = ask(api, kubeconfig_file, user)
+    assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
+    assert caller.groups == ("one", "two")
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: str) -> None:
+    entry = program(
+        kubeconfig_file.parent,
+        "{'token': '/'.join([os.environ['WHO'], *sys.argv[1:], *sorted(asked['spec'])])}",
+        f"client.authentication.k8s.io/{version}",
+    )
+    entry["args"].append("argument")
+    entry["env"] = [{"name": "WHO", "value": "me"}]
+    told = ask(api, kubeconfig_file, {"exec": entry}).authorization
+    assert told == "Bearer me/argument/interactive"
+
+
+def test_program_is_told_the_cluster_when_it_asks(api: SecureApi, kubeconfig_file: Path) -> None:
+    entry = program(kubeconfig_file.parent, "{'token': json.dumps(asked['spec']['cluster'])}")
+    entry["provideClusterInfo"] = True
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    caller = ask(api, kubeconfig_file, {"exec": entry}, extensions=[extension])
+    assert json.loads(caller.authorization.removeprefix("Bearer ")) == {
+        **api.cluster(), "config": {"audience": "a"},
+    }  # fmt: skip
+
+
+def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
+    pair = api.issue("me")
+    status = {
+        "clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode(),
+    }  # fmt: skip
+    entry = program(kubeconfig_file.parent, repr(status))
+    assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
+    own = {"client-certificate-data": status["clientCertificateData"]}
+    own["client-key-data"] = status["clientKeyData"]
+    own = {key: data(content.encode()) for key, content in own.items()}
+    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
+    caller = ask(api, kubeconfig_file, {"exec": entry, **own})
+    assert (caller.name, caller.authorization) == ("me", "Bearer abc"), "both are used"
+
+
+def test_program_beside_the_kubeconfig(api: SecureApi, kubeconfig_file: Path) -> None:
+    script = kubeconfig_file.parent / "login"
+    answer = {"apiVersion": V1, "status": {"token": "abc"}}
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    script.chmod(0o755)
+    entry = {"apiVersion": V1, "command": "./login"}
+    assert ask(api, kubeconfig_file, {"exec": entry}).authorization == "Bearer abc"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ([], "the user's exec has no command"),
+        ({"command": "x", "apiVersion": "v1"}, "exec has the apiVersion 'v1', not client.auth"),
+        ({"command": "none-x", "installHint": "get it"}, "no program 'none-x' for cred.*: get it"),
+        ({"command": "sh", "args": ["-c", "echo no >&2; exit 3"]}, "sh ended with exit code 3: no"),
+        ({"command": "echo", "args": ["text"]}, "echo printed no ExecCredential with a status"),
+        ({"command": "echo", "args": ["[]"]}, "echo printed no ExecCredential with a status"),
+        (
+            {"command": "echo", "args": [json.dumps({"apiVersion": "v9", "status": {"token": 1}})]},
+            "echo answered with v9, and the kubeconfig has client.authentication.k8s.io/v1;",
+        ),
+        (
+            {"command": "echo", "args": [json.dumps({"apiVersion": V1, "status": {}})]},
+            "echo printed neither a token nor a certificate",
+        ),
+    ],
+)
+def test_program_that_fails_is_named(
+    api: SecureApi, kubeconfig_file: Path, entry: Any, message: str
+) -> None:
+    if isinstance(entry, dict):
+        entry = {"apiVersion": V1, **entry}
+    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: .*{message}"):
+        ask(api, kubeconfig_file, {"exec": entry})
+
+
+def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
+    count = kubeconfig_file.parent / "count"
+    entry = program(
+        kubeconfig_file.parent,
+        f"(open({str(count)!r}, 'a').write('x'), {{'token': open({str(count)!r}).read()}})[1]",
+    )
+    write_kubeconfig(kubeconfig_file, api.cluster(), {"exec": entry})
+    cluster = Cluster.connect()
+    api.accepted = {"Bearer xx"}
+    assert cluster.nodes() == []
+    assert [caller.authorization for caller in api.callers] == ["Bearer x", "Bearer xx"]
+    cluster.nodes()
+    assert len(api.callers) == 3, "the new one is kept"
+
+
+def test_refused_token_that_stays_the_same_is_sent_once(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
+    api.accepted = set()
+    with pytest.raises(ClusterError, match="does not accept your credentials"):
+        ask(api, kubeconfig_file, {"token": "abc"})
+    assert len(api.callers) == 1
+
+
+def test_pod_uses_its_service_account_and_reads_a_new_token(
+    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
+    with pytest.raises(
+        ClusterError, match=r"the pod's service account cannot be used: .*namespace"
+    ):
+        Cluster.connect()
+    (tmp_path / "namespace").write_text("mine\n")
+    (tmp_path / "ca.crt").write_bytes(api.authority.certificate)
+    (tmp_path / "token").write_text("old\n")
+    cluster = Cluster.connect()
+    assert cluster.namespace == "mine"
+    (tmp_path / "token").write_text("new\n")
+    api.accepted = {"Bearer new"}
+    cluster.nodes()
+    assert Cluster.connect(namespace="other").namespace == "other"
+
+
+def test_server_is_checked_unless_the_kubeconfig_says_otherwise(
+    api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = {"certificate-authority-data": ""}
+    with pytest.raises(ClusterError, match=r"does not answer: .*certificate verify failed"):
+        ask(api, kubeconfig_file, {}, **unknown)
+    with pytest.warns(Warning, match="Unverified HTTPS request"):
+        ask(api, kubeconfig_file, {}, **unknown, **{"insecure-skip-tls-verify": True})
+    with pytest.raises(ClusterError, match=r"Hostname mismatch|doesn't match|not valid for"):
+        ask(api, kubeconfig_file, {}, **{"tls-server-name": "elsewhere"})
+    ask(api, kubeconfig_file, {}, **{"tls-server-name": "kubernetes"})
+    authorities = kubeconfig_file.parent / "ca.crt"
+    authorities.write_bytes(api.authority.certificate)
+    ask(api, kubeconfig_file, {}, **unknown, **{"certificate-authority": "ca.crt"})
+    monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
+    ask(api, kubeconfig_file, {}, **unknown)
+    assert len(api.callers) == 4
+
+
+def test_first_file_that_has_an_entry_decides(
+    api: SecureApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    context = {"name": "own", "context": {"cluster": "c", "user": "v", "namespace": "n"}}
+    first.write_text(yaml.safe_dump({"contexts": [context], "users": None}))
+    users = [{"name": "v", "user": {"token": "second"}}]
+    again = [{"name": "own", "context": {"cluster": "none"}}]
+    changes: dict[str, Any] = {"contexts": again, "users": users, "current-context": "own"}
+    write_kubeconfig(second, api.cluster(), **changes)
+    write_kubeconfig(third, {"server": "https://none.example"})
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none::{first}:{second}:{third}")
+    cluster = Cluster.connect()
+    assert cluster.namespace == "n"
+    cluster.nodes()
+    assert api.callers[-1].authorization == "Bearer second"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"current-context": None}, "it has no current-context"),
+        ({"current-context": 1}, "current-context is 1, which is no text"),
+        ({"clusters": []}, "the context names the cluster 'c', which clusters does not have"),
+        ({"users": []}, "the context names the user 'u', which users does not have"),
+        ({"users": [{"user": {}}]}, "users in .* has an entry that is no name with a user"),
+        ({"users": [{"name": "u", "user": {"token": 12}}]}, "token is 12, which is no text"),
+        (
+            {"clusters": [{"name": "c", "cluster": {"server": "host:6443"}}]},
+            "the cluster's server is 'host:6443', which is no URL",
+        ),
+    ],
+)
+def test_wrong_entry_is_named(
+    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
+) -> None:
+    write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
+    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
+        Cluster.connect()
+
+
+def test_provider_of_tokens_is_that_of_the_kubernetes_client(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
+    token = jwt(time.time() + 3600)
+    valid = {"name": "oidc", "config": {"id-token": token}}
+    assert ask(api, kubeconfig_file, {"auth-provider": valid}).authorization == f"Bearer {token}"
+    expired = {
+        "name": "oidc",
+        "config": {"id-token": jwt(1), "idp-issuer-url": "http://127.0.0.1:1", "client-id": "a"},
+    }
+    with pytest.raises(ClusterError, match=r"the user's auth-provider fails: .*Connection refused"):
+        ask(api, kubeconfig_file, {"auth-provider": expired})
+    with pytest.raises(ClusterError, match="the user's auth-provider gives no token; log in again"):
+        ask(api, kubeconfig_file, {"auth-provider": {"name": "none"}})
+
+
+def test_same_credentials_as_the_kubernetes_client(api: SecureApi, kubeconfig_file: Path) -> None:
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.config import kube_config
+
+    client: Any = kube_config
+    pair = api.issue("me")
+    (kubeconfig_file.parent / "token").write_text("from-file")
+    certificate = {
+        "client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key),
+    }  # fmt: skip
+    users: list[dict[str, Any]] = [
+        {"token": "abc"},
+        {"tokenFile": "token"},
+        {"username": "a", "password": "b"},
+        {"exec": program(kubeconfig_file.parent, "{'token': 't'}")},
+        certificate,
+        {**certificate, "token": "abc"},
+    ]
+    for user in users:
+        write_kubeconfig(kubeconfig_file, api.cluster(**{"tls-server-name": "kubernetes"}), user)
+        theirs: Any = Configuration()
+        client.load_kube_config(str(kubeconfig_file), client_configuration=theirs)
+        ours = kubeconfig.find_connection()
+        credentials = ours.log_in()
+        assert dict(credentials.headers).get("Authorization") == theirs.api_key.get("BearerToken")
+        assert (ours.server, ours.server_name) == (theirs.host, theirs.tls_server_name)
+        assert ours.authorities == Path(theirs.ssl_ca_cert).read_text()
+        for content, file in (
+            (credentials.certificate, theirs.cert_file), (credentials.key, theirs.key_file),
+        ):  # fmt: skip
+            assert content == (Path(file).read_bytes() if file else b"")
