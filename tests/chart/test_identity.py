@@ -54,6 +54,7 @@ SAME_RUN_OTHER_PODS: dict[str, Values] = {
     "queue": {"queueName": "team"},
     "pull policy": {"image": {"pullPolicy": "Always"}},
     "time to wait for hosts": {"launch": {"hostsTimeoutSeconds": 7}},
+    "spares": {"worker": {"spares": 1}},
     "modules to import early": {"launch": {"preload": ["torch"]}},
 }
 NOT_OF_THE_RUN: dict[str, Values] = {
@@ -70,7 +71,7 @@ NOT_OF_THE_RUN: dict[str, Values] = {
     "retries": {"master": {"backoffLimit": 7}},
     "suspended": {"master": {"suspend": True}},
     "empty and default values": {
-        "worker": {"env": [], "slots": 1, "image": {"tag": ""}}, "queueName": "",
+        "worker": {"env": [], "slots": 1, "spares": 0, "image": {"tag": ""}}, "queueName": "",
     },
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ MARKED: Values = {
     "dnsConfig": {"searches": ["zz62"]}, "hostAliases": [{"ip": "zz63"}],
     "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "zz64"}}],
     "worker": {
-        "number": 7105, "slots": 706,
+        "number": 7105, "slots": 706, "spares": 781,
         "resources": {"requests": {"zz07/x": 1}},
         "nodeSelector": {"zz08": "x"}, "affinity": {"nodeAffinity": {"zz09": {}}},
         "tolerations": [{"key": "zz10"}],

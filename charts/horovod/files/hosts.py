@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Sequence
+from typing import Callable, Collection, Sequence
 
 from addresses import DnsAddresses, SliceAddresses
 from kube import Api
 from missing import Diagnoses, PodCheck, describe
 from probing import STALE, Prober
 from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, log
+from spares import choose_hosts, count_lacking
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -91,9 +92,10 @@ class HostRendezvous:
         Another master may replace the workers while this one ends: it must not do the same to them.
         """
         self._is_waiting = False
-        if not self.run.elastic:
-            self.close()
-        return self.addresses()
+        if self.run.elastic:
+            return self.addresses()
+        self.close()
+        return choose_hosts(self.run, self.answering)
 
     def close(self) -> None:
         """End the threads."""
@@ -116,6 +118,8 @@ class HostRendezvous:
 
     def is_enough(self) -> bool:
         """Whether the run can start."""
+        if not self.run.elastic:
+            return not count_lacking(self.run, self.answering)
         slots = sum(host.slots for host in self.answering)
         is_resumed = self.run.resumed and time.monotonic() >= self._resume_at
         return slots >= (self.run.least_ranks if is_resumed else self.run.ranks)
@@ -124,8 +128,22 @@ class HostRendezvous:
         self._prober.wake()
 
     def _missing(self) -> list[Host]:
-        """Return those of the hosts to start with that do not answer."""
-        return [host for host in self.run.hosts if host not in self.answering and not host.optional]
+        """Return the hosts that do not answer, of groups that need more; spares are among them."""
+        lacking = count_lacking(self.run, self.answering)
+        return [
+            host
+            for host in self.run.hosts
+            if host not in self.answering
+            and (not host.optional if self.run.elastic else host.stateful_set in lacking)
+        ]
+
+    def _count_missing(self, missing: Sequence[Host]) -> str:
+        """Tell how many of the hosts to start with are missing: spares may stand in for them."""
+        needed = sum(self.run.needed_workers.values())
+        with self.changed:
+            lacking = sum(count_lacking(self.run, self.answering).values())
+        number = len(missing) if self.run.elastic else min(lacking, len(missing))
+        return f"{number} of {needed} hosts"
 
     def _stale(self) -> set[Host]:
         """Return the hosts that answer as workers of an earlier revision."""
@@ -165,7 +183,7 @@ class HostRendezvous:
             # launch.hostsTimeoutSeconds begins when the queue has admitted the workers.
             self.deadline = time.monotonic() + self.run.hosts_timeout
         text = "; ".join(describe(found))
-        report = f"waiting for {len(missing)} of {len(self.run.hosts)} hosts: {text}"
+        report = f"waiting for {self._count_missing(missing)}: {text}"
         now = time.monotonic()
         if report != self._reported or now - self._reported_at > REPEAT_REPORT_AFTER:
             log(f"{report} ({self.deadline - now:.0f} s left)")
@@ -174,14 +192,22 @@ class HostRendezvous:
         if any(item.reason not in self._announced for item in stuck.values()):
             self._announced |= {item.reason for item in stuck.values()}
             self._announce("; ".join([*describe(stuck), *_remedies(stuck)]))
-        if self._pods.lasting(stuck):
+        if self._is_too_few(self._pods.lasting(stuck)):
             with self.changed:
                 self._failure = self._missing_error(found, "cannot start")
                 self.changed.notify_all()
 
+    def _is_too_few(self, lasting: Collection[Host]) -> bool:
+        """Whether a group has more hosts with problems that last than spares."""
+        for name in self.run.stateful_sets:
+            spares = self.run.initial_workers[name] - self.run.needed_workers[name]
+            if sum(host.stateful_set == name for host in lasting) > spares:
+                return True
+        return False
+
     def _missing_error(self, diagnoses: Diagnoses, what: str) -> RunError:
         lines = [
-            f"{len(diagnoses)} of {len(self.run.hosts)} hosts {what}:",
+            f"{self._count_missing(list(diagnoses))} {what}:",
             *(f"  {line}" for line in describe(diagnoses)),
             *_remedies(diagnoses),
         ]

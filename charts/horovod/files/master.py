@@ -38,6 +38,7 @@ from settings import (
     parse_run,
     report_failure,
 )
+from spares import describe_spares
 from statefulsets import fit_to_run
 from user_code import UserCode
 
@@ -69,7 +70,8 @@ def train(
         addresses = rendezvous.wait()
         for host, address in addresses.items():
             log(f"host {host.name} at {address}, {host.slots} slots")
-        events.emit("HostsReady", f"{len(addresses)} hosts answer")
+        spares = describe_spares(run, len(rendezvous.addresses()) - len(addresses))
+        events.emit("HostsReady", f"{len(addresses)} hosts answer{spares}")
         ssh.write_client_config(run.ssh_port, addresses)
         code.deliver(addresses)
         HOSTFILE.write_text(format_hostfile(run, addresses, implementation))

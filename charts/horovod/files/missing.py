@@ -57,13 +57,14 @@ class PodCheck:
             self._remember(found)
             return found
 
-    def lasting(self, diagnoses: Diagnoses) -> bool:
-        """Whether a host has had a problem for longer than its patience."""
+    def lasting(self, diagnoses: Diagnoses) -> list[Host]:
+        """Return the hosts that have had a problem for longer than its patience."""
         now = time.monotonic()
-        return any(
-            found.patience is not None and now - self._since.get(host, now) >= found.patience
+        return [
+            host
             for host, found in diagnoses.items()
-        )
+            if found.patience is not None and now - self._since.get(host, now) >= found.patience
+        ]
 
     def _explain(
         self,
@@ -139,7 +140,7 @@ def _is_stale(host: Host, pod: Object | None) -> bool:
 def _explain_absence(api: Api, run: Run, host: Host) -> Diagnosis:
     """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again."""
     try:
-        if scale_up_from_zero(api, host.stateful_set, run.initial_workers(host.stateful_set)):
+        if scale_up_from_zero(api, host.stateful_set, run.initial_workers[host.stateful_set]):
             log(f"{host.stateful_set} was scaled to 0: scaling it up again")
         message = creation_failure(api, host.stateful_set, host.name)
     except ApiError as problem:

@@ -77,7 +77,8 @@ def is_over(job: Object) -> bool:
 def bandwidth_run(run: Run) -> Run:
     """Return the run with the test's program, started by the run's own launcher where possible."""
     mode = {"elastic": "horovodrun", "custom": "mpirun"}.get(run.mode, run.mode)
-    hosts = [host for host in run.hosts if not host.optional]
+    # Where the test runs without an elastic launcher, a host that may join would be a spare.
+    hosts = [host for host in run.hosts if not (run.elastic and host.optional)]
     args = ["python3", str(FILES / "bandwidth.py")]
     return replace(run, mode=mode, hosts=hosts, args=args)
 
@@ -87,7 +88,7 @@ class Workers:
 
     def __init__(self, api: Api, run: Run, job: str) -> None:
         self._api, self._job = api, job
-        self._needed = {name: run.initial_workers(name) for name in run.stateful_sets}
+        self._needed = run.needed_workers
         self._found: dict[str, int] = {}
 
     def provide(self) -> None:

@@ -6,10 +6,12 @@ used: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,7 @@ class Host:
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the number to start with: an elastic run uses it if it is there.
+    # Beyond the number to start with: a spare, or one that an elastic run uses if it is there.
     optional: bool = False
 
 
@@ -151,10 +153,20 @@ class Run:
         """
         return self.min_ranks if self.elastic and self.resumed else self.ranks
 
-    def initial_workers(self, stateful_set: str) -> int:
-        """Return the number of a StatefulSet's workers that the run starts with."""
-        hosts = (host for host in self.hosts if host.stateful_set == stateful_set)
-        return sum(1 for host in hosts if not host.optional)
+    @functools.cached_property
+    def needed_workers(self) -> dict[str, int]:
+        """How many workers the ranks start on, by the name of the StatefulSet."""
+        return self._count_workers(with_optional=False)
+
+    @functools.cached_property
+    def initial_workers(self) -> dict[str, int]:
+        """How many workers are created to start with, spares among them."""
+        return self._count_workers(with_optional=not self.elastic)
+
+    def _count_workers(self, with_optional: bool) -> dict[str, int]:
+        hosts = (host for host in self.hosts if with_optional or not host.optional)
+        found = Counter(host.stateful_set for host in hosts)
+        return {name: found[name] for name in self.stateful_sets}
 
     @property
     def elastic(self) -> bool:

@@ -39,8 +39,7 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged.
     """
-    for name in run.stateful_sets:
-        number = run.initial_workers(name)
+    for name, number in run.initial_workers.items():
         try:
             found = api.get(f"apps/statefulsets/{name}/scale", patience=START_PATIENCE)
             current = found["spec"].get("replicas", 0)

@@ -17,6 +17,7 @@
 {{- $names = append $names .name -}}
 {{- end -}}
 {{- include "horovod.checkHosts" . -}}
+{{- include "horovod.checkSpares" . -}}
 {{- include "horovod.checkGpus" . -}}
 {{- end }}
 
@@ -25,11 +26,31 @@
 {{- $hosts := 0 -}}
 {{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
 {{- if gt (int $hosts) 10000 -}}
-{{- $source := "the numbers of worker.number and workerGroups" -}}
+{{- $source := "number and spares of worker and workerGroups" -}}
 {{- with and (eq .Values.launch.mode "elastic") .Values.launch.elastic.maxRanks -}}
 {{- $source = printf "launch.elastic.maxRanks is %d, and worker.number or workerGroups and slots" (int .) -}}
 {{- end -}}
 {{- fail (printf "%s make up to %d hosts: the chart supports at most 10000; lower one of them" $source (int $hosts)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Where a spare cannot take the place of a host, it would never be used. */}}
+{{- define "horovod.checkSpares" -}}
+{{- $root := . -}}
+{{- range $group := .horovod.groups -}}
+{{- if $group.spares -}}
+{{- $given := printf "group %q: spares is %d" $group.name (int $group.spares) -}}
+{{- if eq $root.Values.launch.mode "elastic" -}}
+{{- $remedy := "remove spares: an elastic run goes on without lost workers, down to launch.elastic.minRanks" -}}
+{{- fail (printf "%s but launch.mode is elastic: %s" $given $remedy) -}}
+{{- end -}}
+{{- range $root.Values.master.args -}}
+{{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
+{{- $remedy := "take the hosts from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
+{{- fail (printf "%s but master.args names the host %q, which a spare may replace: %s" $given . $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -1,8 +1,11 @@
-{{/* The gang: the master and all workers, because the run needs every one of them. */}}
+{{/*
+The gang: the master and all workers, because the run needs every one of them. Spares count: a scheduler that admits any
+part of so many pods could leave out the master.
+*/}}
 
 {{- define "horovod.gangSize" -}}
 {{- $pods := 1 -}}
-{{- range .horovod.groups }}{{ $pods = add $pods (int .number) }}{{ end -}}
+{{- range .horovod.groups }}{{ $pods = add $pods .maximum }}{{ end -}}
 {{ $pods }}
 {{- end }}
 
@@ -39,8 +42,8 @@ Amounts of CPU are in thousandths, all others in whole units.
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
 {{- $units = merge $units (dict "Ti" 1099511627776 "Pi" 1125899906842624) -}}
 {{- $sums := dict -}}
-{{- range prepend .horovod.groups (dict "number" 1 "resources" .Values.master.resources) -}}
-{{- $number := .number -}}
+{{- range prepend .horovod.groups (dict "maximum" 1 "resources" .Values.master.resources) -}}
+{{- $number := .maximum -}}
 {{- range $name, $amount := merge dict (.resources.requests | default dict) (.resources.limits | default dict) -}}
 {{- $value := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" (toString $amount) -}}
 {{- $unit := get $units (trimPrefix $value (toString $amount)) -}}

@@ -50,7 +50,7 @@ changes nothing.
 {{- $_ := set $asked "launch" (omit .Values.launch "hostsTimeoutSeconds" "preload") -}}
 {{- $groups := list -}}
 {{- range .horovod.groups -}}
-{{- $group := omit . "maximum" "podAnnotations" "podLabels" "statefulSet" -}}
+{{- $group := omit . "maximum" "podAnnotations" "podLabels" "spares" "statefulSet" -}}
 {{- $group = omit $group "automountServiceAccountToken" "podSpec" "serviceAccount" "terminationGracePeriodSeconds" -}}
 {{- $groups = append $groups $group -}}
 {{- end -}}

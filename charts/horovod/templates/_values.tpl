@@ -4,7 +4,8 @@
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
 the work and keeps the result there:
   .horovod.groups  the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts, statefulSet
-                   (its name), maximum (the number of hosts it may grow to), pod (its pod spec) and revision.
+                   (its name), maximum (its hosts with spares, or those that it may grow to), pod (its pod spec)
+                   and revision.
 Of the run it keeps what horovod.findRun says.
 */}}
 {{- define "horovod.prepare" -}}
@@ -78,12 +79,13 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- include "horovod.override" (dict "into" $group "from" $own) -}}
 {{- end }}
 
-{{/* Adds to a group the name of its StatefulSet, and the number of hosts that it may grow to. */}}
+{{/* Adds to a group the name of its StatefulSet, and the number of its hosts with spares, or that it may grow to. */}}
 {{- define "horovod.nameGroup" -}}
 {{- $values := .root.Values -}}
 {{- $group := .group -}}
 {{- $_ := set $group "statefulSet" (printf "%s-%s" (include "horovod.fullname" .root) $group.name) -}}
-{{- $most := int $group.number -}}
+{{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
+{{- $most := add $group.number ($group.spares | default 0) -}}
 {{- if eq $values.launch.mode "elastic" -}}
 {{- $most = max $most (div (int ($values.launch.elastic.maxRanks | default 0)) (int $group.slots)) -}}
 {{- end -}}

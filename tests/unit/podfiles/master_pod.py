@@ -99,7 +99,7 @@ def describe(run: settings.Run) -> str:
     first = run.hosts[0]
     group = {
         "statefulSet": first.stateful_set, "slots": first.slots, "revision": first.revision,
-        "number": run.initial_workers(first.stateful_set), "maximum": len(run.hosts),
+        "number": run.needed_workers[first.stateful_set], "maximum": len(run.hosts),
     }  # fmt: skip
     binding = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
     names = {

@@ -138,7 +138,9 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))
     assert run.mode == launcher
     assert run.args == ["python3", "/horovod/bin/bandwidth.py"]
-    assert [host.name for host in run.hosts] == ["w-0"], "optional hosts are left out"
+    assert (run.ranks, run.needed_workers) == (2, {"w": 1})
+    # Spares are used where they answer; those by which an elastic run grows are left out.
+    assert len(run.hosts) == (1 if mode == "elastic" else 3)
 
 
 @pytest.fixture
@@ -184,6 +186,12 @@ def test_there_are_as_many_workers_as_before_the_test(
     assert arguments[-1].endswith("/bandwidth.py")
     assert capsys.readouterr().out.endswith("] the test passed\n")
     assert ended.stages() == [], "the run's events are not the test's"
+
+
+def test_no_spares_are_created_for_the_test(ended: MasterPod) -> None:
+    ended.environment(maximum=3)
+    assert selftest.main() == 0
+    assert scales(ended) == [2, 0]
 
 
 def test_the_test_does_not_run_beside_a_master(

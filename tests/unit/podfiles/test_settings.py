@@ -33,7 +33,14 @@ def test_hosts_beyond_the_number_to_start_with_are_optional() -> None:
     run = make_run(groups=ELASTIC, mode="elastic")
     assert [host.optional for host in run.hosts] == [False, False, True, True]
     assert run.ranks == 4
-    assert (run.initial_workers("hvd-cpu"), run.initial_workers("hvd-gpu")) == (2, 0)
+    assert run.initial_workers == run.needed_workers == {"hvd-cpu": 2, "hvd-gpu": 0}
+
+
+def test_spares_are_created_and_have_no_ranks_at_first() -> None:
+    run = make_run(groups=ELASTIC)
+    assert run.ranks == 4
+    assert run.needed_workers == {"hvd-cpu": 2, "hvd-gpu": 0}
+    assert run.initial_workers == {"hvd-cpu": 3, "hvd-gpu": 1}
 
 
 def test_every_field_of_the_charts_document_is_read() -> None:

@@ -1,0 +1,148 @@
+"""Spares: hosts that stand in for those that do not answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import master
+import pytest
+import settings
+from spares import choose_hosts
+
+from tests.unit.podfiles.fake_worker import SLICES, Workers
+from tests.unit.podfiles.faults import PATIENCE
+from tests.unit.podfiles.master_pod import MasterPod
+from tests.unit.podfiles.rendezvous import (
+    Background,
+    StartRendezvous,
+    fail_on_thread_exceptions,
+    names,
+)
+from tests.unit.podfiles.runs import make_run
+
+pytestmark = fail_on_thread_exceptions
+SMALL = {"statefulSet": "hvd-worker", "number": 1, "maximum": 2, "slots": 2, "revision": "r1"}
+BIG = {"statefulSet": "hvd-big", "number": 1, "maximum": 1, "slots": 2, "revision": "r1"}
+
+
+@pytest.mark.parametrize("absent", [0, 1, 2])
+def test_a_run_begins_as_soon_as_enough_hosts_answer(
+    workers: Workers, rendezvous: StartRendezvous, absent: int
+) -> None:
+    present = [ordinal for ordinal in range(3) if ordinal != absent]
+    workers.start(*present)
+    answering = rendezvous(workers.run(2, maximum=3)).wait()
+    assert names(answering) == [f"hvd-worker-{ordinal}" for ordinal in present]
+    assert list(answering.values()) == [workers.address(ordinal) for ordinal in present]
+
+
+def test_the_first_hosts_of_those_that_answer_have_the_ranks() -> None:
+    """However they came to answer: ranks stay where they were."""
+    run = make_run(groups=[{**SMALL, "number": 2, "maximum": 4}, BIG])
+    reverse = {host: host.name for host in reversed(run.hosts) if host.name != "hvd-worker-1"}
+    assert names(choose_hosts(run, reverse)) == ["hvd-worker-0", "hvd-worker-2", "hvd-big-0"]
+
+
+def test_a_spare_stands_in_for_a_host_of_its_own_group_only(
+    workers: Workers, rendezvous: StartRendezvous, background: Background
+) -> None:
+    """Two hosts have the slots of the run, but both are of the group that needs one."""
+    workers.start(0, 1)
+    current = rendezvous(workers.run(groups=[SMALL, BIG]))
+    waiting = background(current.wait)
+    with current.changed:
+        assert current.changed.wait_for(lambda: len(current.answering) == 2, PATIENCE)
+    assert not current.is_enough()
+    workers.listen(5, b"SSH-2.0-x hvd-r1\r\n")
+    endpoint = {
+        "addresses": [workers.address(5)],
+        "targetRef": {"kind": "Pod", "name": "hvd-big-0"},
+    }
+    labels = {"kubernetes.io/service-name": "hvd"}
+    workers.api.put(
+        SLICES, {"metadata": {"name": "big", "labels": labels}, "endpoints": [endpoint]}
+    )
+    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-big-0"]
+
+
+def test_a_report_tells_how_many_are_needed_and_why_each_does_not_answer(
+    workers: Workers, rendezvous: StartRendezvous
+) -> None:
+    workers.start(0)
+    workers.create_pod(1, phase="Pending")
+    with pytest.raises(settings.RunError) as raised:
+        rendezvous(workers.run(2, maximum=3, hostsTimeoutSeconds=0.1)).wait()
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=0:"
+    assert lines[1:] == [
+        "  hvd-worker-1: phase Pending; it has no address yet",
+        "  hvd-worker-2: the pod does not exist",
+    ]
+
+
+@pytest.mark.parametrize(("broken", "fails"), [([1], False), ([1, 2], True)])
+def test_more_hosts_that_cannot_start_than_spares_fail_the_attempt(
+    workers: Workers,
+    rendezvous: StartRendezvous,
+    reports: None,
+    background: Background,
+    broken: list[int],
+    fails: bool,
+) -> None:
+    workers.start(0)
+    invalid = {"waiting": {"reason": "InvalidImageName", "message": "m"}}
+    status: dict[str, Any] = {
+        "containerStatuses": [{"name": "worker", "image": "i", "state": invalid}]
+    }
+    for ordinal in broken:
+        workers.create_pod(ordinal, **status)
+    waiting = background(rendezvous(workers.run(2, maximum=3)).wait)
+    if fails:
+        with pytest.raises(settings.ConfigurationError, match="1 of 2 hosts cannot start"):
+            waiting.result(PATIENCE)
+        return
+    checks = workers.checks()
+    workers.api.wait(lambda: workers.checks() > checks + 2)
+    assert not waiting.done()
+    workers.start(2)
+    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-2"]
+
+
+def test_spares_are_created_again_with_the_others(
+    workers: Workers, rendezvous: StartRendezvous
+) -> None:
+    scaled = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 0}}
+    workers.api.put("apps/statefulsets", scaled)
+    with pytest.raises(settings.RunError):
+        rendezvous(workers.run(2, maximum=3, hostsTimeoutSeconds=0.1)).wait()
+    (patch,) = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
+    assert patch.body == {"spec": {"replicas": 3}}
+
+
+def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lost one does not come back."""
+    pod.workers.start(2)
+    pod.install('cp "$4" "$OUT/hosts-$HVD_ATTEMPT"; [ "$HVD_ATTEMPT" = 2 ]')
+    announce = master.announce_failure
+
+    def lose_a_host(*arguments: Any) -> None:
+        pod.workers.stop(1)
+        announce(*arguments)
+
+    monkeypatch.setattr(master, "announce_failure", lose_a_host)
+    assert pod.run(maximum=3) == 0
+    folder = pod.generated.parent
+    used = [(folder / f"hosts-{attempt}").read_text().split()[::2] for attempt in (1, 2)]
+    assert used[1] == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
+    messages = [event["message"] for event in pod.api.items("core/events")]
+    assert "2 hosts answer, and 0 of 1 spares" in messages
+    assert messages.count("horovodrun starts 4 ranks on 2 hosts") == 2
+
+
+def test_workers_are_created_with_the_spares(pod: MasterPod) -> None:
+    pod.workers.start(2)
+    pod.install("exit 0")
+    assert pod.run(maximum=3, cleanup="Never") == 0
+    assert pod.replicas() == 3
