@@ -144,7 +144,11 @@ def start_farm(revision: str) -> Iterator[Farm]:
         stack.enter_context(_route_to_this_machine())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hvd-farm-")))
         farm = Farm(folder, {key: make_key() for key in KEYS})
-        environment = {"PATH": os.environ["PATH"], "HVD_SSH_PORT": str(PORT)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HVD_SSH_PORT": str(PORT),
+            "HVD_METRICS_DIR": "/run/metrics",
+        }
         for number in range(SERVERS):
             server = farm.add_worker(number)
             process = server.start(

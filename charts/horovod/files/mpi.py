@@ -164,6 +164,10 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "PRTE_MCA_rml_base_radix": str(BRANCHES),
         "OMPI_MCA_plm_rsh_num_concurrent": str(BRANCHES),
         "PRTE_MCA_plm_ssh_num_concurrent": str(BRANCHES),
+        # After a rank has failed, Open MPI sends the others SIGCONT, SIGTERM and SIGKILL, a second
+        # apart. They wait in a collective of the lost rank, where no handler would run.
+        "OMPI_MCA_odls_base_sigkill_timeout": "0",
+        "PRTE_MCA_odls_base_sigkill_timeout": "0",
         "I_MPI_HYDRA_BRANCH_COUNT": str(BRANCHES),
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": str(SSH),

@@ -127,7 +127,8 @@ ForceCommand {python} -I -S {FILES}/session.py
 def client_config(port: int, addresses: Mapping[Host, str]) -> str:
     """Return the master's client configuration.
 
-    It reaches each host by its IP address, so that a stale DNS answer cannot mislead it.
+    It reaches each host by its IP address, so that a stale DNS answer cannot mislead it. The key
+    exchange that OpenSSH 9 prefers takes six times the CPU time of all the rest of a login.
     """
     blocks = [
         f"Host {host.address} {host.name}\n  HostName {address}\n"
@@ -143,6 +144,7 @@ Host *
   GlobalKnownHostsFile none
   BatchMode yes
   ConnectTimeout 10
+  KexAlgorithms -sntrup761*
   SendEnv HVD_EPOCH HVD_ATTEMPT
   ServerAliveInterval 15
   ServerAliveCountMax 4

@@ -179,6 +179,8 @@ def test_environment_starts_every_host_from_the_master_over_the_charts_ssh() -> 
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
     ):
         assert environment[name] == "1", name
+    for name in ("OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"):
+        assert environment[name] == "0", "the next attempt would wait for it"
     assert environment["I_MPI_HYDRA_BOOTSTRAP"] == environment["HYDRA_LAUNCHER"] == "ssh"
     for name in ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "HYDRA_LAUNCHER_EXEC"):
         assert environment[name] == "/horovod/generated/bin/ssh"

@@ -57,6 +57,16 @@ def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) 
         assert ssh.read_environment() == {"A": "1"}
 
 
+def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
+    config = tmp_path / "ssh_config"
+    config.write_text(ssh.client_config(2222, {}))
+    command = ["ssh", "-G", "-F", str(config), "host"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (algorithms,) = (line for line in shown.splitlines() if line.startswith("kexalgorithms "))
+    assert "curve25519-sha256" in algorithms
+    assert "sntrup" not in algorithms
+
+
 def test_environment_is_readable_by_the_pods_user_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
