@@ -211,11 +211,8 @@ def _carry_over_run(ledger: Ledger) -> None:
         )
     for key in ("syncMode", "syncSource", "syncImage", "syncGitProjectName"):
         ledger.drop((key,), "the chart fetches no code; see staging")
-    if ledger.text_at("workingDir"):
-        ledger.add_check(
-            f"workingDir was {ledger.text_at('workingDir')}: make paths in master.args absolute"
-        )
-    ledger.drop(("workingDir",), "commands start in the image's directory")
+    for group in ("master", "worker"):
+        ledger.carry_over(("workingDir",), (group, "container", "workingDir"))
     if ledger.map_at("configFiles"):
         ledger.add_check("configFiles is dropped: make a ConfigMap of them and mount it")
     ledger.drop(("configFiles",), "Arena made a ConfigMap of files on the user's machine")

@@ -34,8 +34,6 @@ _UNUSED = {
     "pods resolve names by DNS", "label": "see worker.podLabels", "l": "see worker.podLabels",
 }  # fmt: skip
 _CHECKED = {
-    "w": "workingDir was {}: make paths in master.args absolute",
-    "workdir": "workingDir was {}: make paths in master.args absolute",
     "env-file": "the variables in {} are not in the result: add them to worker.env",
     "entrypoint": "the entry point was {}: put it before master.args",
     "device": "the device {} is not in the result: request it with worker.resources",
@@ -58,6 +56,7 @@ class DockerRun:
             "v": self._volume, "volume": self._volume, "mount": self._mount,
             "e": self._variable, "env": self._variable, "gpus": self._gpus,
             "shm-size": self._shm, "network": self._network, "net": self._network,
+            "w": self._directory, "workdir": self._directory,
             "u": self._user, "user": self._user, "cpus": self._limit, "memory": self._limit,
             "m": self._limit,
         }  # fmt: skip
@@ -172,6 +171,11 @@ class DockerRun:
         if not match:
             raise self.ledger.error(self.old, f"{value} is no size", "a size such as 16g")
         return match[1] + _UNITS[match[2].lower()]
+
+    def _directory(self, shown: str, value: str) -> None:
+        for group in ("master", "worker"):
+            self.ledger.put((group, "container", "workingDir"), value, self.old)
+        self.ledger.add_part(self.old, shown, "master.container.workingDir", "and the workers'")
 
     def _network(self, shown: str, value: str) -> None:
         if value == "host":

@@ -151,6 +151,10 @@ class Ledger(InputReader):
         if text not in self.checks:
             self.checks.append(text)
 
+    def is_handled(self, old: KeyPath) -> bool:
+        """Whether the value at `old`, which is no map and no list, has an entry."""
+        return old in self._handled
+
     def chart_has(self, new: NewPath) -> bool:
         """Whether the chart has a key at `new`."""
         return schema_at(self._schema, new) is not None

@@ -22,6 +22,7 @@ from hvdchart.migrate.trees import without_nulls
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.volumes import CHARTS_VOLUMES
+from hvdchart.spec.yaml_tree import Plain
 
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
@@ -196,34 +197,37 @@ def _drop_without_equivalent(ledger: Ledger, worker: Role, launcher: Role) -> No
         ledger.drop((*container, "name"), "the chart names its containers worker and master")
         ledger.drop((*container, "ports"), "the chart opens ssh.port")
         if ledger.has((*container, "workingDir")):
-            directory = ledger.text_at(*container, "workingDir")
-            ledger.drop((*container, "workingDir"), "commands start in the image's directory")
-            ledger.add_check(f"workingDir was {directory}: make paths in master.args absolute")
+            ledger.carry_over((*container, "workingDir"), (group, "container", "workingDir"))
 
 
 def _carry_over_other_containers(ledger: Ledger, role: Role, group: str) -> None:
     """Containers before and beside the main one -> the chart's keys for them."""
-    for key, new in (("initContainers", "initContainers"), ("containers", "extraContainers")):
+    moved: dict[str, list[Plain]] = {}
+    for key in ("initContainers", "containers"):
         paths = [path for path in ledger.items_at(*role.pod, key) if path != role.container]
-        if not paths:
-            continue
-        names = ", ".join(ledger.text_at(*path, "name") for path in paths)
-        if not ledger.chart_has((group, new)):
-            for path in paths:
-                ledger.drop(path, f"the chart has no {group}.{new}")
-            remedy = "do their work in the image, or in master.initContainers with restartPolicy"
-            ledger.add_check(f"containers of the launcher are dropped ({names}): {remedy} Always")
-            continue
+        is_beside = key == "containers"
+        new = "extraContainers" if is_beside and group == "worker" else "initContainers"
+        reason = "unchanged"
         for path in paths:
-            for mount in ledger.items_at(*path, "volumeMounts"):
-                if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
-                    problem = "the chart has a volume of that name, so this one gets another"
-                    raise ledger.error(mount, problem, "a volume with another name")
-        moved = [without_nulls(ledger.map_at(*path)) for path in paths]
-        ledger.put((group, new), moved, paths[0])
-        for path in paths:
-            ledger.change(path, (group, new), "as it is")
-        ledger.add_check(
-            f"{names} of {key} are in {group}.{new} as they are: under Pod Security restricted "
-            "they need a securityContext of their own"
-        )
+            _refuse_volumes_of_chart(ledger, path)
+            container = without_nulls(ledger.map_at(*path))
+            if is_beside and group == "master":
+                reason = "with restartPolicy Always: they run until the master ends"
+                container = {**container, "restartPolicy": "Always"}
+            moved.setdefault(new, []).append(container)
+            ledger.change(path, (group, new), reason)
+        if paths:
+            names = ", ".join(ledger.text_at(*path, "name") for path in paths)
+            ledger.add_check(
+                f"{names} of {key} are in {group}.{new}, {reason}. Under Pod Security restricted "
+                "they need a securityContext of their own"
+            )
+    for new, containers in moved.items():
+        ledger.put((group, new), containers, role.pod)
+
+
+def _refuse_volumes_of_chart(ledger: Ledger, container: KeyPath) -> None:
+    for mount in ledger.items_at(*container, "volumeMounts"):
+        if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
+            problem = "the chart has a volume of that name, so this one gets another"
+            raise ledger.error(mount, problem, "a volume with another name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hvdchart.migrate.containers import carry_over_resources
+from hvdchart.migrate.containers import carry_over_resources, split_image
 from hvdchart.migrate.environment import (
     Environment,
     add_variable_map,
@@ -22,6 +22,7 @@ from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_capabilities
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
+from hvdchart.text import join_names
 
 NAME = "the old chart"
 # One is enough: no other chart has them.
@@ -75,13 +76,20 @@ def migrate_chart(ledger: Ledger) -> None:
 
 
 def _carry_over_images(ledger: Ledger, head: str) -> None:
+    worker, master = ("worker", "image"), (head, "image")
+    _carry_over_digest(ledger, worker, ("image",))
+    if any(
+        ledger.value_at(*master, part) != ledger.value_at(*worker, part)
+        for part in ("repository", "tag")
+    ):
+        _carry_over_digest(ledger, master, ("master", "image"))
     for part in ("repository", "tag", "pullPolicy"):
-        worker, master = ("worker", "image", part), (head, "image", part)
-        ledger.carry_over(worker, ("image", part), "for master and workers")
-        if ledger.value_at(*worker) == ledger.value_at(*master):
-            ledger.drop(master, "the same as worker.image")
-        else:
-            ledger.carry_over(master, ("master", "image", part))
+        if not ledger.is_handled((*worker, part)):
+            ledger.carry_over((*worker, part), ("image", part), "for master and workers")
+        if ledger.value_at(*worker, part) == ledger.value_at(*master, part):
+            ledger.drop((*master, part), "the same as worker.image")
+        elif not ledger.is_handled((*master, part)):
+            ledger.carry_over((*master, part), ("master", "image", part))
     image = ledger.values.get("image", {})
     if "repository" in image:
         return
@@ -93,6 +101,23 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
             f"the file names no worker image: the old chart ran {DEFAULT_REPOSITORY}, this one "
             "has no default; set image.repository and image.tag"
         )
+
+
+def _carry_over_digest(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
+    """A digest, which the old chart's users wrote into the repository or the tag.
+
+    It joined the two by a colon: `repository: a@sha256` with `tag: 0123...` works there.
+    """
+    repository, tag = (ledger.text_at(*old, part) for part in ("repository", "tag"))
+    if "@" not in repository + tag:
+        return
+    where = (*old, "repository" if "@" in repository else "tag")
+    parts = split_image(f"{repository}:{tag}")
+    for key, value in parts.items():
+        ledger.put((*new, key), value, where)
+    for part in ("repository", "tag"):
+        if ledger.has((*old, part)):
+            ledger.change((*old, part), new, f"together they are {join_names(parts)}")
 
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:

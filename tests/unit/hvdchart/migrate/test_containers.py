@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from tests.unit.hvdchart.migrate.old_files import (
     migrate_old,
     results,
 )
+
+HEX = "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,37 @@ def test_image_of_the_master_is_carried_over_where_it_differs() -> None:
     assert result["master.image.repository"][0] == "carried over"
     assert result["master.image.tag"] == ("dropped", "", "the same as worker.image")
     assert result["master.image.pullPolicy"] == ("dropped", "", "null sets nothing")
+
+
+@pytest.mark.parametrize(
+    ("image", "parts"),
+    [
+        ({"repository": "a@sha256", "tag": HEX}, {"repository": "a"}),
+        ({"repository": "r:5000/a", "tag": f"1.0@sha256:{HEX}"},
+         {"repository": "r:5000/a", "tag": "1.0"}),
+    ],
+)  # fmt: skip
+def test_digest_in_the_repository_or_the_tag_of_the_old_chart_becomes_one(
+    image: dict[str, str], parts: dict[str, str]
+) -> None:
+    digest = f"sha256:{HEX}"
+    migration = migrate_old(worker={"image": {**image, "pullPolicy": "Always"}},
+                            master={"image": image})  # fmt: skip
+    assert migration.values["image"] == {**parts, "digest": digest, "pullPolicy": "Always"}
+    assert migration.values["master"] == {"args": ["a"]}
+    result = results(migration)
+    reason = f"together they are {', '.join([*parts, 'digest'])}"
+    assert result["worker.image.tag"] == ("changed", "image", reason)
+    assert result["master.image.tag"] == ("dropped", "", "the same as worker.image")
+    other = migrate_old(master={"image": image}).values
+    assert other["image"] == {"repository": "a", "tag": "1"}
+    assert other["master"]["image"] == {**parts, "digest": digest}
+
+
+def test_wrong_digest_of_the_old_chart_is_refused_at_its_place() -> None:
+    message = re.escape("worker.image.repository: the chart's image.digest does not accept it")
+    with pytest.raises(SpecError, match=message):
+        migrate_old(worker={"image": {"repository": f"a@sha256:{HEX}", "tag": "latest"}})
 
 
 def test_variables_are_merged_and_the_line_wins_over_the_master() -> None:

@@ -50,8 +50,8 @@ def test_mpijob_of_two_gpu_workers() -> None:
         "volumeMounts": [{"name": "efs", "mountPath": "/efs"}],
     }  # fmt: skip
     starts = ["the pods ran as the image's user, often root; here they run as user 1000",
-              "fetch of initContainers are in worker.initContainers as they are: under Pod",
-              "sidecar of containers are in worker.extraContainers as they are: under Pod",
+              "fetch of initContainers are in worker.initContainers, unchanged. Under Pod",
+              "sidecar of containers are in worker.extraContainers, unchanged. Under Pod",
               "worker.slots is 8, the number of GPUs; the job had 1",
               "the old command line started 4 ranks; 2 workers x 8 slots start 16"]  # fmt: skip
     for check, start in zip(migration.checks, starts, strict=True):
@@ -65,7 +65,8 @@ def test_elastic_mpijob() -> None:
     assert migration.values == {
         "image": {"repository": "team/elastic", "digest": f"sha256:{digest}"},
         "master": {"args": ["python", "train.py"], "activeDeadlineSeconds": 3600,
-                   "ttlSecondsAfterFinished": 60, "suspend": True},
+                   "ttlSecondsAfterFinished": 60, "suspend": True,
+                   "container": {"workingDir": "/work"}},
         "launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 6},
                    "options": ["--network-interface", "eth0"]},
         "worker": {"number": 2, "resources": {"requests": {"cpu": 2}}, "slots": 2},
@@ -75,7 +76,6 @@ def test_elastic_mpijob() -> None:
     assert migration.checks == (
         "the host discovery script /etc/mpi/discover_hosts.sh is not used: the chart has its own, "
         "which lists the workers that are ready",
-        "workingDir was /work: make paths in master.args absolute",
         "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave the "
         "workers of a failed run",
         "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
@@ -110,7 +110,7 @@ def test_elastic_mpijob() -> None:
         (f"{WORKER}.securityContext.runAsUser",
          ("renamed", "podSecurityContext.runAsUser", "set for the pod")),
         (f"{WORKER}.command[0]", ("dropped", "", "the chart starts the workers' SSH server")),
-        (f"{LAUNCHER}.workingDir", ("dropped", "", "commands start in the image's directory")),
+        (f"{LAUNCHER}.workingDir", ("renamed", "master.container.workingDir", "")),
         (f"{LAUNCHER}.name",
          ("dropped", "", "the chart names its containers worker and master")),
     ],
@@ -175,10 +175,29 @@ def test_main_container_is_the_named_or_the_first() -> None:
     assert unknown.values["image"]["repository"] == "a"
     unnamed = migrate_job(worker_pod__containers=[containers[0], {"name": "c"}])
     assert unnamed.values["worker"]["extraContainers"] == [{"name": "c"}]
-    launcher = migrate_job(launcher_pod__containers=containers)
-    assert any(
-        check.startswith("containers of the launcher are dropped (b)") for check in launcher.checks
+
+
+def test_containers_beside_the_launcher_become_native_sidecars() -> None:
+    first, main, beside = ({"name": name, "image": f"{name}:1"} for name in "abc")
+    migration = migrate_job(
+        launcher_pod__containers=[main, beside],
+        launcher_pod__initContainers=[first],
+        worker_container__workingDir="/w",
     )
+    values = migration.values
+    sidecar = {**beside, "restartPolicy": "Always"}
+    assert values["master"]["initContainers"] == [first, sidecar]
+    assert values["worker"]["container"] == {"workingDir": "/w"}
+    assert "extraContainers" not in values["master"]
+    always = "with restartPolicy Always: they run until the master ends"
+    assert [
+        check.partition(". ")[0] for check in migration.checks if "initContainers" in check
+    ] == [
+        "a of initContainers are in master.initContainers, unchanged",
+        f"c of containers are in master.initContainers, {always}",
+    ]
+    entry = results(migration)[f"{LAUNCHER_POD}.containers[1].image"]
+    assert entry == ("changed", "master.initContainers", always)
 
 
 @pytest.mark.parametrize(

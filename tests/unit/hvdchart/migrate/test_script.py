@@ -168,7 +168,9 @@ def test_more_options_of_docker_run() -> None:
         {"name": "host-1", "mountPath": "/data", "readOnly": True},
         {"name": "host-2", "mountPath": "/e"},
     ]
-    for check in ("workingDir was /w", "the container had 2 GPUs and 4 ranks", "the capability X"):
+    for group in ("master", "worker"):
+        assert values[group]["container"] == {"workingDir": "/w"}
+    for check in ("the container had 2 GPUs and 4 ranks", "the capability X"):
         assert any(text.startswith(check) for text in migration.checks), check
     beaten = ("dropped", "", "the launcher sets it for all ranks, which wins as before")
     assert results(migration)["line 1: -e A=..."] == beaten
