@@ -31,6 +31,12 @@ def discover(
             "--fit", min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."
         ),
     ] = None,
+    spares: Annotated[
+        int,
+        typer.Option(
+            "--spares", min=0, metavar="NODES", help="Keep this many nodes of each group as spares."
+        ),
+    ] = 0,
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="Name of the run in the spec.")
     ] = "run",
@@ -52,7 +58,8 @@ def discover(
         raise ClusterError(f"the cluster has no nodes{labels}")
     pods = _pods(cluster, needed=fit is not None)
     facts = read_nodes(nodes, pods or [], cluster.node_topologies())
-    write_output(output, spec_text(facts, name, fit, selector, pods_known=pods is not None))
+    text = spec_text(facts, name, fit, selector, spares=spares, pods_known=pods is not None)
+    write_output(output, text)
 
 
 def _pods(cluster: "Cluster", *, needed: bool) -> "list[Object] | None":

@@ -9,28 +9,56 @@ from hvdchart.discover.groups import Discovery, Group
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import cpu_text, memory_text
+from hvdchart.quantity import cpu_text, memory_text, pluralize
+from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One group: the slots of a worker, the nodes free for a worker now, and why others are not."""
+    """One group: the slots of a worker, the nodes free for a worker now, and why others are not.
+
+    `spares` of the free nodes are kept for spare workers.
+    """
 
     group: Group
     slots: int
     free: tuple[str, ...]
     blocked: tuple[tuple[str, str], ...]
+    spares: int = 0
+
+    @property
+    def most(self) -> int:
+        """How many workers with ranks could start now."""
+        return max(len(self.free) - self.spares, 0)
 
     @property
     def ranks(self) -> int:
         """How many ranks could start now."""
-        return len(self.free) * self.slots
+        return self.most * self.slots
 
 
-def check_groups(discovery: Discovery, plan: Plan) -> list[Fit]:
-    """What fits now for each group; `plan` is the plan of the discovery's own spec."""
-    return [_fit(g, p) for g, p in zip(discovery.groups, plan.groups, strict=True)]
+def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
+    """What fits now for each group, with spares; `plan` is that of the discovery's own spec."""
+    return [_fit(g, p, spares) for g, p in zip(discovery.groups, plan.groups, strict=True)]
+
+
+def keep_spares(discovery: Discovery, spares: int) -> Discovery:
+    """The discovery with so many nodes of each group as spares, where that leaves nodes for ranks.
+
+    Raises ClusterError when no group has enough nodes.
+    """
+    large = [group for group in discovery.groups if len(group.nodes) > spares]
+    if not large:
+        sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)
+        raise ClusterError(f"no group has more than {spares} nodes, the spares ({sizes})")
+    groups = [
+        replace(group, entry=_entry(group, len(group.nodes) - spares, spares))
+        if group in large
+        else group
+        for group in discovery.groups
+    ]
+    return replace(discovery, groups=tuple(groups))
 
 
 def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discovery:
@@ -46,7 +74,7 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
     for kind in (True, False):
         chosen, left = [], ranks
         for fit in sorted(fits, key=lambda fit: -fit.slots):
-            count = min(len(fit.free), left // fit.slots) if _has_gpus(fit) is kind else 0
+            count = min(fit.most, left // fit.slots) if _has_gpus(fit) is kind else 0
             if count:
                 chosen.append((fit, count))
                 left -= count * fit.slots
@@ -61,12 +89,13 @@ def summarize(fits: Sequence[Fit]) -> list[str]:
     for fit in fits:
         nodes = len(fit.group.nodes)
         line = f"{fit.group.name}: {len(fit.free)} of {nodes} nodes are free, {fit.ranks} ranks"
+        line += f" and {pluralize(fit.spares, 'spare')}" if fit.spares else ""
         blocked = join_names(f"{name}: {reason}" for name, reason in fit.blocked)
         lines.append(line + (f" ({blocked})" if blocked else ""))
     return lines
 
 
-def _fit(group: Group, plan: GroupPlan) -> Fit:
+def _fit(group: Group, plan: GroupPlan, spares: int) -> Fit:
     free, blocked = [], []
     for node in group.nodes:
         reason = _shortage(node, plan)
@@ -74,7 +103,7 @@ def _fit(group: Group, plan: GroupPlan) -> Fit:
             blocked.append((node.name, reason))
         else:
             free.append(node.name)
-    return Fit(group, plan.slots, tuple(free), tuple(blocked))
+    return Fit(group, plan.slots, tuple(free), tuple(blocked), spares)
 
 
 def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
@@ -103,13 +132,19 @@ def _has_gpus(fit: Fit) -> bool:
 def _reduce(discovery: Discovery, chosen: list[tuple[Fit, int]]) -> Discovery:
     groups = []
     for fit, count in chosen:
-        entry = {**fit.group.entry, "count": count}
+        entry = _entry(fit.group, count, fit.spares)
         comments = dict(fit.group.comments)
         comments["count",] = (
             f"{len(fit.free)} of {len(fit.group.nodes)} nodes of the group are free now"
         )
         groups.append(Group(fit.group.name, fit.group.nodes, entry, comments))
     return replace(discovery, groups=tuple(groups))
+
+
+def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
+    """The spec's entry for a group with other numbers of nodes."""
+    numbers: dict[str, Plain] = {"name": group.name, "count": count}
+    return {**numbers, **({"spares": spares} if spares else {}), **group.entry, **numbers}
 
 
 def _does_not_fit(fits: Sequence[Fit], ranks: int) -> str:

@@ -72,8 +72,13 @@ class Plan:
 
     @property
     def workers(self) -> int:
-        """Worker pods of the run."""
+        """Worker pods that ranks start on."""
         return sum(group.group.count for group in self.groups)
+
+    @property
+    def spares(self) -> int:
+        """Worker pods that wait without ranks."""
+        return sum(group.group.spares for group in self.groups)
 
     @property
     def global_batch(self) -> int | None:

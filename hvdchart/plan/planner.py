@@ -69,11 +69,15 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
     choose.reasons["number"] = rules.given_by(f"nodes[{index}].count")
     choose.tuned("slots", "slots", *rules.slots(group))
     # What the whole run then follows: ranks, threads and bindings.
-    for name, planned in (("number", group.count), ("slots", rules.slots(group)[0])):
+    if group.spares:
+        choose.reasons["spares"] = rules.given_by(f"nodes[{index}].spares")
+    own = {"number": group.count, "spares": group.spares, "slots": rules.slots(group)[0]}
+    for name, planned in own.items():
         if topology.worker_value(spec, name) is not None:
             choose.reasons[name] = rules.given_by(f"values.worker.{name}", planned)
     slots = topology.slots(group, spec)
-    group = dataclasses.replace(group, count=topology.workers(group, spec))
+    count, spares = topology.workers(group, spec), topology.spares(group, spec)
+    group = dataclasses.replace(group, count=count, spares=spares)
     env = _environment(choose, group, slots)
     cpu = choose.number("resources.requests.cpu", "cpu", *rules.cpu_request(group))
     memory = choose.number("resources.requests.memory", "memory", *rules.memory_request(group))

@@ -131,7 +131,7 @@ def _volumes(plan: Plan) -> Iterator[str]:
             "restricted forbid them, and user 1000 needs access to the directories"
         )
     claims = [name for name, volume in volumes.items() if volume.pvc and not volume.read_only]
-    if claims and plan.workers > 1:
+    if claims and plan.workers + plan.spares > 1:
         yield (
             f"volumes {', '.join(claims)} are claims that several pods write to: they must be "
             "ReadWriteMany"
@@ -139,7 +139,7 @@ def _volumes(plan: Plan) -> Iterator[str]:
     output = volumes.get("output")
     if output and output.empty_dir is not None:
         yield "output is an emptyDir: results and checkpoints are deleted with their pod"
-    if output and output.host_path and plan.workers > 1:
+    if output and output.host_path and plan.workers + plan.spares > 1:
         yield (
             "output is a hostPath: checkpoints are on the node of rank 0 only; use a shared volume "
             "(pvc, nfs) to resume on other nodes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, event_time
 from hvdchart.run.status import Status
 
@@ -17,6 +18,8 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
     head = f"{status.name}: {status.state}"
     if status.job and not status.over:
         head += f", {status.workers_ready} of {status.workers_wanted} workers up"
+        if status.spares_wanted:
+            head += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"
     if status.attempts > 1 and status.attempt > 1:
         head += f", attempt {status.attempt} of {status.attempts}"
     yield head
@@ -39,6 +42,8 @@ def list_report(runs: Sequence[tuple[str, Status]]) -> str:
     rows = [("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON")]
     for namespace, run in runs:
         workers = f"{run.workers_ready}/{run.workers_wanted}"
+        if run.spares_wanted:
+            workers += f"+{run.spares_ready}/{run.spares_wanted}"
         attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
         rows.append((namespace, run.name, run.state, workers, attempt, run.reason))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

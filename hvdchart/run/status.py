@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.release import Object, Release
+from hvdchart.run.workers import Workers, count_workers, is_child, is_true
 from hvdchart.text import join_names
 
 State: TypeAlias = Literal[
@@ -33,6 +34,7 @@ class PodStatus:
 class Status:
     """A run: its state, the reason and what to do about it (`advice`), empty where there is none.
 
+    Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
     """
 
@@ -45,6 +47,8 @@ class Status:
     attempts: int
     workers_ready: int
     workers_wanted: int
+    spares_ready: int
+    spares_wanted: int
     pods: tuple[PodStatus, ...]
 
     @property
@@ -61,9 +65,8 @@ def run_status(release: Release) -> Status:
     """The status of a release's newest run."""
     job = newest_job(release)
     pods = [pod for pod in release.pods if job is None or not _belongs_to_other_job(pod, job)]
-    wanted = sum(int(s["spec"].get("replicas", 0)) for s in release.stateful_sets)
-    ready = sum(1 for pod in pods if _component(pod) != _MASTER and _is_ready(pod))
-    state, reason, advice = _judge(release, job, pods, ready, wanted)
+    workers = count_workers(release, pods)
+    state, reason, advice = _judge(release, job, pods, workers)
     failed = int((job or {}).get("status", {}).get("failed", 0))
     # Of the master, which makes attempts of its own; the Job counts masters that were lost.
     own = release.record if job and release.record.get("job") == job["metadata"]["name"] else {}
@@ -76,8 +79,10 @@ def run_status(release: Release) -> Status:
         job=job["metadata"]["name"] if job else "",
         attempt=int(own.get("attempts") or min(failed + 1, limit + 1)) if job else 0,
         attempts=limit + 1,
-        workers_ready=ready,
-        workers_wanted=wanted,
+        workers_ready=workers.ready,
+        workers_wanted=workers.wanted,
+        spares_ready=workers.spares_ready,
+        spares_wanted=workers.spares_wanted,
         pods=tuple(_pod_status(pod, release) for pod in sorted(pods, key=_by_name)),
     )
 
@@ -92,9 +97,7 @@ def newest_job(release: Release) -> Object | None:
 Judgement: TypeAlias = tuple[State, str, str]
 
 
-def _judge(
-    release: Release, job: Object | None, pods: list[Object], ready: int, wanted: int
-) -> Judgement:
+def _judge(release: Release, job: Object | None, pods: list[Object], workers: Workers) -> Judgement:
     if job is None:
         if not release.exists:
             reason = "this namespace has no objects of the release"
@@ -102,24 +105,25 @@ def _judge(
         return _recorded(release)
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if _component(pod) == _MASTER]
-    if _is_true(conditions, "Complete"):
+    if is_true(conditions, "Complete"):
         return "finished", "", ""
-    if _is_true(conditions, "Failed"):
+    if is_true(conditions, "Failed"):
         return _failed(conditions["Failed"], masters, pods, release)
     if job["spec"].get("suspend"):
         return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
-    reason, advice = _first_problem(release, job, pods)
+    needed = [pod for pod in pods if pod not in workers.dispensable]
+    reason, advice = _first_problem(release, job, needed)
     if reason:
         return "waiting", reason, advice
     record = release.record if release.record.get("job") == job["metadata"]["name"] else {}
     last = record.get("reason") or _last_failure(masters)
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in masters):
         return "retrying", f"the last attempt failed: {last}", ""
-    if ready < wanted or not masters:
-        return "waiting", _progress(pods, ready, wanted), ""
-    if last:
-        return "running", f"an earlier attempt failed: {last}", ""
-    return "running", "", ""
+    if workers.ready < workers.wanted or not masters:
+        return "waiting", _progress(needed, workers.ready, workers.wanted), ""
+    spare, advice = _problems(release, workers.dispensable, {}, {})
+    reasons = (f"an earlier attempt failed: {last}" if last else "", spare)
+    return "running", "; ".join(filter(None, reasons)), advice
 
 
 def _recorded(release: Release) -> Judgement:
@@ -157,6 +161,16 @@ def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[s
     for owner, reason in _refusals(release, job, pods):
         problems.setdefault(reason, []).append(owner)
         advices.setdefault(reason, advice_for_refusal(reason))
+    return _problems(release, pods, problems, advices)
+
+
+def _problems(
+    release: Release,
+    pods: list[Object],
+    problems: dict[str, list[str]],
+    advices: dict[str, str],
+) -> tuple[str, str]:
+    """As `_first_problem`, with the pods' problems added to those found so far, by their reason."""
     for pod in pods:
         problem = problem_of(pod, release.events)
         if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
@@ -169,7 +183,7 @@ def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tup
     """Owners whose pods the API server refuses, and why: quota, Pod Security, a webhook."""
     for owner in [job, *release.stateful_sets]:
         name = owner["metadata"]["name"]
-        if any(_is_child(pod, name) for pod in pods):
+        if any(is_child(pod, name) for pod in pods):
             continue
         for event in reversed(release.events):
             if event.get("reason") == _REFUSED and event["involvedObject"].get("name") == name:
@@ -242,19 +256,6 @@ def _belongs_to_other_job(pod: Object, job: Object) -> bool:
     labels = pod["metadata"].get("labels") or {}
     owner = labels.get("batch.kubernetes.io/job-name")
     return owner is not None and owner != job["metadata"]["name"]
-
-
-def _is_child(pod: Object, owner: str) -> bool:
-    owners = pod["metadata"].get("ownerReferences") or []
-    return any(reference.get("name") == owner for reference in owners)
-
-
-def _is_ready(pod: Object) -> bool:
-    return _is_true({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
-
-
-def _is_true(conditions: dict[str, Object], kind: str) -> bool:
-    return conditions.get(kind, {}).get("status") == "True"
 
 
 def _by_name(pod: Object) -> tuple[str, int, str]:

@@ -112,6 +112,11 @@ class NodeGroup:
 
     name: str = key(GROUP_NAME, "name of the group")
     count: int = key(Integer(1, 10_000), "number of nodes; each runs one worker pod")
+    spares: int = key(
+        Integer(0, 10_000),
+        "further nodes, whose worker pods wait without ranks and take the place of lost ones",
+        0,
+    )
     sockets: int | None = key(Integer(1, 64), "CPU sockets of a node (default: 1)", None)
     cores_per_socket: int | None = key(
         Integer(1, 1024), "physical cores of a socket; needed unless the nodes have GPUs", None

@@ -29,6 +29,11 @@ def workers(group: NodeGroup, spec: Spec) -> int:
     return worker_value(spec, "number") or group.count
 
 
+def spares(group: NodeGroup, spec: Spec) -> int:
+    """Spare workers of a group: from values.worker.spares, else its further nodes."""
+    return worker_value(spec, "spares") or group.spares
+
+
 def worker_value(spec: Spec, name: str) -> int | None:
     """The number at `name` in the spec's values.worker, which override the plan of the only group.
 

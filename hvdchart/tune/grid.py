@@ -107,7 +107,7 @@ def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], wor
     tuned: Spec = dataclasses.replace(
         spec,
         name=f"{spec.name[:_LONGEST_NAME].rstrip('-')}-tune",
-        nodes=(dataclasses.replace(group, count=workers, tuning=_unbound(group.tuning)),),
+        nodes=(dataclasses.replace(group, count=workers, spares=0, tuning=_unbound(group.tuning)),),
         tuning=_unbound(spec.tuning),
         train=dataclasses.replace(spec.train, command=tuple(line), retries=0),
         launch=Launch(mode="custom", hosts_timeout_seconds=spec.launch.hosts_timeout_seconds),

@@ -110,7 +110,8 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     nodes = group.group
     own_paths = _paths(plan, nodes.name)
     interfaces = plan.launching.group_env.get(nodes.name, {})
-    worker: dict[str, Plain] = {"number": nodes.count, "slots": group.slots}
+    worker: dict[str, Plain] = {"number": nodes.count, "spares": nodes.spares or None}
+    worker["slots"] = group.slots
     own_env = {**group.env, **interfaces, **own_paths}
     # Once: a variable of train.env is among the common ones, and the API refuses two of one name.
     given = plan.spec.train.env

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The chart's values that its checks of a launch read.
 _LAUNCH_KEYS = {"hostNetwork", "launch", "master", "network", "workerGroups"}
-_RANKS_KEYS = {"number", "slots"}
+_RANKS_KEYS = {"number", "slots", "spares"}
 
 
 def checked_values(plan: Plan) -> dict[str, Plain]:

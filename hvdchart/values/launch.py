@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from hvdchart.spec.launchers import LAUNCH, Beside, find_option_problems
-from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.paths import KeyPath, value_at
 from hvdchart.spec.yaml_tree import Plain
 
 Finding: TypeAlias = tuple[KeyPath, str, str]
@@ -62,6 +62,8 @@ def _binding(binding: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _elastic(values: Mapping[str, Plain]) -> Iterator[Finding]:
     launch = values["launch"]
+    if launch["mode"] == "elastic":
+        yield from _spares(values)
     low, high = (launch["elastic"].get(name) for name in ("minRanks", "maxRanks"))
     at: KeyPath = ("launch", "elastic")
     if launch["mode"] != "elastic":
@@ -76,6 +78,15 @@ def _elastic(values: Mapping[str, Plain]) -> Iterator[Finding]:
         limits = f"minRanks: {low or 'none'}, maxRanks: {high or 'none'}"
         problem = f"the workers have {ranks} ranks ({limits})"
         yield at, problem, "minRanks <= the ranks of all workers <= maxRanks"
+
+
+def _spares(values: Mapping[str, Plain]) -> Iterator[Finding]:
+    places: list[KeyPath] = [("workerGroups", i) for i in range(len(values["workerGroups"]))]
+    for path in [("worker",), *places]:
+        spares = value_at(values, (*path, "spares"))
+        if spares:
+            expected = "no spares: an elastic run goes on without lost workers"
+            yield (*path, "spares"), f"{spares}, but launch.mode is elastic", expected
 
 
 def _ranks(worker: Mapping[str, Any], group: Mapping[str, Any]) -> int:

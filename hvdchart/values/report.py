@@ -18,6 +18,7 @@ def document(plan: Plan) -> dict[str, Plain]:
     return {
         "name": plan.spec.name,
         "workers": plan.workers,
+        "spares": plan.spares,
         "ranks": plan.ranks,
         "globalBatch": plan.global_batch,
         "learningRateScale": plan.ranks,
@@ -45,6 +46,7 @@ def _group_document(group: GroupPlan) -> dict[str, Plain]:
     return {
         "name": group.group.name,
         "nodes": group.group.count,
+        "spares": group.group.spares,
         "slots": group.slots,
         "ranks": group.ranks,
         "env": dict(group.env),
@@ -71,6 +73,7 @@ def tables(plan: Plan) -> list[Any]:
     from rich.text import Text
 
     size = f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
+    size += f" with {pluralize(plan.spares, 'spare')}" if plan.spares else ""
     groups = Table(title=f"{plan.spec.name}: {size}")
     groups.add_column("group")
     for name in ("nodes", "slots", "ranks", "OMP/intra/inter", "CPUs", "memory"):
@@ -110,7 +113,9 @@ def _group_row(group: GroupPlan) -> list[str]:
     devices = [f"{count} {name}" for name, count in group.limits.items() if "/" in name]
     return [
         group.group.name,
-        str(group.group.count),
+        f"{group.group.count}+{group.group.spares}"
+        if group.group.spares
+        else str(group.group.count),
         str(group.slots),
         str(group.ranks),
         threads,

@@ -130,7 +130,9 @@ RIGHT_VALUES = some_of(
 )
 WRONG_VALUES = some_of(
     worker=st.dictionaries(
-        st.sampled_from(["number", "slots", "env", "resources", "nonsense"]), ANYTHING, max_size=2
+        st.sampled_from(["number", "slots", "spares", "env", "resources", "nonsense"]),
+        ANYTHING,
+        max_size=2,
     ),
     master=st.dictionaries(st.sampled_from(["args", "backoffLimit"]), ANYTHING, max_size=2),
 )
@@ -191,6 +193,9 @@ def launches(
         total = sum(group["count"] * wanted for group, wanted in zip(nodes, ranks, strict=True))
         limits = some_of(minRanks=st.integers(1, total), maxRanks=st.integers(total, 2 * total))
         launch |= draw(some_of(elastic=limits))
+    else:
+        for group in nodes:
+            group.update(draw(some_of(spares=st.integers(0, 9))))
     return launch
 
 

@@ -139,6 +139,27 @@ def test_fit_uses_free_nodes_only() -> None:
     assert "d0: 4 nvidia.com/gpu free, 8 needed" in text
 
 
+def test_spares_are_kept_of_each_group_that_has_enough_nodes() -> None:
+    nodes = [*(dgx(f"d{n}") for n in range(3)), xeon("x1")]
+    text, spec = discovered(nodes, spares=1)
+    assert [(group.count, group.spares) for group in spec.nodes] == [(2, 1), (1, 0)]
+    assert "  count: 2\n    spares: 1\n" in text.replace("    count", "  count")
+    with pytest.raises(ClusterError, match=r"no group has more than 3 nodes, the spares \(.*: 3"):
+        discovered(nodes, spares=3)
+
+
+def test_fit_keeps_free_nodes_as_spares() -> None:
+    nodes = [dgx(f"d{n}") for n in range(4)]
+    busy = [pod("d0", {"nvidia.com/gpu": "4"})]
+    text, spec = discovered(nodes, busy, fit=16, spares=1)
+    assert [(group.count, group.spares) for group in spec.nodes] == [(2, 1)]
+    assert "3 of 4 nodes are free, 16 ranks and 1 spare (" in text
+    with pytest.raises(ClusterError, match="24 ranks do not fit now: there is room for 16"):
+        discovered(nodes, busy, fit=24, spares=1)
+    with pytest.raises(ClusterError, match="8 ranks do not fit now: there is room for 0"):
+        discovered(nodes, busy, fit=8, spares=4)
+
+
 def test_fit_combines_groups_of_one_kind() -> None:
     _, spec = discovered([xeon("x1"), xeon("x2", "191000Mi")], fit=4)
     assert [group.count for group in spec.nodes] == [1, 1]

@@ -68,6 +68,8 @@ WRONG_VALUES = [
     ("train:\n", "launch: {mode: elastic, elastic: {minRanks: 5}}\ntrain:\n", "8:45", "4 ranks"),
     ("train:\n", "launch: {mode: elastic, elastic: {maxRanks: 3}}\ntrain:\n", "8:45", "4 ranks"),
     ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:30", "mode: elastic"),
+    ("count: 2", "count: 2\n    spares: -1", "6:13", "a whole number from 0"),
+    ("28\n", "28\n    spares: 1\nlaunch: {mode: elastic}\n", "8:13", "launch.mode elastic"),
     ("train:\n", "launch: {mode: custom, options: [-x]}\ntrain:\n", "8:33", "takes no options"),
     ("train:\n", "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n", "8:16",
      "the chart has a volume named 'tmp'"),

@@ -33,15 +33,16 @@ def printed(*parts: object) -> str:
 
 def test_document_has_the_plan_under_stable_keys() -> None:
     plan = document(example("mixed"))
-    assert {key: plan[key] for key in list(plan)[:6]} == {
+    assert {key: plan[key] for key in list(plan)[:7]} == {
         "name": "mixed",
         "workers": 6,
+        "spares": 0,
         "ranks": 16,
         "globalBatch": None,
         "learningRateScale": 16,
         "binding": {"to": "none", "coresPerRank": None, "ranksPerSocket": None},
     }
-    assert list(plan)[6:] == [
+    assert list(plan)[7:] == [
         "launchOptions", "shm", "groups", "volumes", "warnings", "reasons",
     ]  # fmt: skip
     assert plan["groups"][1]["name"] == "dgx"
@@ -82,6 +83,21 @@ def test_tables_show_groups_volumes_launch_and_batch() -> None:
     assert "learning rate x 16 (linear scaling" in text
     assert "global batch" not in text
     assert "warning: CPU and GPU ranks in one job" in text
+
+
+def test_spares_are_shown_beside_the_nodes_of_ranks() -> None:
+    plan = planned(
+        "{name: a, count: 4, spares: 2, coresPerSocket: 4}, {name: b, count: 1, coresPerSocket: 4}"
+    )
+    text = printed(*tables(plan))
+    assert "run: 5 ranks on 5 workers with 2 spares" in text
+    assert " a 4+2 1 4 " in text
+    assert " b 1 1 1 " in text
+    shown = document(plan)
+    assert (shown["workers"], shown["spares"]) == (5, 2)
+    assert [group["spares"] for group in shown["groups"]] == [2, 0]
+    (reason,) = [row for row in shown["reasons"] if row["value"] == "workerGroups.0.spares"]
+    assert (reason["is"], reason["because"]) == (2, "nodes[0].spares")
 
 
 def test_tables_show_binding_options_and_batch_size() -> None:

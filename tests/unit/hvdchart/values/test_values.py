@@ -96,6 +96,12 @@ REFUSED_LAUNCHES = [
         "6 ranks",
     ),
     ("{launch: {mode: elastic}, hostNetwork: true}", "values.hostNetwork", "Gloo needs"),
+    ("{launch: {mode: elastic}, worker: {spares: 1}}", "values.worker.spares", "mode is elastic"),
+    (
+        "{launch: {mode: elastic}, workerGroups: [{name: a, spares: 2}]}",
+        "values.workerGroups[0].spares",
+        "2, but launch.mode is elastic",
+    ),
 ]
 
 
