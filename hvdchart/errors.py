@@ -3,7 +3,8 @@
 Exit codes: 0 done; 1 `render --check` found a difference; 2 wrong use of the command line
 (Typer's own); 3 the spec is wrong; 4 the chart refuses the values; 5 a file could not be read or
 written; 6 Helm failed; 7 the cluster cannot be used as asked; 8 the run failed; 9 an image cannot
-be run, or lacks what the chart needs. Any other exception is a defect and shows a traceback.
+be run, or lacks what the chart needs; 124 a time limit passed. Any other exception is a defect and
+shows a traceback.
 """
 
 from __future__ import annotations
@@ -121,3 +122,9 @@ class ImageError(HvdchartError):
     """An image that cannot be run here, or that lacks something that the chart needs."""
 
     exit_code = 9
+
+
+class TimeLimitError(HvdchartError):
+    """What was waited for did not happen in time; the exit code is that of timeout(1)."""
+
+    exit_code = 124

@@ -10,10 +10,12 @@ from typing import Annotated
 
 import typer
 
+from hvdchart.cli import control as cli_control
 from hvdchart.cli import dev as cli_dev
 from hvdchart.cli import discover as cli_discover
 from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
+from hvdchart.cli import observe as cli_observe
 from hvdchart.cli import run as cli_run
 from hvdchart.cli import tune as cli_tune
 from hvdchart.cli.options import (
@@ -151,7 +153,10 @@ def schema() -> None:
     sys.stdout.write(json_schema())
 
 
-for _module in (cli_dev, cli_discover, cli_image, cli_migrate, cli_run, cli_tune):
+for _module in (
+    *(cli_run, cli_dev, cli_observe, cli_control),
+    *(cli_discover, cli_migrate, cli_tune, cli_image),
+):
     _module.register(app)
 
 

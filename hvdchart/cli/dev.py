@@ -19,6 +19,7 @@ from hvdchart.cli.options import (
     plan_specs,
     print_warnings,
 )
+from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError, HvdchartError
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ def dev(
             if must_stop:
                 cluster.suspend_jobs(name)
                 must_stop = False
-                _say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
+                say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
             for change in changes:
                 if isinstance(change, FileError):
-                    _say(f"{change}; waiting for the next change")
+                    say(f"{change}; waiting for the next change")
                     continue
                 is_stopped = False
                 try:
@@ -83,7 +84,7 @@ def dev(
                 except HvdchartError as error:
                     if not name:
                         raise
-                    _say(f"{error}; waiting for the next change")
+                    say(f"{error}; waiting for the next change")
                     continue
                 name = plan.spec.name
                 log.show(name)
@@ -93,7 +94,7 @@ def dev(
             is_stopped = must_stop = True
     if name:
         helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
-        _say(f"release {name} uninstalled from namespace {cluster.namespace}")
+        say(f"release {name} uninstalled from namespace {cluster.namespace}")
     raise typer.Exit(130)
 
 
@@ -142,7 +143,7 @@ class _Log:
             try:
                 self._print_run()
             except HvdchartError as error:
-                _say(f"{error}; the run goes on without its log")
+                say(f"{error}; the run goes on without its log")
 
     def _print_run(self) -> None:
         from hvdchart.run.logs import follow
@@ -160,9 +161,4 @@ class _Log:
         if current.job == self._reported:
             return
         self._reported = current.job
-        _say(f"run {current.state}{f': {current.reason}' if current.reason else ''}")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"hvdchart: {text}\n")
-    sys.stderr.flush()
+        say(f"run {current.state}{f': {current.reason}' if current.reason else ''}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
     from hvdchart.spec.yaml_tree import Plain
 
+# Seconds of each unit of a duration.
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Columns of a table that no terminal shows.
 _UNLIMITED = 10_000
 
@@ -80,6 +83,16 @@ Helm = Annotated[
     str,
     typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path."),
 ]
+
+
+def parse_duration(text: str | None) -> int | None:
+    """The seconds of a duration such as 90s, 5m, 2h or 1d; a number alone is seconds."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if not match:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 5m, 2h or 1d")
+    return int(match[1]) * _UNITS[match[2] or "s"]
 
 
 def code_values(code: Path | None) -> Mapping[str, Plain] | None:

@@ -1,6 +1,5 @@
-"""The subcommands for runs in a cluster: deploy, undeploy, list, status, logs and events."""
+"""The subcommands that install and remove a run: deploy and undeploy."""
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,29 +10,22 @@ from hvdchart.cli.options import (
     Context,
     CreateNamespace,
     Files,
-    Format,
     Helm,
     Name,
     Namespace,
     Settings,
     Specs,
-    check_format,
     code_values,
     plan_specs,
-    print_json,
     print_warnings,
 )
-from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.cli.terminal import print_log, raise_unless_finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.logs import LogLine
-    from hvdchart.run.status import Status
 
-# How much of a failed master's log `status` prints.
-_LAST_LINES = 25
 # Click keeps the lines of a paragraph that begins with \b, and fills the others.
 _EPILOGS = {
     "deploy": """\b
@@ -48,41 +40,12 @@ Example:
   hvdchart undeploy resnet50 --namespace team
 
 Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used.""",
-    "list": """\b
-Examples:
-  hvdchart list
-  hvdchart list --all-namespaces -o json
-
-Exit codes: 0 listed, also when there is no run; 7 the cluster cannot be used.""",
-    "status": """\b
-Examples:
-  hvdchart status resnet50
-  hvdchart status resnet50 --namespace team -o json
-
-Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8 the
-run failed.""",
-    "logs": """\b
-Examples:
-  hvdchart logs resnet50 --master
-  hvdchart logs resnet50 --no-follow --tail 100
-
-Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used; 130
-interrupted.""",
-    "events": """\b
-Example:
-  hvdchart events resnet50
-
-Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used.""",
 }
-_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
-    commands: dict[str, Callable[..., None]] = {
-        "deploy": deploy, "undeploy": undeploy, "list": list_runs, "status": status, "logs": logs,
-        "events": events,
-    }  # fmt: skip
+    commands: dict[str, Callable[..., None]] = {"deploy": deploy, "undeploy": undeploy}
     for name, command in commands.items():
         app.command(name, epilog=_EPILOGS[name])(command)
 
@@ -142,109 +105,6 @@ def undeploy(
     sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
 
 
-def list_runs(
-    namespace: Namespace = None,
-    context: Context = None,
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="List the runs of all namespaces.")
-    ] = False,
-    output: Format = "text",
-) -> None:
-    """List the runs of a namespace with their state."""
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.report import list_report
-    from hvdchart.run.status import run_status
-
-    check_format(output)
-    cluster = Cluster.connect(context, namespace)
-    found = cluster.releases(everywhere=all_namespaces)
-    runs = [(place, run_status(release)) for place, release in found]
-    if output == "json":
-        print_json([{"namespace": place, **run.document()} for place, run in runs])
-    elif runs:
-        sys.stdout.write(list_report(runs))
-    else:
-        where = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"
-        sys.stderr.write(f"no runs {where}\n")
-
-
-def status(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    output: Format = "text",
-) -> None:
-    """Print the state of a run, the reason and what to do."""
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.status import run_status
-
-    check_format(output)
-    cluster = Cluster.connect(context, namespace)
-    current = run_status(cluster.release(name))
-    if output == "json":
-        print_json(current.document())
-    else:
-        from hvdchart.run.report import status_report
-
-        sys.stdout.write(status_report(current, cluster.namespace))
-        if current.state == "failed":
-            _print_last_lines(cluster, current)
-    if current.state == "not found":
-        raise ClusterError(f"no run {name} in namespace {cluster.namespace}: {current.reason}")
-    if current.state == "failed":
-        raise RunFailedError(f"run {name} failed")
-
-
-def logs(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    no_follow: Annotated[
-        bool, typer.Option("--no-follow", help="Print the lines logged so far and return.")
-    ] = False,
-    tail: Annotated[
-        int | None,
-        typer.Option("--tail", min=0, metavar="LINES", help="Last lines to print of each pod."),
-    ] = None,
-    master: Annotated[
-        bool,
-        typer.Option("--master", help="Print the master's log only: it has the ranks' output."),
-    ] = False,
-) -> None:
-    """Print the logs of a run.
-
-    Each line starts with its pod. Follows the logs of all pods until the run ends.
-    """
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.logs import follow, read_past
-
-    cluster = Cluster.connect(context, namespace)
-    release = cluster.release(name)
-    if not release.exists:
-        raise ClusterError(f"no run {name} in namespace {cluster.namespace}")
-    # Without a Job, which has a time to live, the run is over.
-    read = follow if release.jobs and not no_follow else read_past
-    try:
-        _print(read(cluster, name, tail=tail, component="master" if master else ""))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def events(name: Name, namespace: Namespace = None, context: Context = None) -> None:
-    """Print the Kubernetes events of a run, oldest first."""
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.report import event_lines
-
-    cluster = Cluster.connect(context, namespace)
-    listed = cluster.events(name)
-    if not listed:
-        sys.stderr.write(
-            f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
-            "after an hour by default\n"
-        )
-    sys.stdout.writelines(f"{line}\n" for line in event_lines(listed))
-
-
 def _follow(cluster: "Cluster", name: str) -> None:
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
@@ -252,31 +112,7 @@ def _follow(cluster: "Cluster", name: str) -> None:
 
     current = run_status(cluster.release(name))
     if current.job and current.state != "suspended":
-        _print(follow(cluster, name, warnings=True))
+        print_log(follow(cluster, name, warnings=True))
         current = run_status(cluster.release(name))
     sys.stderr.write(status_report(current, cluster.namespace))
-    if current.state not in ("finished", "suspended"):
-        raise RunFailedError(f"run {name} {current.state}: {current.reason}")
-
-
-def _print_last_lines(cluster: "Cluster", failed: "Status") -> None:
-    """The end of the last attempt's log, which explains more than its exit code."""
-    from hvdchart.run.logs import LogLine
-
-    masters = [pod.name for pod in failed.pods if pod.name.startswith(f"{failed.job}-")]
-    for name in masters[-1:]:
-        lines = cluster.log(name, "master", follow=False, tail=_LAST_LINES)
-        _print(LogLine(name, line) for line in lines)
-
-
-def _print(lines: "Iterable[LogLine]") -> None:
-    colours: dict[str, str] = {}
-    # https://no-color.org
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line in lines:
-        prefix = f"[{line.pod}]"
-        if coloured:
-            colour = colours.setdefault(line.pod, _COLOURS[len(colours) % len(_COLOURS)])
-            prefix = typer.style(prefix, fg=colour)
-        sys.stdout.write(f"{prefix} {line.text}\n")
-        sys.stdout.flush()
+    raise_unless_finished(current)

@@ -96,7 +96,8 @@ class Api:
         Each with the type of the change: ADDED, MODIFIED or DELETED.
         """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
-        for line in self.lines(what, path, query):
+        # A connection that broke without a word would be waited for forever.
+        for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
             with _wrap_errors(what):
                 event = json.loads(line)
             if event["type"] == "ERROR":
@@ -105,9 +106,11 @@ class Api:
                 raise RefusedError(f"cannot {what}: {_reason(code, status.get('message'))}", code)
             yield event["type"], event["object"]
 
-    def lines(self, what: str, path: str, query: dict[str, str]) -> Iterator[str]:
-        """Yield the lines of an answer as they come."""
-        response = self._send(what, "GET", path, query, read_seconds=None)
+    def lines(
+        self, what: str, path: str, query: dict[str, str], read_seconds: int | None = None
+    ) -> Iterator[str]:
+        """Yield the lines of an answer as they come; each may take `read_seconds`."""
+        response = self._send(what, "GET", path, query, read_seconds=read_seconds)
         with _wrap_errors(what):
             rest = b""
             try:

@@ -130,12 +130,22 @@ class Cluster:
         return self._watch("events", seconds)
 
     def log(
-        self, pod: str, container: str, *, follow: bool, tail: int | None = None
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        since: int | None = None,
     ) -> Iterator[str]:
-        """The lines of a container's log; with `follow`, as they come until the container ends."""
+        """The lines of a container's log; with `follow`, as they come until the container ends.
+
+        `tail` is the number of last lines, `since` the age of the oldest one in seconds.
+        """
         query = {"container": container}
         query |= {"follow": "true"} if follow else {}
         query |= {} if tail is None else {"tailLines": str(tail)}
+        query |= {} if since is None else {"sinceSeconds": str(since)}
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
 
@@ -145,6 +155,12 @@ class Cluster:
             name = job["metadata"]["name"]
             what = f"suspend job {name} in namespace {self.namespace}"
             self._api.merge_patch(what, self._path("jobs", name), {"spec": {"suspend": True}})
+
+    def scale(self, stateful_set: str, number: int) -> None:
+        """Set the number of a StatefulSet's pods."""
+        what = f"scale statefulset {stateful_set} in namespace {self.namespace}"
+        path = f"{self._path('statefulsets', stateful_set)}/scale"
+        self._api.merge_patch(what, path, {"spec": {"replicas": number}})
 
     def run_pod(self, pod: Object) -> str:
         """Create a pod of one container, wait for its end, delete it, and return what it printed.

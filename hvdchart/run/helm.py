@@ -17,9 +17,13 @@ import semver
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError
 from hvdchart.plan.model import Plan
+from hvdchart.run.helm_errors import remedy_for
+from hvdchart.run.release import Object
 from hvdchart.values.check import checked_values
 
 T = TypeVar("T")
+# Older ones cannot ask the API server what an upgrade would change.
+_OLDEST = semver.VersionInfo(3, 13, 0)
 
 
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
@@ -96,8 +100,38 @@ def deploy(
             reset_values=True,
         )  # fmt: skip
 
-    revision = _call("helm upgrade --install", install())
+    revision = _call("helm upgrade --install", install(), plan.spec.name, namespace)
     return Installed(revision.release.name, revision.release.namespace, revision.revision)
+
+
+def release_values(
+    name: str, namespace: str, *, context: str | None = None, helm: str = "helm"
+) -> Object:
+    """The values that a release was installed with; raises ClusterError without a release."""
+    arguments = ["get", "values", name, "--namespace", namespace, "--output", "json"]
+    answer = _call(
+        "helm get values", _client(helm, context)._command.run(arguments), name, namespace
+    )
+    values: Object = json.loads(answer) or {}
+    return values
+
+
+def upgrade(
+    name: str,
+    namespace: str,
+    values: Object,
+    *,
+    context: str | None = None,
+    helm: str = "helm",
+) -> Installed:
+    """Run `helm upgrade` of a release that is there, with these values only."""
+    arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
+    arguments += ["--values", "-", "--output", "json"]
+    command = _client(helm, context)._command
+    answer = _call(
+        "helm upgrade", command.run(arguments, json.dumps(values).encode()), name, namespace
+    )
+    return Installed(name, namespace, int(json.loads(answer)["version"]))
 
 
 def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str = "helm") -> None:
@@ -106,24 +140,23 @@ def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str
     Raises ClusterError when there is no release of that name, and HelmError.
     """
     uninstall = _client(helm, context).uninstall_release(name, namespace=namespace, wait=True)
-    try:
-        _call(f"helm uninstall {name} in namespace {namespace}", uninstall)
-    except HelmError as error:
-        if "release: not found" not in str(error):
-            raise
-        raise ClusterError(
-            f"no run {name} in namespace {namespace}; list all runs: hvdchart list --all-namespaces"
-        ) from error
+    _call(f"helm uninstall {name} in namespace {namespace}", uninstall, name, namespace)
 
 
 def _client(helm: str, context: str | None) -> Any:
     command = _Command(executable=_check_program(helm), kubecontext=context)
     try:
-        return pyhelm3.Client(command, executable=helm)
+        client = pyhelm3.Client(command, executable=helm)
     except (pyhelm3.errors.Error, ValueError) as error:
         raise HelmError(
             f"`{helm} version` does not print a version, so it is not Helm: {error}"
         ) from error
+    if client.version < _OLDEST:
+        raise HelmError(
+            f"{helm} is Helm {client.version}: install Helm {_OLDEST} or newer, or Helm 4, or name "
+            "one with --helm PATH"
+        )
+    return client
 
 
 def _check_program(helm: str) -> str:
@@ -134,8 +167,16 @@ def _check_program(helm: str) -> str:
     return helm
 
 
-def _call(what: str, call: Coroutine[Any, Any, T]) -> T:
+def _call(what: str, call: Coroutine[Any, Any, T], name: str = "", namespace: str = "") -> T:
+    """Await a call of Helm; raise what it says, with the way out where that is known."""
     try:
         return asyncio.run(call)
     except pyhelm3.errors.Error as error:
-        raise HelmError(f"{what}: {str(error).strip()}") from error
+        message = str(error).strip()
+        if "release: not found" in message:
+            raise ClusterError(
+                f"no run {name} in namespace {namespace}; list all runs: hvdchart list "
+                "--all-namespaces"
+            ) from error
+        remedy = remedy_for(message, name, namespace)
+        raise HelmError(f"{what}: {message}{f'; {remedy}' if remedy else ''}") from error

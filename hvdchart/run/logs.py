@@ -36,7 +36,13 @@ class Source(Protocol):
         """The namespace's present events, then new ones."""
 
     def log(
-        self, pod: str, container: str, *, follow: bool, tail: int | None = None
+        self,
+        pod: str,
+        container: str,
+        *,
+        follow: bool,
+        tail: int | None = None,
+        since: int | None = None,
     ) -> Iterator[str]:
         """The lines of a container's log."""
 
@@ -72,13 +78,18 @@ def has_log(pod: Object) -> bool:
 
 
 def read_past(
-    source: Source, release: str, *, tail: int | None = None, component: str = ""
+    source: Source,
+    release: str,
+    *,
+    tail: int | None = None,
+    since: int | None = None,
+    component: str = "",
 ) -> Iterator[LogLine]:
-    """The lines logged so far, pod by pod."""
+    """The lines logged so far, or in the last `since` seconds, pod by pod."""
     for pod in source.release(release).pods:
         if has_log(pod) and component in ("", main_container(pod)):
             name = pod["metadata"]["name"]
-            for line in source.log(name, main_container(pod), follow=False, tail=tail):
+            for line in source.log(name, main_container(pod), follow=False, tail=tail, since=since):
                 yield LogLine(name, line)
 
 
@@ -87,16 +98,17 @@ def follow(
     release: str,
     *,
     tail: int | None = None,
+    since: int | None = None,
     component: str = "",
     warnings: bool = False,
 ) -> Iterator[LogLine]:
     """The lines of all pods of the release, or of its `component`, until the newest run is over.
 
-    Pods that are created later are included. With `warnings`, the cluster's Warning events about
-    the release's objects are lines too: they show why a pod does not start. Raises ClusterError
-    when the API server refuses a request.
+    Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
+    With `warnings`, the cluster's Warning events about the release's objects are lines too: they
+    show why a pod does not start. Raises ClusterError when the API server refuses a request.
     """
-    follower = _Follower(source, release, tail, component)
+    follower = _Follower(source, release, tail, since, component)
     if warnings:
         follower.watch_warnings()
     return follower.lines()
@@ -105,9 +117,11 @@ def follow(
 class _Follower:
     """One thread for each pod's log, one for the pods and one for the Jobs, all with one queue."""
 
-    def __init__(self, source: Source, release: str, tail: int | None, component: str) -> None:
+    def __init__(
+        self, source: Source, release: str, tail: int | None, since: int | None, component: str
+    ) -> None:
         self._source, self._release = source, release
-        self._tail, self._component = tail, component
+        self._tail, self._since, self._component = tail, since, component
         self._queue: queue.Queue[LogLine | _Ended] = queue.Queue(maxsize=10_000)
         self._open: set[str] = set()
         self._known: set[str] = set()
@@ -220,6 +234,7 @@ class _Follower:
         self._start(self._read, name, main_container(pod))
 
     def _read(self, name: str, container: str) -> None:
-        for line in self._source.log(name, container, follow=True, tail=self._tail):
+        lines = self._source.log(name, container, follow=True, tail=self._tail, since=self._since)
+        for line in lines:
             self._queue.put(LogLine(name, line))
         self._queue.put(_Ended(name))

@@ -23,6 +23,8 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
     if status.attempts > 1 and status.attempt > 1:
         head += f", attempt {status.attempt} of {status.attempts}"
     yield head
+    if status.progress:
+        yield f"progress: {status.progress.text(is_over=status.over)}"
     if status.reason:
         yield f"why: {status.reason}"
     if status.advice:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
+from hvdchart.run.progress import Progress, read_progress
 from hvdchart.run.release import Object, Release
 from hvdchart.run.workers import Workers, count_workers, is_child, is_true
 from hvdchart.text import join_names
@@ -36,6 +37,7 @@ class Status:
 
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
+    `progress` is what the script tells, None while it has not.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Status:
     spares_ready: int
     spares_wanted: int
     pods: tuple[PodStatus, ...]
+    progress: Progress | None = None
 
     @property
     def over(self) -> bool:
@@ -84,6 +87,7 @@ def run_status(release: Release) -> Status:
         spares_ready=workers.spares_ready,
         spares_wanted=workers.spares_wanted,
         pods=tuple(_pod_status(pod, release) for pod in sorted(pods, key=_by_name)),
+        progress=read_progress(own if job else release.record),
     )
 
 

@@ -227,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PATCH(self) -> None:
         request = self._request(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         if not self._refused(request):
-            name = request.path.rpartition("/")[2]
+            name = request.path.removesuffix("/scale").rpartition("/")[2]
             self._answer(
                 200, next(i for i in self.cluster.find(request) if i["metadata"]["name"] == name)
             )

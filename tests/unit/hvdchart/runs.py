@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 JOB = "hvd-master-1a2b3c4d"
@@ -16,7 +17,11 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
     created = more.get("created", "2026-01-01T10:00:00Z")
     return {
         "metadata": {"name": name, "creationTimestamp": created, "labels": LABELS},
-        "spec": {"backoffLimit": 3, "suspend": more.get("suspend", False)},
+        "spec": {
+            "backoffLimit": 3,
+            "suspend": more.get("suspend", False),
+            "template": {"spec": {"containers": [{"name": "master", "env": describe_run(more)}]}},
+        },
         "status": {
             "failed": more.get("failed", 0),
             "conditions": [
@@ -25,6 +30,19 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
             ],
         },
     }
+
+
+def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
+    """What the chart tells the master: two groups, the second with two ranks on each worker."""
+    groups = [
+        {"statefulSet": "hvd-worker", "number": 2, "maximum": 4, "slots": 1},
+        {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2},
+    ]
+    run = {
+        "mode": more.get("mode", "mpirun"), "options": more.get("options", []),
+        "args": ["python", "$$HOME/train.py"], "groups": groups[: more.get("groups", 1)],
+    }  # fmt: skip
+    return [{"name": "HVD_RUN", "value": json.dumps(run)}]
 
 
 def pod(name: str, component: str, state: dict[str, Any] | None = None, **more: Any) -> Any:

@@ -1,0 +1,130 @@
+"""Changes a release that is there: stop, restart and scale its run.
+
+Each change is an upgrade of the release by Helm with one of its values changed, so that a later
+upgrade knows of it. Only an elastic run is scaled without Helm: it goes on.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from hvdchart.errors import ClusterError
+from hvdchart.run import helm as helm_module
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.ranks import run_of
+from hvdchart.run.release import Object, Release
+from hvdchart.run.status import newest_job
+
+
+@dataclass(frozen=True)
+class Helm:
+    """How Helm is called: the program, and the kubeconfig's context."""
+
+    program: str = "helm"
+    context: str | None = None
+
+
+def present_release(cluster: Cluster, name: str) -> Release:
+    """The objects of a release; raises ClusterError when there are none."""
+    release = cluster.release(name)
+    if not release.exists:
+        raise ClusterError(
+            f"no run {name} in namespace {cluster.namespace}; list all runs: hvdchart list "
+            "--all-namespaces"
+        )
+    return release
+
+
+def stop(cluster: Cluster, name: str, helm: Helm) -> None:
+    """End the pods of master and workers; the release, its Job and its volumes stay."""
+    present_release(cluster, name)
+    _change(cluster, name, helm, {"master": {"suspend": True}})
+
+
+def restart(cluster: Cluster, name: str, helm: Helm) -> int:
+    """Start the run once more, from its checkpoints if it has any; returns its generation."""
+    present_release(cluster, name)
+    values = _values(cluster, name, helm)
+    generation = int((values.get("master") or {}).get("generation") or 1) + 1
+    _change(cluster, name, helm, {"master": {"generation": generation, "suspend": False}}, values)
+    return generation
+
+
+def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Helm) -> bool:
+    """Set the number of workers, of a group if the run has several; whether the run goes on.
+
+    An elastic run goes on. Any other one is replaced by a run on that many workers.
+    """
+    job = newest_job(present_release(cluster, name))
+    values = _values(cluster, name, helm)
+    groups = values.get("workerGroups") or []
+    index = _index_of(groups, group, name)
+    run = run_of(job) if job and _lives(job) else {}
+    if run.get("mode") == "elastic":
+        stateful_set = run["groups"][index or 0]
+        if number > int(stateful_set["maximum"]):
+            raise ClusterError(
+                f"run {name} has room for {stateful_set['maximum']} workers: raise "
+                "launch.elastic.maxRanks and deploy it again"
+            )
+        cluster.scale(str(stateful_set["statefulSet"]), number)
+        return True
+    if index is None:
+        _change(cluster, name, helm, {"worker": {"number": number}}, values)
+    else:
+        changed = copy.deepcopy(groups)
+        changed[index]["number"] = number
+        _change(cluster, name, helm, {"workerGroups": changed}, values)
+    return False
+
+
+def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
+    """Let `helm uninstall` leave the release's own PersistentVolumeClaims; returns their names.
+
+    Helm reads the annotation from the release that it has installed, hence the upgrade.
+    """
+    values = _values(cluster, name, helm)
+    objects = copy.deepcopy(values.get("extraObjects") or [])
+    claims = [item for item in objects if item.get("kind") == "PersistentVolumeClaim"]
+    for claim in claims:
+        annotations = claim["metadata"].get("annotations") or {}
+        claim["metadata"]["annotations"] = {**annotations, "helm.sh/resource-policy": "keep"}
+    if claims:
+        _change(cluster, name, helm, {"extraObjects": objects}, values)
+    return [str(claim["metadata"]["name"]) for claim in claims]
+
+
+def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
+    """The group's position among the release's workerGroups; None when it has none."""
+    names = [str(item["name"]) for item in groups]
+    if group is None and len(names) < 2:
+        return 0 if names else None
+    if group not in names:
+        listed = ", ".join(names) or "none"
+        wanted = "name one with --group" if group is None else f"{group!r} is none of them"
+        raise ClusterError(f"run {name} has these groups of workers: {listed}; {wanted}")
+    return names.index(group)
+
+
+def _lives(job: Object) -> bool:
+    conditions = job.get("status", {}).get("conditions") or []
+    is_over = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
+    return not is_over and not job["spec"].get("suspend")
+
+
+def _values(cluster: Cluster, name: str, helm: Helm) -> Object:
+    return helm_module.release_values(
+        name, cluster.namespace, context=helm.context, helm=helm.program
+    )
+
+
+def _change(
+    cluster: Cluster, name: str, helm: Helm, changes: Object, values: Object | None = None
+) -> None:
+    """Upgrade the release with some values changed: one level of maps is merged."""
+    changed = dict(_values(cluster, name, helm) if values is None else values)
+    for key, value in changes.items():
+        changed[key] = {**(changed.get(key) or {}), **value} if isinstance(value, dict) else value
+    helm_module.upgrade(name, cluster.namespace, changed, context=helm.context, helm=helm.program)

@@ -1,0 +1,59 @@
+"""What Helm's messages mean for a person: the known ones, each with the way out. Pure."""
+
+from __future__ import annotations
+
+# A part of Helm's message, and what to do. The first that matches counts.
+REMEDIES = {
+    "exceeded quota": "ask for a larger quota, or use fewer or smaller workers",
+    "another operation (install/upgrade/rollback) is in progress": (
+        "someone changes this release at this moment: try again in a minute. If Helm was killed "
+        "instead, remove its mark and deploy again: kubectl delete secret -n {namespace} -l "
+        "'owner=helm,name={name},status in (pending-install,pending-upgrade,pending-rollback)'"
+    ),
+    "invalid ownership metadata": (
+        "objects of that name belong to something else: choose another name for the run, or "
+        "another namespace"
+    ),
+    "already exists": (
+        "someone else has created it meanwhile, or it is not Helm's: try again, or choose another "
+        "name for the run"
+    ),
+    'namespaces "{namespace}" not found': (
+        "there is no such namespace: add --create-namespace, or choose another with --namespace"
+    ),
+    "is forbidden": (
+        "ask for that right; `hvdchart doctor -n {namespace}` lists all that are missing"
+    ),
+    "nauthorized": "the cluster does not accept your credentials: renew those in the kubeconfig",
+    "the server has asked for the client to provide credentials": (
+        "the cluster does not accept your credentials: renew those in the kubeconfig"
+    ),
+    "cluster unreachable": (
+        "the API server does not answer: check the kubeconfig and the network; `hvdchart doctor` "
+        "checks each step"
+    ),
+    "request is too large": (
+        "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an "
+        "image or onto a volume"
+    ),
+    "Too long: must have at most 1048576 bytes": (
+        "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an "
+        "image or onto a volume"
+    ),
+    "has no deployed releases": (
+        "an earlier installation was not completed: run `hvdchart undeploy {name} -n {namespace}` "
+        "and deploy again"
+    ),
+    "context deadline exceeded": (
+        "the API server is slow: try again; Helm takes up where it stopped"
+    ),
+}
+
+
+def remedy_for(message: str, name: str, namespace: str) -> str:
+    """What to do about a message of Helm; empty for one that is not known."""
+    places = {"name": name, "namespace": namespace}
+    for sign, remedy in REMEDIES.items():
+        if sign.replace("{namespace}", namespace).lower() in message.lower():
+            return remedy.format(**places)
+    return ""

@@ -1,0 +1,91 @@
+"""The progress that a run's script tells, from the record that its master writes. Pure.
+
+The chart's files/progress.py writes it; docs/chart-watching.md describes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+# A step that is older than this, in seconds, is worth a remark: most take less.
+_LATE = 60
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The last step of a run; None for what the script does not tell.
+
+    `loss` is a text for one that is not finite. `idle_seconds` is how long ago the step was, by the
+    master's clock.
+    """
+
+    step: int
+    steps: int | None = None
+    loss: float | str | None = None
+    images_per_second: float | None = None
+    seconds_left: int | None = None
+    idle_seconds: int = 0
+
+    def text(self, *, is_over: bool = False) -> str:
+        """In one line: step 120 of 500, loss 0.41, 32 images/s, about 4 min left."""
+        parts = [f"step {self.step}{f' of {self.steps}' if self.steps is not None else ''}"]
+        if self.loss is not None:
+            parts.append(f"loss {self.loss if isinstance(self.loss, str) else f'{self.loss:.4g}'}")
+        if self.images_per_second is not None:
+            parts.append(f"{_three_digits(self.images_per_second)} images/s")
+        if not is_over and self.idle_seconds > _LATE:
+            parts.append(f"no step for {duration(self.idle_seconds)}")
+        elif not is_over and self.seconds_left is not None:
+            parts.append(f"about {duration(self.seconds_left)} left")
+        return ", ".join(parts)
+
+
+def read_progress(record: Mapping[str, str]) -> Progress | None:
+    """The progress of a release's record; None where there is none that can be understood."""
+    try:
+        told: dict[str, Any] = json.loads(record.get("progress") or "{}")
+        return Progress(
+            int(told["step"]),
+            _number(told, "steps", int),
+            told.get("loss") if isinstance(told.get("loss"), str) else _number(told, "loss", float),
+            _number(told, "imagesPerSecond", float),
+            _number(told, "secondsLeft", int),
+            _idle_seconds(record.get("renewed", ""), str(told.get("time", ""))),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None
+
+
+def duration(seconds: float) -> str:
+    """A duration with a unit that suits it: 40 s, 4 min, 2.5 h, 3.1 d."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.1f} h"
+    return f"{seconds / _DAY:.1f} d"
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _number(told: Mapping[str, Any], name: str, kind: type[int] | type[float]) -> Any:
+    value = told.get(name)
+    return None if value is None or not math.isfinite(float(value)) else kind(value)
+
+
+def _idle_seconds(renewed: str, time: str) -> int:
+    """How long before the renewal of the record the step was made. One clock wrote both."""
+    try:
+        passed = datetime.fromisoformat(renewed) - datetime.fromisoformat(time)
+    except ValueError:
+        return 0
+    return max(0, int(passed.total_seconds()))

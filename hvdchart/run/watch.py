@@ -1,0 +1,115 @@
+"""Follows the state of a release: its objects now, and again each time that they have changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.api import RefusedError
+from hvdchart.run.release import Object, Release
+from hvdchart.run.status import Status, run_status
+
+T = TypeVar("T")
+# A watch is opened again after this many seconds.
+WATCH_SECONDS = 300
+# Seconds until a change is read, with those that come along; 200 pods start together.
+SETTLE = 0.2
+# Seconds after which the objects are read without a change: the record has no watch of its own.
+READ_EVERY = 5.0
+# An API server that does not answer is tried again, with a pause, for so many seconds.
+PATIENCE, PAUSE = 120.0, 1.0
+
+
+class Source(Protocol):
+    """What is read from the cluster; `Cluster` implements it."""
+
+    def release(self, name: str) -> Release:
+        """The release's present objects."""
+
+    def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
+        """The release's present pods, then their changes."""
+
+    def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
+        """The release's present Jobs, then their changes."""
+
+
+def watch_release(source: Source, name: str, timeout: float | None = None) -> Iterator[Release]:
+    """The release now and after each change, until `timeout` seconds have passed.
+
+    Raises ClusterError when the API server refuses a request, or does not answer for minutes.
+    """
+    deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    follower = _Follower(source, name)
+    try:
+        while True:
+            follower.changed.clear()
+            yield _patiently(lambda: source.release(name))
+            if not follower.wait(deadline):
+                return
+    finally:
+        follower.closed.set()
+
+
+def wait_for_end(source: Source, name: str, timeout: float | None = None) -> Status:
+    """The status of a run that has ended, or that does not exist; its last one at the time-out."""
+    for release in watch_release(source, name, timeout):
+        current = run_status(release)
+        if current.over or current.state == "not found":
+            break
+    return current
+
+
+class _Follower:
+    """Sets `changed` at each change; a thread for the pods and one for the Jobs."""
+
+    def __init__(self, source: Source, name: str) -> None:
+        self.changed, self.closed = threading.Event(), threading.Event()
+        self._error: ClusterError | None = None
+        for watch in (source.watch_pods, source.watch_jobs):
+            threading.Thread(target=self._run, args=(watch, name), daemon=True).start()
+
+    def wait(self, deadline: float) -> bool:
+        """Wait until it is time to read again; False at the deadline."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        if self.changed.wait(min(left, READ_EVERY)):
+            time.sleep(min(SETTLE, left))
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _run(self, watch: Callable[[str, int], Iterator[tuple[str, Object]]], name: str) -> None:
+        try:
+            while not self.closed.is_set():
+                _patiently(lambda: self._follow(watch(name, WATCH_SECONDS)))
+                self.closed.wait(PAUSE)
+        except ClusterError as error:
+            self._error = error
+            self.changed.set()
+
+    def _follow(self, changes: Iterator[tuple[str, Object]]) -> None:
+        for _ in changes:
+            self.changed.set()
+            if self.closed.is_set():
+                return
+
+
+def _patiently(call: Callable[[], T]) -> T:
+    """Call, and again while the API server does not answer; a refusal is final."""
+    give_up_at = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return call()
+        except RefusedError as error:
+            if error.status < 500 and error.status not in (410, 429):
+                raise
+            failure: ClusterError = error
+        except ClusterError as error:
+            failure = error
+        if time.monotonic() > give_up_at:
+            raise failure
+        time.sleep(PAUSE)

@@ -1,0 +1,62 @@
+"""The progress in the record of a release, and its line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hvdchart.run.progress import Progress, duration, read_progress
+
+TOLD = {"step": 120, "steps": 500, "loss": 0.4123456, "imagesPerSecond": 32.04, "secondsLeft": 240}
+
+
+def record(told: Any, **more: str) -> dict[str, str]:
+    return {"progress": told if isinstance(told, str) else json.dumps(told), **more}
+
+
+def test_the_line_has_the_step_the_loss_the_speed_and_the_time_left() -> None:
+    progress = read_progress(record(TOLD))
+    assert progress is not None
+    assert progress.text() == "step 120 of 500, loss 0.4123, 32 images/s, about 4 min left"
+    assert progress.text(is_over=True) == "step 120 of 500, loss 0.4123, 32 images/s"
+
+
+def test_what_is_not_told_is_left_out() -> None:
+    assert read_progress(record({"step": 7})) == Progress(7)
+    assert Progress(7).text() == "step 7"
+    assert Progress(7, loss="nan").text() == "step 7, loss nan"
+
+
+def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
+    told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
+    progress = read_progress(record(told, renewed="2026-01-01T10:07:10.5Z"))
+    assert progress is not None
+    assert progress.idle_seconds == 430
+    assert progress.text().endswith("images/s, no step for 7 min")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "", "{", "[]", "null", "5", "{}", {"step": "x"}, {"step": None}, {"steps": 3},
+        '{"step": NaN}', '{"step": 1e999}', {"step": [1]},
+    ],
+)  # fmt: skip
+def test_a_damaged_entry_is_no_progress(told: Any) -> None:
+    assert read_progress(record(told)) is None
+    assert read_progress({}) is None
+
+
+def test_numbers_that_are_none_are_left_out() -> None:
+    progress = read_progress(record('{"step": 1, "loss": NaN, "imagesPerSecond": Infinity}'))
+    assert progress == Progress(1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (119, "119 s"), (240, "4 min"), (9000, "2.5 h"), (260000, "3.0 d")],
+)
+def test_a_duration_has_a_unit_that_suits_it(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
