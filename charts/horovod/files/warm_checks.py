@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
@@ -22,6 +23,9 @@ READ_AT_IMPORT = (
 )
 # Of these, what is read later, or only chooses which notes TensorFlow prints.
 READ_LATER = ("CUDA_VISIBLE_DEVICES", "TF_CPP_", "TF_FORCE_GPU_ALLOW_GROWTH")
+
+# Words in a program that may import a module which no statement of it names.
+IMPORTS_BY_CALL = (b"__import__", b"eval(", b"exec(", b"import_module", b"importlib", b"runpy")
 
 USUAL_FOLDERS = (
     *("", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
@@ -108,14 +112,16 @@ def folders(environment: Mapping[str, str]) -> list[str]:
     return [path for path in named if path not in USUAL_FOLDERS and Path(path).is_dir()]
 
 
+def read_source(program: Program) -> bytes:
+    """The program's text; none of a module, which is found only by importing its packages."""
+    if program.kind == "module":
+        return b""
+    return Path(program.target).read_bytes() if program.kind == "file" else program.target.encode()
+
+
 def check_script(program: Program, preloaded: Sequence[str]) -> None:
     """Raise ColdStart when the script sets a variable that its imports would read."""
-    if program.kind == "module":
-        # Its file is found only by importing the packages it is in.
-        return
-    source = (
-        Path(program.target).read_bytes() if program.kind == "file" else program.target.encode()
-    )
+    source = read_source(program)
     if b"environ" not in source and b"putenv" not in source:
         return
     try:
@@ -130,6 +136,25 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
         if read and (imported is None or line < imported):
             where = f"{program.target}:{line}" if program.kind == "file" else "the program"
             raise ColdStart(f"{where} sets {name}: set it in worker.env instead")
+
+
+def check_use(program: Program) -> None:
+    """Raise ColdStart when the program is sure to import nothing but the standard library.
+
+    It would wait in vain for modules that are still being imported.
+    """
+    source = read_source(program)
+    if program.kind == "module" or any(word in source for word in IMPORTS_BY_CALL):
+        return
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return
+    # Older releases do not know the names of their modules.
+    standard = {*getattr(sys, "stdlib_module_names", sys.builtin_module_names)}
+    is_relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+    if not is_relative and all(top in standard for _, top in _imports(tree)):
+        raise ColdStart("the modules are still being imported, and the program does not use them")
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -17,12 +17,14 @@ from typing import Any, Sequence
 
 import warm_wire
 from settings import GENERATED
-from warm_checks import ColdStart, Program, check
+from warm_checks import ColdStart, Program, check, check_use
 from warm_wire import GO
 
 # Written by the worker; without it, ranks start as they would without a warm process.
 DESCRIPTION = GENERATED / "warm.json"
 SOCKET = GENERATED / "warm.sock"
+# There while the warm process has imported its modules.
+READY = SOCKET.with_suffix(".ready")
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0
 # Python itself ignores these two in each of its processes.
@@ -45,6 +47,8 @@ def run(command: Sequence[str], speaks: bool) -> int | None:
         return None
     try:
         program = check(command, os.environ, description)
+        if not READY.exists():
+            check_use(program)
         with _connect() as connection:
             _ask(connection, command, program)
             return _follow(connection)

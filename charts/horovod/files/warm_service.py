@@ -52,6 +52,7 @@ def main(main_namespace: dict[str, Any]) -> None:
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
     """Keep a process that imports and forks; its ranks return from here, too."""
     for start in range(1, STARTS + 1):
+        ready_file(listener).unlink(missing_ok=True)
         reader, writer = os.pipe()
         parent = os.getpid()
         pid = os.fork()
@@ -66,6 +67,11 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
         os.close(reader)
     say("ranks start cold from now on")
     return None
+
+
+def ready_file(listener: socket.socket) -> Path:
+    """The file, beside the socket, that is there while the modules have been imported."""
+    return Path(listener.getsockname()).with_suffix(".ready")
 
 
 def wait_for_ranks(listener: socket.socket, reader: int) -> None:
@@ -95,6 +101,7 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
     state = WarmState()
     state.load(modules)
     names = ", ".join(modules)
+    ready_file(listener).touch()
     if state.problem:
         say(f"ranks start cold: {state.problem} (launch.preload)")
     else:

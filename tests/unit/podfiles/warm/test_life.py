@@ -14,6 +14,8 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+import warm_checks
+from warm_checks import Program
 
 from tests.unit.podfiles.warm.worker import Worker, children, is_alive, make_worker, warm
 from tests.waiting import wait_until
@@ -99,11 +101,51 @@ def test_ended_ranks_leave_no_process_behind(warm_worker: Worker) -> None:
     wait_until(lambda: children(importing) == [], 20, "guards are reaped")
 
 
-def test_rank_waits_for_an_import_that_is_running(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    slow = f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
-    with make_worker({"slow": slow}) as worker, warm(worker, ["slow"]):
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """What the import of the module `slow` waits for."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def slow(gate: Path) -> str:
+    return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
+
+
+def test_program_that_needs_no_framework_does_not_wait_for_its_import(
+    gate: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nfrom os import path\nprint('runs')\n")
+    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
+        for command in (["python3", "-c", "print('runs')"], ["python3", str(script)]):
+            done = worker.run(*command)
+            assert b"start cold: the modules are still being imported" in done.stdout
+            assert done.stdout.endswith(b"runs\n")
+        gate.write_text("")
+        wait_until(lambda: "imported slow" in worker.log, 20, "it has imported")
+        assert worker.show("print('runs')") == "runs\n", (
+            "the fork is there: no reason to start cold"
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import slow", "def f():\n    from slow.x import y", "import utilities", "from . import x",
+     "from importlib import import_module", "__import__('sl' + 'ow')", "exec('import slow')",
+     "not Python:"],
+)  # fmt: skip
+def test_program_that_may_need_it_waits(text: str) -> None:
+    warm_checks.check_use(Program("code", text, [], unbuffered=False))
+
+
+def test_module_may_need_it() -> None:
+    warm_checks.check_use(Program("module", "json.tool", [], unbuffered=False))
+
+
+def test_rank_waits_for_an_import_that_is_running(gate: Path) -> None:
+    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
         with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
             assert client.stdout is not None
             assert b"rank 0 of 1" in client.stdout.readline()
