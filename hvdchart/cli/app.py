@@ -16,6 +16,7 @@ from hvdchart.cli import discover as cli_discover
 from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import observe as cli_observe
+from hvdchart.cli import pods as cli_pods
 from hvdchart.cli import run as cli_run
 from hvdchart.cli import tune as cli_tune
 from hvdchart.cli.options import (
@@ -154,7 +155,7 @@ def schema() -> None:
 
 
 for _module in (
-    *(cli_run, cli_dev, cli_observe, cli_control),
+    *(cli_run, cli_dev, cli_observe, cli_control, cli_pods),
     *(cli_discover, cli_migrate, cli_tune, cli_image),
 ):
     _module.register(app)

@@ -114,6 +114,21 @@ class Cluster:
         own = [event for event in self._list("events") if is_about(event, release)]
         return sorted(own, key=event_order)
 
+    def pod_metrics(self, release: str) -> list[Object] | None:
+        """What the release's pods use, from the metrics API; None where the cluster has none."""
+        path = f"apis/metrics.k8s.io/v1beta1/namespaces/{self.namespace}/pods"
+        try:
+            what = f"list metrics of pods in namespace {self.namespace}"
+            return self._api.list(what, path, selector(release))
+        except RefusedError as error:
+            if error.status in (403, 404, 503):
+                return None
+            raise
+
+    def services(self, release: str) -> list[Object]:
+        """The release's Services."""
+        return self._list("services", selector(release))
+
     def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
         """The release's present pods, then their changes, for `seconds`.
 

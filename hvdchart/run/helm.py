@@ -123,10 +123,11 @@ def upgrade(
     *,
     context: str | None = None,
     helm: str = "helm",
+    install: bool = False,
 ) -> Installed:
-    """Run `helm upgrade` of a release that is there, with these values only."""
+    """Run `helm upgrade` with these values only, of a release that is there unless `install`."""
     arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
-    arguments += ["--values", "-", "--output", "json"]
+    arguments += ["--values", "-", "--output", "json", *(["--install"] if install else [])]
     command = _client(helm, context)._command
     answer = _call(
         "helm upgrade", command.run(arguments, json.dumps(values).encode()), name, namespace

@@ -28,7 +28,9 @@ class Request:
 
     @property
     def resource(self) -> str:
-        """pods, jobs, log and the like."""
+        """pods, jobs, log and the like; podmetrics for what the metrics API has of pods."""
+        if self.path.startswith("/apis/metrics.k8s.io/"):
+            return "podmetrics"
         parts = self.path.strip("/").split("/")
         start = parts.index("namespaces") + 2 if "namespaces" in parts else len(parts) - 1
         return parts[-1] if parts[-1] == "log" else parts[start]
@@ -169,7 +171,8 @@ def _verb(request: Request) -> str:
     if request.query.get("watch", "").lower() == "true":
         return "watch"
     name = request.path.rpartition("/")[2]
-    return "list" if name == request.resource != "log" else "get"
+    is_list = name == request.resource != "log" or request.resource == "podmetrics"
+    return "list" if is_list else "get"
 
 
 def _matches(item: Object, query: dict[str, str]) -> bool:

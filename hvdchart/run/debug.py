@@ -1,0 +1,78 @@
+"""The pods of a run once more, beside it, with nothing in them but sshd: for a shell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.run import helm as helm_module
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.control import Helm, present_release
+from hvdchart.run.release import Object, Release
+from hvdchart.run.status import run_status
+from hvdchart.run.watch import watch_release
+
+# Values that name or belong to objects of the run itself.
+_OWN = ("extraObjects", "fullnameOverride", "nameOverride", "tensorboard")
+_MASTER = {
+    "args": ["sh", "-c", "exec sleep infinity"], "backoffLimit": 0, "suspend": False,
+    "activeDeadlineSeconds": None,
+}  # fmt: skip
+
+
+def debug_values(values: Object) -> Object:
+    """The values of a run's release, with a command in place of the training that only waits."""
+    kept = {key: value for key, value in values.items() if key not in _OWN}
+    launch = {"mode": "custom"} | {
+        key: value
+        for key, value in (values.get("launch") or {}).items()
+        if key in ("hostsTimeoutSeconds", "preload")
+    }
+    return {**kept, "launch": launch, "master": {**(values.get("master") or {}), **_MASTER}}
+
+
+@contextmanager
+def debug_pods(
+    cluster: Cluster, name: str, helm: Helm, report: Callable[[str], None]
+) -> Iterator[Release]:
+    """The release NAME-debug, whose pods are up, until the end of the block.
+
+    Calls `report` with what is waited for. Raises ClusterError without such a run, and
+    RunFailedError when the pods do not come up.
+    """
+    present_release(cluster, name)
+    copy = f"{name}-debug"
+    if cluster.release(copy).exists:
+        raise ClusterError(
+            f"{copy} is there already, from another `hvdchart debug {name}`: end that, or run "
+            f"hvdchart undeploy {copy}"
+        )
+    values = helm_module.release_values(
+        name, cluster.namespace, context=helm.context, helm=helm.program
+    )
+    try:
+        helm_module.upgrade(
+            copy, cluster.namespace, debug_values(values), context=helm.context,
+            helm=helm.program, install=True,
+        )  # fmt: skip
+        yield _wait_until_up(cluster, copy, report)
+    finally:
+        # There is no release when Helm was refused: that is the error to report.
+        with contextlib.suppress(ClusterError):
+            helm_module.undeploy(copy, cluster.namespace, context=helm.context, helm=helm.program)
+
+
+def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:
+    last = ""
+    for release in watch_release(cluster, name):
+        current = run_status(release)
+        if current.state == "running":
+            return release
+        if current.over:
+            raise RunFailedError(f"run {name} {current.state}: {current.reason}")
+        if current.reason != last:
+            last = current.reason
+            report(f"{last}{f'; {current.advice}' if current.advice else ''}")
+    raise AssertionError("a watch without a time-out has no end")

@@ -1,0 +1,72 @@
+"""Which pod of a run to look into: that of a rank, and one that has the run's output. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.logs import main_container
+from hvdchart.run.ranks import pod_of, run_of
+from hvdchart.run.release import Object, Release
+from hvdchart.run.status import newest_job, run_status
+
+_REFERENCE = re.compile(r"\$\(([^)]+)\)")
+_TIMELINE = "HOROVOD_TIMELINE"
+
+
+def running_pod(release: Release, target: str) -> Object:
+    """The pod of a rank, a worker or the master; raises ClusterError while it does not run."""
+    job = newest_job(release)
+    if job is None:
+        raise ClusterError(f"run {release.name} is over, and its pods are gone")
+    wanted = pod_of(run_of(job), target)
+    for pod in release.pods:
+        name = str(pod["metadata"]["name"])
+        is_wanted = main_container(pod) == "master" if wanted == "master" else name == wanted
+        if is_wanted and pod["status"].get("phase") == "Running":
+            return pod
+    current = run_status(release)
+    reason = f": {current.reason}" if current.reason else ""
+    raise ClusterError(
+        f"{wanted} of run {release.name} does not run; the run is {current.state}{reason}"
+    )
+
+
+def timeline_source(release: Release) -> tuple[str, str, str]:
+    """A running pod that has the timeline, its container, and the timeline's path in it.
+
+    Raises ClusterError when the run writes none, or no pod runs that mounts it.
+    """
+    path = next(filter(None, map(_timeline_path, release.stateful_sets)), None)
+    if path is None:
+        raise ClusterError(
+            f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
+        )
+    for pod in release.pods:
+        containers = pod["spec"].get("containers") or []
+        if pod["status"].get("phase") != "Running" or not containers:
+            continue
+        mounts = [mount["mountPath"] for mount in containers[0].get("volumeMounts") or []]
+        if any(path.startswith(f"{mount.rstrip('/')}/") for mount in mounts):
+            return pod["metadata"]["name"], containers[0]["name"], path
+    raise ClusterError(
+        f"no pod of run {release.name} runs that has {path}: read it from the volume, or set "
+        "tensorboard.enabled, whose pod stays after the run"
+    )
+
+
+def _timeline_path(stateful_set: Object) -> str | None:
+    """The value of HOROVOD_TIMELINE in the workers."""
+    pod = stateful_set["spec"].get("template", {}).get("spec", {})
+    for container in pod.get("containers") or []:
+        values = {
+            str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or []
+        }
+        if values.get(_TIMELINE):
+            return _expand(values[_TIMELINE], values)
+    return None
+
+
+def _expand(text: str, values: dict[str, str]) -> str:
+    """Replace references such as $(OUTPUT_PATH), as Kubernetes does."""
+    return _REFERENCE.sub(lambda match: values.get(match[1], match[0]), text)

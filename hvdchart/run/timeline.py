@@ -1,0 +1,92 @@
+"""Horovod's timeline -> how long ranks waited for one another, and for which. Pure.
+
+The format is Chrome's trace events. For each tensor, a process of the trace has a span
+NEGOTIATE_..., which begins when the first rank has the tensor and ends when all have it, and in it
+an event named after each rank, at the time when that had it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hvdchart.errors import FileError
+
+_NEGOTIATE = "NEGOTIATE_"
+# The largest waits that a report names.
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The time from the first to the last rank at one tensor, in seconds since the start."""
+
+    tensor: str
+    operation: str
+    at: float
+    seconds: float
+    rank: int
+
+
+def read_waits(text: str) -> list[Wait]:
+    """The waits of a timeline, in order. Raises FileError for a file that is none."""
+    return list(_waits(_events(text)))
+
+
+def waits_report(waits: list[Wait]) -> str:
+    """How long was waited in all, for which ranks, and where most."""
+    total = sum(wait.seconds for wait in waits)
+    lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last one of each"]
+    of_rank: dict[int, list[float]] = {}
+    for wait in waits:
+        of_rank.setdefault(wait.rank, []).append(wait.seconds)
+    slowest = sorted(of_rank.items(), key=lambda item: -sum(item[1]))
+    lines += [
+        f"  rank {rank} was the last {len(seconds)} times: {sum(seconds):.2f} s"
+        for rank, seconds in slowest[:_MOST]
+    ]
+    largest = sorted(waits, key=lambda wait: -wait.seconds)[:_MOST]
+    lines += ["largest waits:"] if largest else []
+    lines += [
+        f"  {wait.seconds:.3f} s for rank {wait.rank} at {wait.at:.2f} s: {wait.operation} of "
+        f"{wait.tensor}"
+        for wait in largest
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _events(text: str) -> list[dict[str, Any]]:
+    """The events of a file that may be cut: a run that goes on has not closed it."""
+    text = text.strip()
+    for end in ("", "]", "}]"):
+        try:
+            found: Any = json.loads(text.rstrip(",") + end)
+        except ValueError:
+            continue
+        if isinstance(found, list):
+            return [event for event in found if isinstance(event, dict)]
+    complete = text.rpartition("\n")[0].strip().rstrip(",")
+    if complete:
+        return _events(complete)
+    raise FileError("the timeline is not one of Horovod: it is no list of trace events")
+
+
+def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
+    names: dict[Any, str] = {}
+    # By process of the trace: the operation that is negotiated, and when which rank was ready.
+    open_spans: dict[Any, tuple[str, list[tuple[float, int]]]] = {}
+    for event in events:
+        tensor, kind, name = event.get("pid"), event.get("ph"), str(event.get("name", ""))
+        if kind == "M" and name == "process_name":
+            names[tensor] = str(event.get("args", {}).get("name", ""))
+        elif kind == "B" and name.startswith(_NEGOTIATE):
+            open_spans[tensor] = (name.removeprefix(_NEGOTIATE).lower(), [])
+        elif tensor in open_spans and kind == "X" and name.isdecimal():
+            open_spans[tensor][1].append((float(event["ts"]) / 1e6, int(name)))
+        elif tensor in open_spans and kind == "E":
+            operation, ready = open_spans.pop(tensor)
+            if len(ready) > 1:
+                (first, _), (last, rank) = min(ready), max(ready)
+                yield Wait(names.get(tensor, ""), operation, first, last - first, rank)

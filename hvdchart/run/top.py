@@ -1,0 +1,123 @@
+"""What the pods of a run use: CPU, memory, and the step and speed of each rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from hvdchart.errors import ClusterError
+from hvdchart.quantity import parse_quantity
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.kubectl import Kubectl
+from hvdchart.run.logs import main_container
+from hvdchart.run.release import Object
+
+# kubectl processes at a time.
+_AT_ONCE = 16
+# The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
+# memory in bytes; then the ranks' own files.
+_PROBE = r"""
+cpu() { sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat 2>/dev/null | grep . ||
+  echo $(( $(cat /sys/fs/cgroup/cpuacct/cpuacct.usage) / 1000 )); }
+echo "cpu $(cpu) $(cut -d' ' -f1 /proc/uptime)"; sleep 1
+echo "cpu $(cpu) $(cut -d' ' -f1 /proc/uptime)"
+echo "memory $(cat /sys/fs/cgroup/memory.current 2>/dev/null ||
+  cat /sys/fs/cgroup/memory/memory.usage_in_bytes)"
+cd /horovod/generated/metrics 2>/dev/null && grep -H '^horovod_' [0-9]* 2>/dev/null
+exit 0
+"""
+_RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
+
+
+@dataclass
+class Usage:
+    """One pod: CPUs and bytes, None where unknown; step and speed by rank."""
+
+    pod: str
+    cpus: float | None = None
+    memory: int | None = None
+    ranks: dict[int, dict[str, float]] = field(default_factory=dict)
+
+
+def read_usage(cluster: Cluster, name: str, kubectl: Kubectl) -> list[Usage]:
+    """The usage of each pod that runs, in the order of the pods.
+
+    CPU and memory come from the cluster's metrics API; without one, from the pods themselves. The
+    ranks' figures need kubectl. Raises ClusterError where neither is to be had.
+    """
+    pods = [pod for pod in cluster.release(name).pods if pod["status"].get("phase") == "Running"]
+    usages = {str(pod["metadata"]["name"]): Usage(pod["metadata"]["name"]) for pod in pods}
+    measured = cluster.pod_metrics(name)
+    for item in measured or []:
+        usage = usages.get(str(item["metadata"]["name"]))
+        if usage:
+            used = [container["usage"] for container in item["containers"]]
+            usage.cpus = float(sum(parse_quantity(each["cpu"]) for each in used))
+            usage.memory = int(sum(parse_quantity(each["memory"]) for each in used))
+    try:
+        kubectl.command()
+    except ClusterError:
+        if measured is None:
+            raise
+        return list(usages.values())
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for answer in pool.map(lambda pod: _probe(pod, kubectl), pods):
+            usage = usages[answer.pod]
+            usage.ranks = answer.ranks
+            if measured is None:
+                usage.cpus, usage.memory = answer.cpus, answer.memory
+    return list(usages.values())
+
+
+def parse_probe(pod: str, text: str) -> Usage:
+    """What a pod said of itself; what is not understood is left out."""
+    usage = Usage(pod)
+    readings = []
+    for line in text.splitlines():
+        words = line.split()
+        rank = _RANK_LINE.fullmatch(line)
+        try:
+            if rank:
+                usage.ranks.setdefault(int(rank[1]), {})[rank[2]] = float(rank[3])
+            elif words[:1] == ["cpu"]:
+                readings.append((int(words[1]) / 1e6, float(words[2])))
+            elif words[:1] == ["memory"]:
+                usage.memory = int(words[1])
+        except (ValueError, IndexError):
+            continue
+    if len(readings) == 2 and readings[1][1] > readings[0][1]:
+        (used, at), (used_later, later) = readings
+        usage.cpus = (used_later - used) / (later - at)
+    return usage
+
+
+def usage_table(usages: Sequence[Usage]) -> str:
+    """A line for each pod, and one for each of its ranks that tells its step."""
+    rows = [("POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S")]
+    for usage in usages:
+        cpu = "-" if usage.cpus is None else f"{usage.cpus:.2f}"
+        memory = "-" if usage.memory is None else f"{usage.memory / 2**20:.0f}Mi"
+        own = (usage.pod, cpu, memory)
+        for rank, told in sorted(usage.ranks.items()) or [(-1, {})]:
+            step = f"{told['step']:.0f}" if "step" in told else "-"
+            speed = f"{told['images_per_second']:.1f}" if "images_per_second" in told else "-"
+            rows.append((*own, str(rank) if rank >= 0 else "-", step, speed))
+            own = ("", "", "")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        + "\n"
+        for row in rows
+    )
+
+
+def _probe(pod: Object, kubectl: Kubectl) -> Usage:
+    name = str(pod["metadata"]["name"])
+    try:
+        answer = kubectl.read(name, main_container(pod), ["sh", "-c", _PROBE])
+    except ClusterError:
+        # It has ended meanwhile, or its image has no shell.
+        return Usage(name)
+    return parse_probe(name, answer.decode(errors="replace"))

@@ -1,0 +1,239 @@
+"""top, exec, debug, tensorboard and timeline: a kubectl and a Helm that record their calls."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from hvdchart.run.kubectl import SHELL
+from hvdchart.run.top import parse_probe
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.cli.test_control import VALUES, upgraded
+from tests.unit.hvdchart.cli.test_run import play
+from tests.unit.hvdchart.run.test_timeline import OPEN
+from tests.unit.hvdchart.runs import CREATING, JOB, LABELS, MASTER, RUNNING, STATEFUL_SET, job, pod
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(30)
+PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
+PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
+
+
+@pytest.fixture
+def kubectl(programs: Any) -> StubProgram:
+    return StubProgram(programs, "kubectl")
+
+
+@pytest.fixture
+def running(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that goes on, of a release with these values."""
+    return play(fake_cluster, job(), MASTER)
+
+
+def test_exec_runs_the_command_in_the_pod_of_the_rank(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    kubectl.answer("main", code=3)
+    done = hvdchart("exec", "hvd", "1", "--context", "main", "--", "nvidia-smi", "-L")
+    assert done.code == 3
+    (call,) = kubectl.calls
+    assert call.arguments == [
+        *("--context", "main", "--namespace", "team", "exec", "-i", "hvd-worker-1"),
+        *("-c", "worker", "--", "nvidia-smi", "-L"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "pod_name", "container"),
+    [("worker-0", "hvd-worker-0", "worker"), ("master", f"{JOB}-x", "master")],
+)
+def test_exec_opens_a_shell_by_default(
+    hvdchart: Command,
+    running: FakeCluster,
+    kubectl: StubProgram,
+    target: str,
+    pod_name: str,
+    container: str,
+) -> None:
+    assert hvdchart("exec", "hvd", target).code == 0
+    (call,) = kubectl.calls
+    assert call.arguments[4:] == [pod_name, "-c", container, "--", *SHELL]
+
+
+def test_exec_names_what_is_missing(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    assert "the run has no '7': name a rank from 0 to 1" in hvdchart("exec", "hvd", "7").errors
+    running.put("pods", pod("hvd-worker-1", "worker", CREATING))
+    done = hvdchart("exec", "hvd", "1")
+    assert (done.code, kubectl.calls) == (7, [])
+    assert "hvd-worker-1 of run hvd does not run; the run is waiting: 1 of 2 work" in done.errors
+    running.remove("jobs", JOB)
+    assert "run hvd is over, and its pods are gone" in hvdchart("exec", "hvd", "1").errors
+
+
+def test_without_kubectl_the_command_says_where_to_get_it(
+    hvdchart: Command, running: FakeCluster, programs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(programs))
+    done = hvdchart("exec", "hvd", "1")
+    assert done.code == 7
+    assert "no program kubectl is on PATH: install it, as kubernetes.io/docs/" in done.errors
+
+
+def test_top_asks_the_metrics_api_and_the_ranks(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    usage = [{"name": "worker", "usage": {"cpu": "1500m", "memory": "300Mi"}}]
+    # The names of metrics are those of the pods.
+    metadata = {"name": "hvd-worker-0", "labels": LABELS}
+    running.put("podmetrics", {"metadata": metadata, "containers": usage})
+    kubectl.answer("team", PROBE)
+    done = hvdchart("top", "hvd")
+    assert (done.code, done.errors) == (0, "")
+    rows = [line.split() for line in done.output.splitlines()]
+    assert rows[0] == ["POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S"]
+    assert rows[1] == ["hvd-worker-0", "1.50", "300Mi", "0", "7", "16.2"]
+    assert rows[2][:3] == ["hvd-worker-1", "-", "-"]
+
+
+def test_top_without_the_metrics_api_asks_the_pods(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    running.refusals["podmetrics list"] = (404, "not found")
+    kubectl.answer("team", PROBE)
+    rows = [line.split() for line in hvdchart("top", "hvd").output.splitlines()]
+    assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
+
+
+def test_top_of_pods_that_cannot_be_asked_leaves_their_figures_out(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    running.refusals["podmetrics list"] = (403, "no right")
+    kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
+    done = hvdchart("top", "hvd")
+    assert done.code == 0
+    assert done.output.splitlines()[1].split() == ["hvd-worker-0", *"-----"]
+    for name in (*running.names("pods"),):
+        running.remove("pods", name)
+    assert hvdchart("top", "hvd").errors == "no pod of run hvd runs\n"
+
+
+@pytest.mark.parametrize("text", ["", "cpu x 1\nmemory \n", "cpu 5\nmemory y\n0:horovod_step 1e\n"])
+def test_a_pod_that_says_nothing_sensible_has_no_figures(text: str) -> None:
+    usage = parse_probe("a", text)
+    assert (usage.cpus, usage.memory) == (None, None)
+
+
+def test_debug_starts_a_copy_without_the_training_and_removes_it(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, kubectl: StubProgram
+) -> None:
+    values = {
+        **VALUES, "fullnameOverride": "x", "extraObjects": [{}], "tensorboard": {"enabled": True},
+        "launch": {"mode": "elastic", "hostsTimeoutSeconds": 9, "elastic": {"minRanks": 1}},
+    }  # fmt: skip
+    helm.answer("get", json.dumps(values))
+    answer_as(helm, "hvd-debug")
+    kubectl.answer("team", code=5)
+
+    def start() -> None:
+        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
+        copy = job(name="hvd-debug-master-1")
+        master = pod("hvd-debug-x", "master", RUNNING, ready=True, job="hvd-debug-master-1")
+        for kind, item in (("pods", master), ("jobs", copy)):
+            labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
+            running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    done = hvdchart("debug", "hvd", "master", "--", "ls")
+    starting.join()
+    assert (done.code, done.errors) == (5, "")
+    assert upgraded(helm) == {
+        "worker": VALUES["worker"],
+        "launch": {"mode": "custom", "hostsTimeoutSeconds": 9},
+        "master": {
+            "args": ["sh", "-c", "exec sleep infinity"], "backoffLimit": 0, "suspend": False,
+            "activeDeadlineSeconds": None,
+        },
+    }  # fmt: skip
+    (call,) = [call for call in helm.calls if call.arguments[0] == "upgrade"]
+    assert call.arguments[1] == "hvd-debug"
+    assert "--install" in call.arguments
+    assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]
+    assert kubectl.calls[0].arguments[-2:] == ["--", "ls"]
+
+
+def test_debug_that_cannot_be_installed_leaves_nothing(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, kubectl: StubProgram
+) -> None:
+    helm.answer("get", json.dumps(VALUES))
+    helm.answer("upgrade", errors="Error: exceeded quota: q", code=1)
+    helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
+    done = hvdchart("debug", "hvd")
+    assert done.code == 6
+    assert "ask for a larger quota" in done.errors
+    assert helm.commands()[-1] == "uninstall"
+    assert kubectl.calls == []
+
+
+def test_a_second_debug_is_refused(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    labels = {**LABELS, "app.kubernetes.io/instance": "hvd-debug"}
+    running.put("statefulsets", {**STATEFUL_SET, "metadata": {"name": "d", "labels": labels}})
+    done = hvdchart("debug", "hvd")
+    assert done.code == 7
+    assert "hvd-debug is there already, from another `hvdchart debug hvd`" in done.errors
+    assert helm.calls == []
+
+
+def test_tensorboard_prints_the_address(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    done = hvdchart("tensorboard", "hvd")
+    assert done.code == 7
+    assert "run hvd has no TensorBoard: deploy it with --set values.tens" in done.errors
+    running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
+    kubectl.answer("team", "Forwarding from 127.0.0.1:41234 -> 6006\n", "lost connection to pod")
+    done = hvdchart("tensorboard", "hvd", "--port", "0")
+    assert done.output == "TensorBoard of hvd: http://127.0.0.1:41234/\n"
+    assert "the connection to service hvd-tensorboard ended: lost connection to pod" in done.errors
+    assert kubectl.calls[-1].arguments[-3:] == ["port-forward", "service/hvd-tensorboard", ":6006"]
+    kubectl.answer("team", errors="unable to listen on port 6006: address in use", code=1)
+    done = hvdchart("tensorboard", "hvd")
+    assert done.code == 7
+    assert "address in use; choose another port with --port" in done.errors
+
+
+def test_timeline_is_fetched_and_explained(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, tmp_path: Any
+) -> None:
+    assert "--set horovod.timeline=true" in hvdchart("timeline", "hvd").errors
+    variables = [
+        {"name": "OUTPUT_PATH", "value": "/output"},
+        {"name": "HOROVOD_TIMELINE", "value": "$(OUTPUT_PATH)/horovod-timeline.json"},
+    ]
+    template = {"spec": {"containers": [{"name": "worker", "env": variables}]}}
+    spec = {"replicas": 2, "template": template}
+    running.put("statefulsets", {**STATEFUL_SET, "spec": spec})
+    missing = hvdchart("timeline", "hvd")
+    assert missing.code == 7
+    assert "no pod of run hvd runs that has /output/horovod-timeline.json" in missing.errors
+    worker = pod("hvd-worker-0", "worker", {"running": {}}, ready=True)
+    worker["spec"]["containers"] = [{"name": "worker", "volumeMounts": [{"mountPath": "/output"}]}]
+    running.put("pods", worker)
+    kubectl.answer("team", OPEN)
+    file = tmp_path / "timeline.json"
+    done = hvdchart("timeline", "hvd", "-w", file)
+    assert done.code == 0, done.errors
+    assert file.read_text() == OPEN
+    assert done.output.startswith("2 operations; ranks waited 2.50 s")
+    assert kubectl.calls[-1].arguments[-6:] == [
+        *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json"),
+    ]
