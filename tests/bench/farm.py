@@ -79,8 +79,9 @@ def _user(root: Path, hosts: Path) -> User:
 
 def _move_to_run(pod: Worker | Master) -> None:
     """Let a pod's files have the same paths in every pod."""
-    source = pod.files / "settings.py"
-    source.write_text(source.read_text().replace(f'"{pod.root}/', '"/run/horovod/'))
+    for name in ("paths.py", "settings.py"):
+        source = pod.files / name
+        source.write_text(source.read_text().replace(f'"{pod.root}/', '"/run/horovod/'))
 
 
 @dataclass

@@ -4,30 +4,34 @@ The master sends the epoch with each session (`SendEnv`). The first session of a
 everything that older ones have left in this worker before its own command starts. A session of an
 older epoch is refused. So nothing of an earlier attempt, or of a master that was replaced, writes
 to the run's output beside the present attempt.
+
+Each session starts with this: it imports neither pathlib nor what needs it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import time
-from pathlib import Path
-from typing import Iterator
 
-from settings import GENERATED, RunError
-from warm_wire import GUARD
+import paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
 
 EPOCH = "HVD_EPOCH"
-# The newest epoch that this worker has served.
-NEWEST = GENERATED / "epoch"
-PROCESSES = Path("/proc")
+# The name of the process that guards a warm rank (files/warm_fork.py).
+GUARD = "hvd-guard"
+SIGKILL = 9
 # Seconds in which processes that were killed have to be gone: one may wait for a file server.
 GONE_WITHIN = 30.0
 
 
-class FenceError(RunError):
+class FenceError(Exception):
     """This worker does not serve the session, for the reason in the message."""
+
+    exit_code = 1
 
 
 def admit(requested: str | None) -> str:
@@ -35,7 +39,7 @@ def admit(requested: str | None) -> str:
 
     Raises FenceError for an older epoch, and when processes of an older one do not end.
     """
-    with NEWEST.open("a+", encoding="ascii") as file:
+    with open(paths.EPOCH, "a+", encoding="ascii") as file:  # noqa: PTH123
         # The others of a new epoch wait until nothing of the old one is left.
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -73,8 +77,8 @@ def end_older(epoch: int) -> None:
         for pid in left:
             try:
                 # A guard ends the rest of a warm rank, and then itself, as its client is gone.
-                if not _is_guard(PROCESSES / str(pid)):
-                    os.kill(pid, signal.SIGKILL)
+                if not _is_guard(f"/proc/{pid}"):
+                    os.kill(pid, SIGKILL)
             except (ProcessLookupError, FileNotFoundError):
                 continue
         time.sleep(0.01)
@@ -83,20 +87,21 @@ def end_older(epoch: int) -> None:
 def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
     parents, older = {}, set()
-    for folder in PROCESSES.iterdir():
-        if not folder.name.isdigit():
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names only
+        if not name.isdigit():
             continue
+        folder = f"/proc/{name}"
         try:
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            is_older = _is_guard(folder) or _is_older((folder / "environ").read_bytes(), epoch)
+            state, parent = read(f"{folder}/stat").rpartition(b")")[2].split()[:2]
+            is_older = _is_guard(folder) or _is_older(read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
-        except (OSError, UnicodeDecodeError):
+        except OSError:
             # It has ended, or is another user's.
             continue
-        if state != "Z":
-            parents[int(folder.name)] = int(parent)
+        if state != b"Z":
+            parents[int(name)] = int(parent)
             if is_here:
-                older.add(int(folder.name))
+                older.add(int(name))
     # A process may overwrite its environment, as setproctitle does.
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 
@@ -109,14 +114,21 @@ def _is_older(environment: bytes, epoch: int) -> bool:
     return False
 
 
-def _is_guard(folder: Path) -> bool:
+def _is_guard(folder: str) -> bool:
     """Whether a process guards a warm rank, whose environment does not show its epoch."""
-    return (folder / "comm").read_text(errors="replace").strip() == GUARD
+    return read(f"{folder}/comm").strip() == GUARD.encode()
 
 
-def _is_here(folder: Path) -> bool:
+def _is_here(folder: str) -> bool:
     """Whether a process is in this container: with hostPID, /proc has those of the whole node."""
-    return (folder / "ns/mnt").stat().st_ino == (PROCESSES / "self/ns/mnt").stat().st_ino
+    namespaces = [os.stat(f"{one}/ns/mnt").st_ino for one in (folder, "/proc/self")]  # noqa: PTH116
+    return namespaces[0] == namespaces[1]
+
+
+def read(path: str) -> bytes:
+    """The content of a file."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        return file.read()
 
 
 def _ancestry(pid: int, parents: dict[int, int]) -> Iterator[int]:

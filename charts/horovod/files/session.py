@@ -7,14 +7,15 @@ image sets: paths, thread counts, credentials. A session of a master that was re
 from __future__ import annotations
 
 import os
-import socket
 import sys
-from pathlib import Path
-from typing import Mapping
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - see files/paths.py
 import fence
-import ssh
+import paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping
 
 
 def prepare_session(
@@ -27,14 +28,21 @@ def prepare_session(
     return (["/bin/sh", "-c", requested] if requested else ["/bin/sh", "-i"]), environment
 
 
+def read_environment() -> dict[str, str]:
+    """Return the environment that ssh.write_environment saved."""
+    entries = fence.read(paths.ENVIRONMENT).split(b"\0")
+    pairs = (entry.split(b"=", 1) for entry in entries if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
+
+
 def main() -> int:
     """Become the command, or say why this worker does not serve the session."""
     try:
         epoch = fence.admit(os.environ.get(fence.EPOCH))
     except fence.FenceError as problem:
-        print(f"[hvd] error: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
+        print(f"[hvd] error: {os.uname().nodename}: {problem}", file=sys.stderr, flush=True)
         return problem.exit_code
-    command, environment = prepare_session(os.environ, ssh.read_environment())
+    command, environment = prepare_session(os.environ, read_environment())
     environment[fence.EPOCH] = epoch
     os.execve(command[0], command, environment)
 

@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Where the chart mounts this folder. __file__ would do for this pod only: it is resolved to the
-# directory of one version of the ConfigMap.
-FILES = Path("/horovod/bin")
-SECRETS = Path("/horovod/ssh")
-# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
-GENERATED = Path("/horovod/generated")
-# The user's code: as the chart mounts it into the master, and where every pod unpacks it.
-CODE_SOURCE, CODE = Path("/horovod/code-source"), Path("/horovod/code")
+import paths
+
+FILES, SECRETS = Path(paths.FILES), Path(paths.SECRETS)
+GENERATED = Path(paths.GENERATED)
+CODE_SOURCE, CODE = Path(paths.CODE_SOURCE), Path(paths.CODE)
 TERMINATION_LOG = Path("/dev/termination-log")
 LONGEST_TERMINATION_MESSAGE = 4096
 

@@ -8,12 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import Mapping
 
+import paths
 from passwd import require_user_name
 from settings import FILES, GENERATED, SECRETS, ConfigurationError, Host
 
 # All workers of a release have the same host key, so the master knows it by one name.
 HOST_KEY_ALIAS = "horovod-worker"
-ENVIRONMENT = GENERATED / "environment"
+ENVIRONMENT = Path(paths.ENVIRONMENT)
 BANNER_MARK = "hvd-"
 # The directory that sshd, running as root, confines its unprivileged process to.
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -218,10 +219,3 @@ def write_environment(environment: Mapping[str, str]) -> None:
     )
     # Values may be secrets.
     write_private_file(ENVIRONMENT, content)
-
-
-def read_environment() -> dict[str, str]:
-    """Return the environment that write_environment saved."""
-    entries = ENVIRONMENT.read_bytes().split(b"\0")
-    pairs = (entry.split(b"=", 1) for entry in entries if entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}

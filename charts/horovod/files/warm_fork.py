@@ -16,6 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 import warm_wire
+from fence import GUARD
 from warm_wire import GO
 
 # linux/prctl.h.
@@ -67,7 +68,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
     os.setsid()
     # By this name files/fence.py waits for it: it still ends what its rank has started.
     name = COMM.read_bytes()
-    COMM.write_text(warm_wire.GUARD)
+    COMM.write_text(GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer)

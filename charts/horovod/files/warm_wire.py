@@ -15,8 +15,6 @@ _LENGTH = struct.Struct("!I")
 GO = bytes([0])
 # The kernel's limit for one message (SCM_MAX_FD).
 MOST_DESCRIPTORS = 253
-# The name of the process that guards a rank: files/fence.py waits until it has ended the rank.
-GUARD = "hvd-guard"
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:

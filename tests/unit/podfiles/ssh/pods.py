@@ -118,10 +118,13 @@ class Pod:
         shutil.copytree(FILES, self.files, ignore=shutil.ignore_patterns("__pycache__"))
         for folder in (root / "ssh", root / "code", root / "code-source", self.generated):
             folder.mkdir()
-        shared = self.files / "settings.py"
-        text = shared.read_text().replace('"/horovod/', f'"{root}/')
-        shared.write_text(text.replace('"/dev/', f'"{self.generated}/'))
-        assert shared.read_text().count(f'"{root}/') == 6, "a path of settings.py was missed"
+        for name, before, after, number in (
+            ("paths.py", '"/horovod/', f'"{root}/', 5),
+            ("settings.py", '"/dev/', f'"{self.generated}/', 1),
+        ):
+            text = (self.files / name).read_text()
+            assert text.count(before) == number, f"a path of {name} was missed"
+            (self.files / name).write_text(text.replace(before, after))
         for name, key in keys.items():
             (root / "ssh" / name).write_bytes(key)
             (root / "ssh" / name).chmod(0o440)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import paths
 import pytest
 import session
 import settings
@@ -50,11 +52,22 @@ def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssh, "ENVIRONMENT", Path(directory) / "environment")
+        patch.setattr(paths, "ENVIRONMENT", f"{directory}/environment")
         ssh.write_environment(environment)
-        assert ssh.read_environment() == environment
+        assert session.read_environment() == environment
         # A restarted container writes it again.
         ssh.write_environment({"A": "1"})
-        assert ssh.read_environment() == {"A": "1"}
+        assert session.read_environment() == {"A": "1"}
+
+
+def test_session_imports_little() -> None:
+    """Each of these takes longer than all that a session does before its command."""
+    code = f"import sys; sys.path.insert(0, {str(Path(session.__file__).parent)!r})"
+    code += "; import session; print(*sys.modules)"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert "fence" in loaded
+    assert not {"pathlib", "typing", "re", "enum", "json", "subprocess"} & {*loaded}
 
 
 def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
