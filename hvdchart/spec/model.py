@@ -173,7 +173,9 @@ class Image:
     """The container image of all pods."""
 
     repository: str = key(IMAGE, "image name without the tag")
-    tag: str | None = key(TAG, "image tag (default: the chart's, or none with a digest)", None)
+    tag: str | None = key(
+        TAG, "image tag (default: the chart's appVersion, or none with a digest)", None
+    )
     digest: str | None = key(
         DIGEST,
         "digest of the image, sha256:...; pods then run exactly that image, whatever the tag is",
@@ -264,7 +266,7 @@ class Spec:
     launch: Launch = key(ObjectOf(Launch), "how ranks are started", Launch())
     horovod: Switches = key(ObjectOf(Switches), "Horovod's settings", Switches())
     image: Image | None = key(
-        ObjectOf(Image), "container image of all pods (default: the chart's)", None
+        ObjectOf(Image), "container image of all pods; required unless `values` has one", None
     )
     volumes: Mapping[str, Volume] = key(
         MapOf(GROUP_NAME, ObjectOf(Volume), longest=50),

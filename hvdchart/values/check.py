@@ -41,6 +41,7 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
         errors.raise_all()
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
+    _check_images(plan, values)
     # The spec's other keys were checked when it was read.
     given = plan.spec.values
     if _LAUNCH_KEYS & given.keys() or _RANKS_KEYS & (given.get("worker") or {}).keys():
@@ -69,6 +70,23 @@ def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
             with errors.step():
                 raise _refused(plan, where, shorten(error.message, 200))
     errors.raise_all()
+
+
+def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
+    """Refuse values that leave a pod without an image: the chart has no default."""
+
+    def names_image(owner: Mapping[str, Plain]) -> bool:
+        return bool((owner.get("image") or {}).get("repository"))
+
+    worker = values.get("worker") or {}
+    pods = [values.get("master") or {}, *(values.get("workerGroups") or [worker])]
+    has_default = names_image(worker)
+    if not names_image(values) and not all(
+        names_image(pod) or (has_default and index) for index, pod in enumerate(pods)
+    ):
+        problem = "no image for some pods, and the chart has no default"
+        expected = 'image: {repository: registry.example/team/app, tag: "1.0"}'
+        raise _refused(plan, ("image",), problem, expected=expected)
 
 
 def _check_null(plan: Plan, path: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ HVDCHART = (sys.executable, "-m", "hvdchart")
 
 def large_spec(groups: int = 50, nodes: int = 1000) -> str:
     """A spec of many different groups."""
-    lines = ["apiVersion: hvdchart/v1", "name: large", "nodes:"]
+    lines = ["apiVersion: hvdchart/v1", "name: large", "image: {repository: a}", "nodes:"]
     for index in range(groups):
         lines += [
             f"  - name: group-{index}",

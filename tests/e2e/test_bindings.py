@@ -28,7 +28,10 @@ def cpu_set(text: str) -> set[int]:
 
 def run(namespace: Namespace, nodes: str) -> dict[int, set[int]]:
     """The CPUs of each rank of a run planned for such nodes."""
-    text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: ['true']}}\n"
+    repository, _, tag = namespace.image.rpartition(":")
+    text = "apiVersion: hvdchart/v1\nname: run\n"
+    text += f"image: {{repository: {repository}, tag: '{tag}'}}\n"
+    text += f"nodes: [{nodes}]\ntrain: {{command: ['true']}}\n"
     namespace.install("run", checked_values(make_plan(parse_spec(text.encode()))))
     assert namespace.wait_for_end("run") == "Complete", namespace.describe("run")
     lines = re.findall(r"rank (\d+) of \d+ on \S+, CPUs (\S+)", namespace.log("run"))

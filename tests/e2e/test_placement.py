@@ -69,6 +69,7 @@ def test_gang_without_its_scheduler_is_refused(namespace: Namespace) -> None:
 STATIC_SPEC = """
 apiVersion: hvdchart/v1
 name: hvd
+image: {repository: never-pulled}
 nodes:
   - name: xeon
     count: 1

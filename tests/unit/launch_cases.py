@@ -53,6 +53,7 @@ class Case:
         node: dict[str, Any] = {"name": "x", "count": 2, "sockets": 2, "coresPerSocket": 4}
         spec = {
             "apiVersion": "hvdchart/v1",
+            "image": {"repository": "a"},
             "name": "run",
             "nodes": [{**node, **({"interface": self.interface} if self.interface else {})}],
             "train": {"command": ["$(LAUNCH)"] if self.mode == "custom" else ["python"]},

@@ -225,8 +225,8 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
     }
     if draw(st.booleans()):
         image["digest"] = f"sha256:{'0a' * 32}"
+    spec["image"] = image
     spec |= draw(some_of(
-        image=st.just(image),
         volumes=volumes(names),
         horovod=some_of(
             autotune=st.booleans(),

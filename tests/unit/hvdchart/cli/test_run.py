@@ -34,6 +34,7 @@ SPEC = {
     "apiVersion": "hvdchart/v1",
     "name": "hvd",
     "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
+    "image": {"repository": "a"},
     "train": {"command": ["train"]},
 }
 DONE = job(("Complete", "", ""))

@@ -23,7 +23,10 @@ from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
 
 NODES = "[{name: n, count: 2, coresPerSocket: 2, memory: 4Gi}]"
-SPEC = f"apiVersion: hvdchart/v1\nname: run\nnodes: {NODES}\ntrain: {{command: [a]}}\n"
+SPEC = (
+    "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
+    f"nodes: {NODES}\ntrain: {{command: [a]}}\n"
+)
 
 
 def plan(more: str = "") -> Plan:

@@ -37,7 +37,8 @@ OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_
 
 
 def spec_text(nodes: str) -> str:
-    return f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n"
+    head = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
+    return f"{head}nodes: [{nodes}]\ntrain: {{command: [a]}}\n"
 
 
 def planned(

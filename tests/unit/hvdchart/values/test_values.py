@@ -17,12 +17,47 @@ from hvdchart.values.render import dump
 from hvdchart.values.report import document
 from hvdchart.values.schema import schema_at
 
-HEAD = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
+WITHOUT_IMAGE = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
+HEAD = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
 NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"
 
 
 def values(text: str) -> dict[str, Any]:
-    return checked_values(make_plan(parse_spec((HEAD + text).encode(), "a.yaml")))
+    head = WITHOUT_IMAGE if "\nimage:" in text else HEAD
+    return checked_values(make_plan(parse_spec((head + text).encode(), "a.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("rest", "place", "path"),
+    [
+        ("", "a.yaml:1:1", "image"),
+        ("values: {image: {tag: x}}\n", "a.yaml:5:17", "values.image"),
+        ("values: {worker: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
+        ("values: {master: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
+        ("values: {workerGroups: [{name: a, image: {repository: a}}, {name: b}],"
+         " master: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
+    ],
+)  # fmt: skip
+def test_values_without_an_image_for_all_pods_are_refused(rest: str, place: str, path: str) -> None:
+    plan = make_plan(parse_spec((WITHOUT_IMAGE + NODE + rest).encode(), "a.yaml"))
+    with pytest.raises(SpecError, match="no image for some pods") as caught:
+        checked_values(plan)
+    assert (caught.value.place, caught.value.path) == (place, path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "image: {repository: a}",
+        "worker: {image: {repository: a}}, master: {image: {repository: b}}",
+        "workerGroups: [{name: a, image: {repository: a}}], master: {image: {repository: a}}",
+        "workerGroups: [{name: a}, {name: b}], worker: {image: {repository: a}}, "
+        "master: {image: {repository: a}}",
+    ],
+)
+def test_image_may_come_from_values(given: str) -> None:
+    text = WITHOUT_IMAGE + NODE + f"values: {{{given}}}\n"
+    assert checked_values(make_plan(parse_spec(text.encode())))
 
 
 def test_spec_values_are_merged_last() -> None:
@@ -52,14 +87,14 @@ def test_null_stays_where_it_deletes_a_default_of_the_chart() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "says"),
     [
-        ("{worker: {nmber: 2}}", "5:19", "did you mean 'number'?"),
-        ("{wrker: {}}", "5:10", "no key 'wrker' here (did you mean 'worker'?)"),
-        ("{worker: {number: 0}}", "5:27", "values.worker.number"),
-        ("{worker: {number: x}}", "5:27", "integer"),
-        ("{worker: null}", "5:18", "null deletes a value that the chart needs"),
-        ("{worker: {slots: null}}", "5:26", "give it integer instead"),
-        ("{worker: {env: [{name: 1}]}}", "5:32", "string"),
-        ('{"a\\nb\\u200b": 1}', "5:10", r"values.a\nb\u200b: the chart has no key"),
+        ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?"),
+        ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
+        ("{worker: {number: 0}}", "6:27", "values.worker.number"),
+        ("{worker: {number: x}}", "6:27", "integer"),
+        ("{worker: null}", "6:18", "null deletes a value that the chart needs"),
+        ("{worker: {slots: null}}", "6:26", "give it integer instead"),
+        ("{worker: {env: [{name: 1}]}}", "6:32", "string"),
+        ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],
 )
 def test_refused_value_is_reported_at_its_place_in_the_spec(
@@ -112,7 +147,7 @@ def test_launch_that_the_chart_refuses_is_refused_in_the_spec(
     with pytest.raises(SpecError) as caught:
         values(NODE + f"values: {text}\n")
     assert caught.value.path == path, str(caught.value)
-    assert caught.value.place.startswith("a.yaml:5:")
+    assert caught.value.place.startswith("a.yaml:6:")
     assert says in str(caught.value)
 
 
@@ -132,7 +167,7 @@ def test_options_that_values_make_wrong_are_refused_at_their_own_place() -> None
     text = NODE + "launch: {mode: horovodrun, options: [--network-interfaces=a]}\n"
     with pytest.raises(SpecError) as caught:
         values(text + "values: {network: {interface: eth1}}\n")
-    assert (caught.value.place, caught.value.path) == ("a.yaml:5:38", "launch.options[0]")
+    assert (caught.value.place, caught.value.path) == ("a.yaml:6:38", "launch.options[0]")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +191,8 @@ def test_a_variable_of_train_env_is_written_once_and_is_the_users() -> None:
         "{name: b, count: 1, coresPerSocket: 4, interface: eth1}"
     )
     user = "{OMP_NUM_THREADS: 3, DATA_PATH: /d, NCCL_SOCKET_IFNAME: lo}"
-    text = f"apiVersion: hvdchart/v1\nname: run\ntrain: {{command: [a], env: {user}}}\n"
+    text = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
+    text += f"train: {{command: [a], env: {user}}}\n"
     text += f"nodes: [{node}]\nvolumes: {{data: {{pvc: d}}}}\n"
     plan = make_plan(parse_spec(text.encode()))
     rendered = checked_values(plan)
@@ -213,7 +249,7 @@ def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
 
 def test_slots_of_values_on_gpu_nodes_are_their_gpus() -> None:
     text = "nodes: [{name: a, count: 1, gpus: 4}]\nvalues: {worker: {slots: 2}}\n"
-    with pytest.raises(SpecError, match=r"a:5:26: values\.worker\.slots: 2 slots on nodes with 4"):
+    with pytest.raises(SpecError, match=r"a:6:26: values\.worker\.slots: 2 slots on nodes with 4"):
         parse_spec((HEAD + text).encode(), "a")
 
 
