@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
@@ -12,7 +12,7 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),
         stop=stop_after_delay(seconds),
-        wait=wait_fixed(0.2),
+        wait=wait_exponential(0.01, max=0.2),
         retry_error_callback=lambda _: False,
     )
     assert attempts(condition), f"not within {seconds} s: {what}"

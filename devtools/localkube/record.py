@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -53,13 +55,16 @@ class ProcessIdentity:
         Does nothing when it has ended before or its number belongs to another process.
         """
         try:
-            process = psutil.Process(self.pid)
-            # psutil sends no signal when the number was given away after the line above.
+            # It stands for this very process, and becomes readable when that ends, reaped or not.
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
             if self.is_alive():
-                process.kill()
-                process.wait()
-        except psutil.NoSuchProcess:
-            pass
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                select.select([descriptor], [], [])
+        finally:
+            os.close(descriptor)
 
 
 @dataclass(frozen=True)

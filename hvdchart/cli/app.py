@@ -6,9 +6,12 @@ annotation twice at every start.
 """
 
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import Annotated
 
 import typer
+import typer.main
 
 from hvdchart.cli import control as cli_control
 from hvdchart.cli import dev as cli_dev
@@ -161,10 +164,16 @@ for _module in (
     _module.register(app)
 
 
+@cache
+def command() -> Callable[[], None]:
+    """Return the command, which Typer builds from the annotations of all subcommands."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command; print an HvdchartError as one message and exit with its exit code."""
     try:
-        app()
+        command()()
     except HvdchartError as error:
         sys.stderr.write(f"hvdchart: {error}\n")
         sys.exit(error.exit_code)

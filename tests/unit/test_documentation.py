@@ -12,12 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-import typer.main
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from ruamel.yaml import YAML
 
-from hvdchart.cli.app import app
+from hvdchart.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -132,7 +131,7 @@ def test_python_modules_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_hvdchart_commands_and_options_exist(page: Path) -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = app.command().commands  # type: ignore[attr-defined]
     for line in code(page):
         match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z]+)(.*)", line)
         if match is None or re.match(r"hvdchart \w+[.:/]", line):

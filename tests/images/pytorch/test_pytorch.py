@@ -8,8 +8,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from devtools.images.inside import python_packages, sbom
 from devtools.trials.checks import (
@@ -45,6 +43,10 @@ def test_all_checks_of_pytorch_pass(pytorch: Sandbox, launcher: tuple[str, ...])
 
 
 def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:
+    # Here, since the import takes seconds.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = sbom(pytorch.image)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listed = {item.get("purl", "").partition("?")[0] for item in json.loads(text)["components"]}
