@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 # The answer depends on the first argument that is not an option; without one prepared: success.
+# It starts no process but `cat`, since tests call it hundreds of times.
 SCRIPT = """#!/bin/sh
-home="$0.d"
-call="$home/call-$$"
-mkdir "$call"
+call="$0.d/$$"
+: >"$call.arguments"
 for word; do
-  printf '%s\\0' "$word" >>"$call/arguments"
+  printf '%s\\0' "$word" >>"$call.arguments"
   case "$word" in -*) ;; *) command=${command:-$word} ;; esac
 done
-cat >"$call/input"
-# Another process that reads the calls sees complete ones only.
-mv "$call" "$home/calls/$(ls "$home/calls" | wc -l)"
-answer="$home/$command"
-test -d "$answer" || exit 0
-cat "$answer/output"
-cat "$answer/errors" >&2
-exit "$(cat "$answer/code")"
+cat >"$call.input"
+# Last, so that another process that reads the calls sees complete ones only.
+echo $$ >>"$0.d/calls"
+case "$command" in
 """
 
 
@@ -39,28 +36,32 @@ class StubProgram:
     def __init__(self, folder: Path, name: str) -> None:
         self.path = folder / name
         self._home = folder / f"{name}.d"
-        (self._home / "calls").mkdir(parents=True)
-        self.path.write_text(SCRIPT)
-        self.path.chmod(0o755)
+        self._home.mkdir()
+        (self._home / "calls").touch()
+        self._answers: dict[str, str] = {}
+        self._write()
 
     def answer(self, command: str, output: str = "", errors: str = "", code: int = 0) -> None:
         """Answer calls with this command from now on."""
-        folder = self._home / command
-        folder.mkdir(exist_ok=True)
-        (folder / "output").write_text(output)
-        (folder / "errors").write_text(errors)
-        (folder / "code").write_text(str(code))
+        said = f"printf %s {quote(output)}; printf %s {quote(errors)} >&2; exit {code}"
+        self._answers[command] = f"{quote(command)}) {said} ;;\n"
+        self._write()
+
+    def _write(self) -> None:
+        # A shell reads its script while it runs: a call that goes on keeps the file it began with.
+        script = self._home / "script"
+        script.write_text("".join([SCRIPT, *self._answers.values(), "esac\n"]))
+        script.chmod(0o755)
+        script.rename(self.path)
 
     @property
     def calls(self) -> list[Call]:
         """All calls so far, in order."""
-        folders = sorted((self._home / "calls").iterdir(), key=lambda folder: int(folder.name))
-        return [
-            Call(
-                (folder / "arguments").read_text().split("\0")[:-1], (folder / "input").read_text()
-            )
-            for folder in folders
-        ]
+        return [self._read(pid) for pid in (self._home / "calls").read_text().split()]
+
+    def _read(self, pid: str) -> Call:
+        arguments, given = (self._home / f"{pid}.{kind}" for kind in ("arguments", "input"))
+        return Call(arguments.read_text().split("\0")[:-1], given.read_text())
 
     def commands(self) -> list[str]:
         """The command of each call: its first argument that is not an option."""

@@ -65,7 +65,7 @@ class FakeApi:
         tls.load_cert_chain(certificate, key)
         self._server = HttpsServer(self, address, tls)
         self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.002,), daemon=True).start()
 
     def close(self) -> None:
         """End the watches and the server. Raises what went wrong inside it."""

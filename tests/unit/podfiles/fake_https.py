@@ -43,6 +43,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: HttpsServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self.close_connection = True
