@@ -101,7 +101,7 @@ def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
 def test_master_writes_each_line_of_its_log_at_once() -> None:
     """-I makes Python ignore PYTHONUNBUFFERED."""
     (master,) = pod_spec(one(render(), "Job"))["containers"]
-    assert master["command"][:3] == ["python3", "-I", "-u"]
+    assert master["command"][:4] == ["python3", "-I", "-S", "-u"]
 
 
 def test_service_publishes_addresses_of_pods_that_are_not_ready() -> None:

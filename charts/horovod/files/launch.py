@@ -90,7 +90,7 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
 
 def _rank(run: Run, *, binds_itself: bool) -> list[str]:
     """What is started for each rank, which then checks its place and becomes the script."""
-    line = ["python3", "-I", str(FILES / "rank.py")]
+    line = ["python3", "-I", "-S", str(FILES / "rank.py")]
     if binds_itself and run.binding.to != "none":
         line += ["--bind-to", run.binding.to]
         for option, number in (

@@ -79,7 +79,7 @@ spec:
   containers:
     - name: master
       {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
-      command: [python3, -I, -u, /horovod/bin/master.py]
+      command: [python3, -I, -S, -u, /horovod/bin/master.py]
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}

@@ -33,7 +33,7 @@ initContainers:
 containers:
   - name: worker
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
-    command: [python3, -I, /horovod/bin/worker.py]
+    command: [python3, -I, -S, /horovod/bin/worker.py]
     ports:
       - {name: ssh, containerPort: {{ int $root.Values.ssh.port }}}
       {{- if $root.Values.metrics.enabled }}

@@ -25,7 +25,7 @@ CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
 SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
 OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
 HYDRAS = [mpi.INTEL_MPI, mpi.MPICH]
-RANK = ["python3", "-I", "/horovod/bin/rank.py"]
+RANK = ["python3", "-I", "-S", "/horovod/bin/rank.py"]
 
 
 def by_name(value: Any) -> str:

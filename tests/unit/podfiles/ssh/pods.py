@@ -174,7 +174,7 @@ class Worker(Pod):
         own["HVD_METRICS_DIR"] = str(self.root / "metrics")
         with (self.root / "log").open("wb") as log:
             process = self.start(
-                PYTHON, "-I", str(self.files / "worker.py"),
+                PYTHON, "-I", "-S", str(self.files / "worker.py"),
                 env={**environment, **own}, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
         try:

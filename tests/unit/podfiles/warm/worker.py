@@ -89,7 +89,7 @@ class Worker:
 
     def command(self, *command: str) -> list[str]:
         """The command line with which a launcher starts a rank."""
-        return [sys.executable, "-I", str(self.root / "bin" / "rank.py"), "1", *command]
+        return [sys.executable, "-I", "-S", str(self.root / "bin" / "rank.py"), "1", *command]
 
     def start(
         self, *command: str, variables: Mapping[str, str] | None = None, **options: Any
