@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from hvdchart.plan import rules
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.quantity import cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
@@ -82,6 +83,11 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
             "make slots a multiple of sockets"
         )
+    elif sockets > 1 and _lacks_first_socket(plan):
+        yield (
+            "reserved cores leave the first socket no core for each of its ranks: ranks may span "
+            "two sockets; lower reserved.cpu"
+        )
     yield from _numa(plan)
     cores = topology.cores(group)
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
@@ -107,6 +113,12 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
             "reserved.cpu to the number of CPUs in its reservedSystemCPUs"
         )
+
+
+def _lacks_first_socket(plan: GroupPlan) -> bool:
+    group = plan.group
+    reserved = 0 if group.gpus else topology.reserved_cores(group)
+    return reserved > 0 and not rules.ranks_of_a_socket(group, plan.slots)
 
 
 def _numa(plan: GroupPlan) -> Iterator[str]:
