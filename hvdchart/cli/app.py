@@ -16,6 +16,7 @@ import typer.main
 from hvdchart.cli import control as cli_control
 from hvdchart.cli import dev as cli_dev
 from hvdchart.cli import discover as cli_discover
+from hvdchart.cli import doctor as cli_doctor
 from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import observe as cli_observe
@@ -159,7 +160,7 @@ def schema() -> None:
 
 for _module in (
     *(cli_run, cli_dev, cli_observe, cli_control, cli_pods),
-    *(cli_discover, cli_migrate, cli_tune, cli_image),
+    *(cli_doctor, cli_discover, cli_migrate, cli_tune, cli_image),
 ):
     _module.register(app)
 

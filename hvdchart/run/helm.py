@@ -144,6 +144,11 @@ def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str
     _call(f"helm uninstall {name} in namespace {namespace}", uninstall, name, namespace)
 
 
+def program_version(helm: str = "helm") -> str:
+    """The version of a Helm that can be used; raises HelmError for any other."""
+    return str(_client(helm, None).version)
+
+
 def _client(helm: str, context: str | None) -> Any:
     command = _Command(executable=_check_program(helm), kubecontext=context)
     try:

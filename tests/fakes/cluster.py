@@ -33,6 +33,8 @@ class Request:
             return "podmetrics"
         parts = self.path.strip("/").split("/")
         start = parts.index("namespaces") + 2 if "namespaces" in parts else len(parts) - 1
+        if start >= len(parts):
+            return "namespaces"
         return parts[-1] if parts[-1] == "log" else parts[start]
 
 
@@ -203,6 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(line for line in self.cluster.read_log(pod, request.query))
         elif _verb(request) == "watch":
             self._stream(json.dumps(event) for event in self.cluster.watch(request))
+        elif request.resource == "version":
+            self._answer(200, {"gitVersion": "v1.34.4"})
         elif _verb(request) == "get":
             name = request.path.rpartition("/")[2]
             items = [i for i in self.cluster.find(request) if i["metadata"]["name"] == name]
@@ -218,10 +222,10 @@ class _Handler(BaseHTTPRequestHandler):
         request = self._request(body)
         if self._refused(request):
             return
-        name = body["metadata"].get("generateName", "") + "x1"
+        metadata = body.get("metadata", {})
         item = {
             **body,
-            "metadata": {**body["metadata"], "name": name},
+            "metadata": {**metadata, "name": metadata.get("generateName", "") + "x1"},
             "status": self.cluster.created_status,
         }
         self.cluster.put(request.resource, item)

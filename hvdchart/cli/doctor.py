@@ -1,0 +1,82 @@
+"""The subcommand `doctor`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import (
+    Context,
+    Files,
+    Format,
+    Helm,
+    Namespace,
+    Settings,
+    Specs,
+    check_format,
+    plan_specs,
+    print_json,
+)
+from hvdchart.errors import ClusterError
+
+_EPILOG = """\b
+Examples:
+  hvdchart doctor
+  hvdchart doctor run.spec.yaml --namespace team
+
+Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+    app.command(epilog=_EPILOG)(doctor)
+
+
+def doctor(
+    specs: Specs = None,
+    files: Files = None,
+    settings: Settings = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    is_builder_needed: Annotated[
+        bool, typer.Option("--builder", help="Count a missing image builder as a problem.")
+    ] = False,
+    output: Format = "text",
+) -> None:
+    """Examine tools, cluster, rights and room, and print what to do about each problem.
+
+    With SPEC, examine whether its run would be admitted and has room in the namespace.
+    """
+    import dataclasses
+
+    from hvdchart.doctor.examine import examine_cluster, examine_tools
+    from hvdchart.doctor.findings import Finding, report
+    from hvdchart.image.engines import ENGINES, working_engines
+    from hvdchart.quantity import pluralize
+
+    check_format(output)
+    values = None
+    if specs or files:
+        from hvdchart.values.check import checked_values
+        from hvdchart.values.merge import merge_values
+        from hvdchart.values.schema import default_values
+
+        _, plan = plan_specs(specs, files, settings)
+        values = merge_values(default_values(), checked_values(plan))
+    engines = working_engines()
+    missing = f"none of {', '.join(ENGINES)} works here"
+    builder = Finding(
+        "image builder",
+        "ok" if engines else "problem" if is_builder_needed else "unknown",
+        ", ".join(engines) or missing,
+        "" if engines else "install and start one to build images; --code needs none",
+    )
+    findings = [*examine_tools(helm), builder, *examine_cluster(context, namespace, values)]
+    if output == "json":
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        sys.stdout.write(report(findings))
+    problems = sum(1 for finding in findings if finding.state == "problem")
+    if problems:
+        raise ClusterError(f"{pluralize(problems, 'problem')} found")

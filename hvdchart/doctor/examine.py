@@ -1,0 +1,98 @@
+"""Examines a cluster step by step; what a later step needs of an earlier one is found first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from hvdchart.doctor.findings import Finding
+from hvdchart.doctor.needs import Values, claims, pod_needs, security_level
+from hvdchart.doctor.rights import Right, examine_rights
+from hvdchart.doctor.room import (
+    examine_claims,
+    examine_classes,
+    examine_gpus,
+    examine_quotas,
+    examine_security,
+)
+from hvdchart.errors import ClusterError, HelmError
+from hvdchart.run.api import Api
+from hvdchart.run.facts import Facts
+from hvdchart.run.helm import program_version
+
+_UNSEEN = "you may not read it"
+
+
+def examine_tools(helm: str) -> Iterator[Finding]:
+    """The programs that commands call."""
+    try:
+        yield Finding("Helm", "ok", f"{helm} is version {program_version(helm)}")
+    except HelmError as error:
+        problem, _, fix = str(error).partition(": ")
+        yield Finding("Helm", "problem", problem, fix)
+    found = shutil.which("kubectl")
+    fix = "" if found else "exec, debug, top, tensorboard and timeline call it: install it"
+    yield Finding("kubectl", "ok" if found else "unknown", found or "not on PATH", fix)
+
+
+def examine_cluster(
+    context: str | None, namespace: str | None, values: Values | None
+) -> Iterator[Finding]:
+    """The cluster and the namespace, for a run with these complete values if they are given."""
+    try:
+        facts = Facts(Api.connect(context), namespace)
+        yield Finding("cluster", "ok", f"Kubernetes {facts.version()}")
+        yield from _examine_namespace(facts, values)
+    except ClusterError as error:
+        yield Finding("cluster", "problem", str(error))
+
+
+def _examine_namespace(facts: Facts, values: Values | None) -> Iterator[Finding]:
+    namespace, found = facts.namespace, facts.namespace_object()
+    if found == {}:
+        yield Finding(
+            "namespace", "problem", f"there is no namespace {namespace}",
+            "deploy with --create-namespace, or choose another with --namespace",
+        )  # fmt: skip
+        return
+    yield Finding("namespace", "ok" if found else "unknown", namespace if found else _UNSEEN)
+    rules, is_complete = facts.rules()
+
+    def may(right: Right) -> bool:
+        return facts.may(right.verb, right.group, right.resource)
+
+    yield from examine_rights(namespace, rules, values, None if is_complete else may)
+    if found:
+        yield examine_security(found, *security_level(values or {}))
+    yield from _examine_room(facts, values)
+
+
+def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
+    needs = pod_needs(values) if values else None
+    quotas, ranges = facts.quotas(), facts.limit_ranges()
+    if quotas is None or ranges is None:
+        yield Finding("quotas", "unknown", _UNSEEN)
+    else:
+        yield from examine_quotas(quotas, ranges, needs)
+    ready = facts.dns_endpoints()
+    if ready is None:
+        text = "no servers of k8s-app=kube-dns can be seen in kube-system"
+        yield Finding("DNS", "unknown", text)
+    elif ready:
+        yield Finding("DNS", "ok", f"{ready} servers are ready")
+    else:
+        yield Finding("DNS", "problem", "no server is ready", "see the pods of kube-system")
+    classes = facts.storage_classes()
+    if values:
+        named = {name: facts.claim(name) for name in claims(values)}
+        workers = sum(pod.number for pod in needs or [] if pod.name != "master")
+        yield from examine_claims(named, classes, workers)
+    if classes is None:
+        yield Finding("storage", "unknown", _UNSEEN)
+    else:
+        yield examine_classes(classes)
+    nodes = facts.nodes()
+    if nodes is None:
+        yield Finding("GPUs", "unknown", "you may not list nodes")
+    else:
+        yield from examine_gpus(nodes, needs)

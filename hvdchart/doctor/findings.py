@@ -1,0 +1,32 @@
+"""What an examination finds: a line for each subject. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["ok", "problem", "unknown"]
+# Not of equal width by accident: the first column of the report.
+_MARKS: dict[State, str] = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "?      "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One subject: `fix` is what to do about a problem, or how to learn what is unknown."""
+
+    subject: str
+    state: State
+    text: str
+    fix: str = ""
+
+
+def report(findings: Sequence[Finding]) -> str:
+    """A line for each finding, with its fix below a problem."""
+    width = max((len(finding.subject) for finding in findings), default=0)
+    lines = []
+    for finding in findings:
+        lines.append(f"{_MARKS[finding.state]}  {finding.subject:<{width}}  {finding.text}")
+        if finding.fix:
+            lines.append(f"{'':<{len(_MARKS['ok']) + width + 4}}-> {finding.fix}")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,92 @@
+"""What the pods of complete values need of a namespace: resources, claims, Pod Security. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from hvdchart.chart_files import is_gpu
+from hvdchart.quantity import parse_quantity
+
+Values: TypeAlias = Mapping[str, Any]
+# Levels of Pod Security, the strictest first.
+LEVELS = ("restricted", "baseline", "privileged")
+
+
+@dataclass(frozen=True)
+class PodNeeds:
+    """So many equal pods, each with one container."""
+
+    name: str
+    number: int
+    requests: Mapping[str, Fraction]
+    limits: Mapping[str, Fraction]
+
+    @property
+    def gpus(self) -> Mapping[str, int]:
+        """GPUs of a pod by resource."""
+        return {name: int(count) for name, count in self.limits.items() if is_gpu(name)}
+
+
+def pod_needs(values: Values) -> list[PodNeeds]:
+    """The pods of a run: each group of workers, and the master."""
+    groups = list(_groups(values))
+    found = [
+        _needs(str(group.get("name") or "worker"), int(group.get("number") or 1), group)
+        for group in groups
+    ]
+    return [*found, _needs("master", 1, values.get("master") or {})]
+
+
+def claims(values: Values) -> dict[str, bool]:
+    """The PersistentVolumeClaims that pods mount, and whether any of them writes."""
+    found: dict[str, bool] = {}
+    for volume in _volumes(values):
+        claim = volume.get("persistentVolumeClaim")
+        if claim:
+            name = str(claim["claimName"])
+            found[name] = found.get(name, False) or not claim.get("readOnly")
+    return found
+
+
+def security_level(values: Values) -> tuple[str, str]:
+    """The strictest level of Pod Security that admits the pods, and what rules out a stricter."""
+    for key in ("hostNetwork", "hostPID"):
+        if values.get(key):
+            return "privileged", key
+    for volume in _volumes(values):
+        if "hostPath" in volume:
+            return "privileged", f"the hostPath volume {volume.get('name')}"
+    if any(group.get("capabilities") for group in _groups(values)):
+        return "privileged", "worker.capabilities"
+    pod, container = values.get("podSecurityContext") or {}, values.get("securityContext") or {}
+    if pod.get("runAsNonRoot") is False or pod.get("runAsUser") == 0:
+        return "baseline", "podSecurityContext allows root"
+    if container.get("allowPrivilegeEscalation"):
+        return "baseline", "securityContext.allowPrivilegeEscalation"
+    return "restricted", ""
+
+
+def _groups(values: Values) -> Iterator[Values]:
+    worker = values.get("worker") or {}
+    for group in values.get("workerGroups") or [{}]:
+        yield {**worker, **group}
+
+
+def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
+    yield from values.get("volumes") or []
+    for group in values.get("workerGroups") or []:
+        yield from group.get("volumes") or []
+
+
+def _needs(name: str, number: int, of: Values) -> PodNeeds:
+    resources = of.get("resources") or {}
+    limits = _quantities(resources.get("limits"))
+    # Kubernetes takes the limit for a request that is missing.
+    return PodNeeds(name, number, {**limits, **_quantities(resources.get("requests"))}, limits)
+
+
+def _quantities(resources: Mapping[str, Any] | None) -> dict[str, Fraction]:
+    return {name: parse_quantity(str(value)) for name, value in (resources or {}).items()}

@@ -1,0 +1,124 @@
+"""Which rights in a namespace a person needs, and which of them are missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from hvdchart.doctor.findings import Finding
+
+Values: TypeAlias = Mapping[str, Any]
+Rule: TypeAlias = Mapping[str, Any]
+
+
+class Right(NamedTuple):
+    """A verb on a resource of a part of the API; the core's is empty."""
+
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+_CHANGE = ("get", "create", "patch", "delete")
+_RBAC, _NETWORK = "rbac.authorization.k8s.io", "networking.k8s.io"
+# What Helm and the chart's objects need. A Role may only be created by who has its rights: the last
+# ones are the master's (templates/role.yaml).
+_DEPLOY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("", "secrets", ("list", "update", *_CHANGE)),
+    ("", "configmaps", ("list", *_CHANGE)),
+    ("", "services", _CHANGE),
+    ("", "serviceaccounts", _CHANGE),
+    ("apps", "statefulsets", ("list", *_CHANGE)),
+    ("batch", "jobs", ("list", "watch", *_CHANGE)),
+    (_RBAC, "roles", _CHANGE),
+    (_RBAC, "rolebindings", _CHANGE),
+    (_NETWORK, "networkpolicies", _CHANGE),
+    ("discovery.k8s.io", "endpointslices", ("list", "watch")),
+    ("", "pods", ("list", "delete")),
+    ("", "events", ("create", "list")),
+    ("apps", "statefulsets/scale", ("get", "patch")),
+)
+_FOLLOW = (
+    ("", "pods", ("list", "watch")),
+    ("", "pods/log", ("get",)),
+    ("", "events", ("list", "watch")),
+    ("", "configmaps", ("get",)),
+    ("apps", "statefulsets", ("list",)),
+    ("batch", "jobs", ("list", "watch")),
+)
+_ENTER = (("", "pods/exec", ("create",)), ("", "pods/portforward", ("create",)))
+PURPOSES = {
+    "rights to deploy": _DEPLOY,
+    "rights to follow a run": _FOLLOW,
+    "rights to enter pods": _ENTER,
+}
+_OPTIONAL = "rights to enter pods"
+
+
+def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
+    """The rights that a purpose needs, with those for what the values of a spec enable."""
+    for group, resource, verbs in PURPOSES[purpose]:
+        yield from (Right(group, resource, verb) for verb in verbs)
+    if purpose == "rights to deploy" and values:
+        if (values.get("tensorboard") or {}).get("enabled"):
+            yield from (Right("apps", "deployments", verb) for verb in _CHANGE)
+        if (values.get("podDisruptionBudget") or {}).get("enabled"):
+            yield from (Right("policy", "poddisruptionbudgets", verb) for verb in _CHANGE)
+        if (values.get("metrics") or {}).get("podMonitor"):
+            yield from (Right("monitoring.coreos.com", "podmonitors", verb) for verb in _CHANGE)
+
+
+def is_granted(right: Right, rules: Iterable[Rule]) -> bool:
+    """Whether one of the rules grants a right on all objects of a namespace."""
+    _, _, subresource = right.resource.partition("/")
+    resources = {"*", right.resource, *([f"*/{subresource}"] if subresource else [])}
+    return any(
+        {"*", right.verb} & set(rule.get("verbs") or ())
+        and {"*", right.group} & set(rule.get("apiGroups") or ())
+        and resources & set(rule.get("resources") or ())
+        and not rule.get("resourceNames")
+        for rule in rules
+    )
+
+
+def examine_rights(
+    namespace: str,
+    rules: Sequence[Rule],
+    values: Values | None,
+    may: Callable[[Right], bool] | None = None,
+) -> Iterator[Finding]:
+    """A finding for each purpose.
+
+    `may` asks the API server about a single right, where the rules are not all that there are.
+    """
+    for purpose in PURPOSES:
+        rights = list(dict.fromkeys(needed_rights(purpose, values)))
+        missing = [right for right in rights if not is_granted(right, rules)]
+        if may:
+            missing = [right for right in missing if not may(right)]
+        if not missing:
+            yield Finding(purpose, "ok", f"all {len(rights)} in namespace {namespace}")
+            continue
+        yield Finding(
+            purpose,
+            "unknown" if purpose == _OPTIONAL else "problem",
+            f"missing in namespace {namespace}: {_list(missing)}",
+            "exec, debug, top and tensorboard need them"
+            if purpose == _OPTIONAL
+            else "ask for a Role with them, such as the ClusterRole `admin` has: kubectl create "
+            f"rolebinding NAME -n {namespace} --clusterrole=admin --user=YOU",
+        )
+
+
+def _list(rights: list[Right]) -> str:
+    """create, patch roles.rbac.authorization.k8s.io; get pods."""
+    verbs: dict[tuple[str, str], list[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.resource), []).append(right.verb)
+    return "; ".join(
+        f"{', '.join(own)} {resource}{f'.{group}' if group else ''}"
+        for (group, resource), own in verbs.items()
+    )

@@ -1,0 +1,171 @@
+"""Whether a namespace has room for the pods of a run: quotas, limits, claims, GPUs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from hvdchart.chart_files import is_gpu
+from hvdchart.doctor.findings import Finding
+from hvdchart.doctor.needs import LEVELS, PodNeeds
+from hvdchart.quantity import cpu_text, memory_text, parse_quantity
+from hvdchart.text import join_names
+
+Object: TypeAlias = dict[str, Any]
+_MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
+
+
+def examine_security(namespace: Object, level: str, reason: str) -> Finding:
+    """Whether Pod Security admits the pods, which need this level for this reason."""
+    labels = namespace["metadata"].get("labels") or {}
+    enforced = labels.get("pod-security.kubernetes.io/enforce", "privileged")
+    subject = "Pod Security"
+    if enforced in LEVELS and LEVELS.index(enforced) < LEVELS.index(level):
+        return Finding(
+            subject, "problem", f"the namespace enforces {enforced}, and {reason} needs {level}",
+            f"change that, or ask for the label pod-security.kubernetes.io/enforce={level}",
+        )  # fmt: skip
+    return Finding(subject, "ok", f"the namespace enforces {enforced}; the pods need {level}")
+
+
+def examine_quotas(
+    quotas: Iterable[Object], ranges: Sequence[Object], needs: Sequence[PodNeeds] | None
+) -> Iterator[Finding]:
+    """Whether the pods fit into what the quotas leave, and have what quotas and ranges demand."""
+    quotas = list(quotas)
+    if needs is None or not (quotas or ranges):
+        names = [str(item["metadata"]["name"]) for item in [*quotas, *ranges]]
+        yield Finding("quotas", "ok", join_names(names) or "none")
+        return
+    problems = [problem for quota in quotas for problem in _over_quota(quota, needs, ranges)]
+    problems += [problem for each in ranges for problem in _out_of_range(each, needs)]
+    if not problems:
+        yield Finding("quotas", "ok", "the pods fit")
+    fix = "use fewer or smaller workers, or ask for more"
+    yield from (Finding("quotas", "problem", problem, fix) for problem in problems)
+
+
+def examine_claims(
+    found: Mapping[str, Object | None], classes: Sequence[Object] | None, workers: int
+) -> Iterator[Finding]:
+    """Whether the claims exist, are bound, and can be mounted on several nodes."""
+    waiting = {
+        str(item["metadata"]["name"])
+        for item in classes or []
+        if item.get("volumeBindingMode") == "WaitForFirstConsumer"
+    }
+    for name, claim in found.items():
+        subject = f"claim {name}"
+        if claim is None:
+            yield Finding(subject, "problem", "there is none", "create it, or correct the volume")
+            continue
+        phase = claim.get("status", {}).get("phase")
+        modes = set(claim["spec"].get("accessModes") or ())
+        if phase != "Bound" and claim["spec"].get("storageClassName") not in waiting:
+            yield Finding(
+                subject, "problem", f"it is {phase}: no volume is bound to it",
+                f"see kubectl describe persistentvolumeclaim {name}",
+            )  # fmt: skip
+        elif workers > 1 and not modes & _MANY_NODES:
+            allowed = join_names(sorted(modes))
+            yield Finding(
+                subject, "problem", f"{workers} workers mount it, and it allows {allowed}",
+                "use a claim with ReadWriteMany, or ReadOnlyMany for data",
+            )  # fmt: skip
+        else:
+            yield Finding(subject, "ok", f"{phase}, {join_names(sorted(modes))}")
+
+
+def examine_classes(classes: Sequence[Object]) -> Finding:
+    """Which storage there is for claims."""
+    default = [
+        str(item["metadata"]["name"])
+        for item in classes
+        if (item["metadata"].get("annotations") or {}).get(
+            "storageclass.kubernetes.io/is-default-class"
+        )
+        == "true"
+    ]
+    names = [str(item["metadata"]["name"]) for item in classes]
+    if default:
+        return Finding("storage", "ok", f"{join_names(names)}; default: {default[0]}")
+    text = f"no default StorageClass among: {join_names(names) or 'none'}"
+    return Finding("storage", "unknown", text, "name a class in each new claim")
+
+
+def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:
+    """Whether enough nodes have the GPUs that a worker asks for."""
+    offered: dict[str, list[int]] = {}
+    for node in nodes:
+        for name, count in (node.get("status", {}).get("allocatable") or {}).items():
+            if is_gpu(name) and int(parse_quantity(str(count))):
+                offered.setdefault(name, []).append(int(parse_quantity(str(count))))
+    wanted = [(pod, name, count) for pod in needs or [] for name, count in pod.gpus.items()]
+    for pod, name, count in wanted:
+        room = sum(each // count for each in offered.get(name, [])) if count else pod.number
+        text = f"{pod.number} pods of {pod.name} want {count} {name} each; nodes take {room}"
+        fix = "use fewer workers or GPUs, another resource, or install the device plugin"
+        is_enough = room >= pod.number
+        yield Finding("GPUs", "ok" if is_enough else "problem", text, "" if is_enough else fix)
+    if not wanted:
+        counts = [f"{sum(each)} {name} on {len(each)} nodes" for name, each in offered.items()]
+        yield Finding("GPUs", "ok", ", ".join(counts) or f"none on {len(nodes)} nodes")
+
+
+def _over_quota(
+    quota: Object, needs: Sequence[PodNeeds], ranges: Sequence[Object]
+) -> Iterator[str]:
+    name = quota["metadata"]["name"]
+    if quota["spec"].get("scopes") or quota["spec"].get("scopeSelector"):
+        # It counts some pods only.
+        return
+    used = quota.get("status", {}).get("used") or {}
+    for resource, hard in (quota.get("status", {}).get("hard") or {}).items():
+        of = resource.removeprefix("requests.").removeprefix("limits.")
+        is_limit = resource.startswith("limits.")
+        if of == "pods":
+            wanted = Fraction(sum(pod.number for pod in needs))
+        else:
+            lists = [(pod, pod.limits if is_limit else pod.requests) for pod in needs]
+            missing = [pod.name for pod, own in lists if of not in own]
+            if of in ("cpu", "memory") and missing and not _has_default(ranges, of, is_limit):
+                yield f"quota {name} demands {resource}, which {join_names(missing)} does not set"
+            wanted = sum((own.get(of, Fraction(0)) * pod.number for pod, own in lists), Fraction(0))
+        left = parse_quantity(str(hard)) - parse_quantity(str(used.get(resource, "0")))
+        if wanted and wanted > left:
+            yield f"quota {name} leaves {_text(of, left)} {resource} of {_text(of, wanted)} wanted"
+
+
+def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[str]:
+    name = limit_range["metadata"]["name"]
+    for limits in limit_range["spec"].get("limits") or []:
+        if limits.get("type") not in ("Container", "Pod"):
+            continue
+        for pod in needs:
+            for resource, most in (limits.get("max") or {}).items():
+                wanted = max(pod.requests.get(resource, 0), pod.limits.get(resource, 0))
+                if wanted > parse_quantity(str(most)):
+                    yield f"limit range {name} allows {most} {resource}; {pod.name} has more"
+            for resource, least in (limits.get("min") or {}).items():
+                wanted = pod.requests.get(resource, parse_quantity(str(least)))
+                if wanted < parse_quantity(str(least)):
+                    yield f"limit range {name} demands {least} {resource}; {pod.name} has less"
+
+
+def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> bool:
+    keys = ("default",) if is_limit else ("default", "defaultRequest")
+    return any(
+        limits.get("type") == "Container" and resource in (limits.get(key) or {})
+        for each in ranges
+        for limits in each["spec"].get("limits") or []
+        for key in keys
+    )
+
+
+def _text(resource: str, amount: Fraction) -> str:
+    if resource == "cpu":
+        return cpu_text(int(amount * 1000))
+    if resource == "memory":
+        return memory_text(int(amount))
+    return str(int(amount))

@@ -1,0 +1,104 @@
+"""Reads what a namespace and its cluster offer, as far as one may: for the examination."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hvdchart.run.api import Api, RefusedError
+from hvdchart.run.release import Object
+
+_AUTHORIZATION = "apis/authorization.k8s.io/v1"
+_DNS = "k8s-app=kube-dns"
+
+
+class Facts:
+    """One namespace. A method returns None for what one may not read, or the cluster lacks.
+
+    Each raises ClusterError when the API server does not answer.
+    """
+
+    def __init__(self, api: Api, namespace: str | None = None) -> None:
+        self.namespace = namespace or api.namespace
+        self._api = api
+
+    def version(self) -> str:
+        """The version of Kubernetes."""
+        return str(self._api.get("read the cluster's version", "version").get("gitVersion", ""))
+
+    def namespace_object(self) -> Object | None:
+        """The namespace; empty when there is none."""
+        try:
+            return self._api.get(
+                f"read namespace {self.namespace}", f"api/v1/namespaces/{self.namespace}"
+            )
+        except RefusedError as error:
+            if error.status == 404:
+                return {}
+            if error.status == 403:
+                return None
+            raise
+
+    def rules(self) -> tuple[list[Object], bool]:
+        """The rules of what this user may do in the namespace, and whether these are all."""
+        body = {"spec": {"namespace": self.namespace}}
+        what = f"read your rights in namespace {self.namespace}"
+        status = self._api.create(what, f"{_AUTHORIZATION}/selfsubjectrulesreviews", body)["status"]
+        return status.get("resourceRules") or [], not status.get("incomplete", False)
+
+    def may(self, verb: str, group: str, resource: str) -> bool:
+        """Whether this user may do one thing in the namespace."""
+        resource, _, subresource = resource.partition("/")
+        attributes = {
+            "namespace": self.namespace, "verb": verb, "group": group, "resource": resource,
+            "subresource": subresource,
+        }  # fmt: skip
+        what = f"read your rights in namespace {self.namespace}"
+        path = f"{_AUTHORIZATION}/selfsubjectaccessreviews"
+        review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
+        return bool(review["status"].get("allowed"))
+
+    def quotas(self) -> list[Object] | None:
+        """The namespace's ResourceQuotas."""
+        return self._list("resourcequotas", f"api/v1/namespaces/{self.namespace}/resourcequotas")
+
+    def limit_ranges(self) -> list[Object] | None:
+        """The namespace's LimitRanges."""
+        return self._list("limitranges", f"api/v1/namespaces/{self.namespace}/limitranges")
+
+    def claim(self, name: str) -> Object | None:
+        """A PersistentVolumeClaim of the namespace."""
+        path = f"api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{name}"
+        found: Object | None = self._optional(lambda: self._api.get(f"read claim {name}", path))
+        return found
+
+    def storage_classes(self) -> list[Object] | None:
+        """The cluster's StorageClasses."""
+        return self._list("storageclasses", "apis/storage.k8s.io/v1/storageclasses")
+
+    def nodes(self) -> list[Object] | None:
+        """The cluster's nodes."""
+        return self._list("nodes", "api/v1/nodes")
+
+    def dns_endpoints(self) -> int | None:
+        """How many servers of the cluster's DNS are ready; None where none can be seen."""
+        path = "apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
+        slices = self._list("endpointslices of kube-system", path, _DNS)
+        if not slices:
+            return None
+        endpoints = [each for item in slices for each in item.get("endpoints") or []]
+        return sum(1 for each in endpoints if (each.get("conditions") or {}).get("ready", True))
+
+    def _list(self, what: str, path: str, labels: str = "") -> list[Object] | None:
+        found: list[Object] | None = self._optional(
+            lambda: self._api.list(f"list {what}", path, labels)
+        )
+        return found
+
+    @staticmethod
+    def _optional(read: Any) -> Any:
+        try:
+            return read()
+        except RefusedError as error:
+            if error.status in (403, 404):
+                return None
+            raise
