@@ -12,12 +12,12 @@ from typing import TypeAlias
 from hvdchart.quantity import GI, MI, cpu_text, memory_text, pluralize
 from hvdchart.spec.model import NodeGroup
 from hvdchart.spec.topology import (
+    PODS_CPU,
     cores,
     default_slots,
-    kubelet_cores,
+    kubelet_cpu,
     node_cpu,
     node_reserve_memory,
-    pods_cores,
     reserved_cores,
     reserved_cpu,
     visible_memory,
@@ -156,9 +156,10 @@ def cpu_request(group: NodeGroup) -> Rule:
         why = f"half of {shown} CPUs: idle CPU can be borrowed"
         return total // 2, Reason(why, _OURS)
     if group.cpu_manager == "static":
-        kubelet, pods = kubelet_cores(group) * threads, pods_cores(group) * threads
+        kubelet, pods = cpu_text(kubelet_cpu(group)), cpu_text(PODS_CPU)
         why = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
-        return max(total // 1000 - kubelet - pods, threads) * 1000, Reason(why, _KUBERNETES)
+        left = max(cores(group) - reserved_cores(group), 1) * threads
+        return left * 1000, Reason(f"{why}, in whole cores", _KUBERNETES)
     reserved = reserved_cpu(group)
     source = "GKE's table" if group.reserved.cpu is None else _SPEC
     free = total - reserved

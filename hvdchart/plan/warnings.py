@@ -108,10 +108,11 @@ def _group(plan: GroupPlan) -> Iterator[str]:
             "lower tuning.memory"
         )
     if group.cpu_manager == "static" and group.reserved.cpu is None:
-        reserved = pluralize(topology.kubelet_cores(group), "core")
+        reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")
         yield (
             f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
-            "reserved.cpu to the number of CPUs in its reservedSystemCPUs"
+            "reserved.cpu to the number of CPUs in its reservedSystemCPUs, or else to the sum of "
+            "its kubeReserved and systemReserved"
         )
 
 

@@ -16,6 +16,8 @@ _DAEMONS_MEMORY = 512 * MI
 # Requests of the run's master, which may be scheduled to any node.
 MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
+# Those of both, beside a worker.
+PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:
@@ -66,15 +68,16 @@ def reserved_cpu(group: NodeGroup) -> int:
     return node_reserve_cpu(node_cpu(group)) if given is None else given
 
 
-def kubelet_cores(group: NodeGroup) -> int:
-    """Whole cores that the static CPU manager keeps from all pods: reservedSystemCPUs."""
+def kubelet_cpu(group: NodeGroup) -> int:
+    """CPUs that the static CPU manager's kubelet keeps: reservedSystemCPUs, or a part of a CPU.
+
+    Without `reserved.cpu`, whole cores are assumed, of which no other pod can have the rest.
+    """
     given = group.reserved.cpu
-    return _whole_cores(group, kubelet_reserve_cpu(node_cpu(group)) if given is None else given)
-
-
-def pods_cores(group: NodeGroup) -> int:
-    """Whole cores for the master and the pods of DaemonSets beside exclusive cores."""
-    return _whole_cores(group, _DAEMONS_CPU + MASTER_CPU)
+    if given is not None:
+        return given
+    core = 1000 * (group.threads_per_core or 1)
+    return -(-kubelet_reserve_cpu(node_cpu(group)) // core) * core
 
 
 def reserved_cores(group: NodeGroup) -> int:
@@ -85,16 +88,12 @@ def reserved_cores(group: NodeGroup) -> int:
     """
     if group.cpu_manager != "static":
         return 0
-    return kubelet_cores(group) + pods_cores(group)
-
-
-def _whole_cores(group: NodeGroup, millis: int) -> int:
-    return -(-millis // (1000 * (group.threads_per_core or 1)))
+    return -(-(kubelet_cpu(group) + PODS_CPU) // (1000 * (group.threads_per_core or 1)))
 
 
 def node_reserve_cpu(millis: int) -> int:
     """CPUs that a node with `millis` CPUs keeps for its kubelet, DaemonSets and the master."""
-    return kubelet_reserve_cpu(millis) + _DAEMONS_CPU + MASTER_CPU
+    return kubelet_reserve_cpu(millis) + PODS_CPU
 
 
 def kubelet_reserve_cpu(millis: int) -> int:

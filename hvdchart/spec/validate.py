@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from hvdchart.quantity import MI, cpu_text
+from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import LAUNCH, check_options
 from hvdchart.spec.model import NodeGroup, Reserved, Spec
 from hvdchart.spec.paths import KeyPath, dotted
 from hvdchart.spec.topology import (
+    PODS_CPU,
     cores,
-    kubelet_cores,
+    kubelet_cpu,
     node_cpu,
-    pods_cores,
     reserved_cores,
     slots,
     worker_value,
@@ -103,8 +103,9 @@ def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]
         yield here, "static without coresPerSocket", "coresPerSocket, to request whole cores"
     elif reserved_cores(group) >= cores(group):
         problem = (
-            f"static, and none of {cores(group)} cores is left: the kubelet reserves "
-            f"{kubelet_cores(group)}, and the master and DaemonSets need {pods_cores(group)}"
+            f"static, and none of {pluralize(cores(group), 'core')} is left: the kubelet reserves "
+            f"{cpu_text(kubelet_cpu(group))} CPUs, and the master and DaemonSets need "
+            f"{cpu_text(PODS_CPU)}"
         )
         yield here, problem, "more cores, or a smaller reserved.cpu"
     if group.memory is None and group.tuning.memory is None and spec.tuning.memory is None:

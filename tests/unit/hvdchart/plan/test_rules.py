@@ -66,11 +66,13 @@ RULES = [
      "1 x 4 x 1 CPUs - 3500m reserved", "the spec"),
     ("coresPerSocket: 4, memory: 8Gi, cpuManager: static, reserved: {cpu: 1}",
      "resources.requests.cpu", "2",
-     "1 x 4 x 1 CPUs - 1 of the kubelet - 1 for master and DaemonSets", "Kubernetes"),
+     "1 x 4 x 1 CPUs - 1 of the kubelet - 600m for master and DaemonSets, in whole cores",
+     "Kubernetes"),
     ("coresPerSocket: 28, sockets: 2, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
      "reserved: {cpu: 4}",
      "resources.requests.cpu", "106",
-     "2 x 28 x 2 CPUs - 4 of the kubelet - 2 for master and DaemonSets", "Kubernetes"),
+     "2 x 28 x 2 CPUs - 4 of the kubelet - 600m for master and DaemonSets, in whole cores",
+     "Kubernetes"),
     ("gpus: 1, memory: 64Gi", "resources.requests.memory", "55Gi",
      "64Gi - 3 % for the kernel - 6362Mi reserved, in whole GiB", "GKE's table"),
     ("gpus: 1, memory: 1Gi", "resources.requests.memory", "496Mi",
@@ -135,8 +137,9 @@ def test_node_without_sizes_has_no_requests_or_threads() -> None:
         ("gpus: 1, memory: 1Gi, tuning: {memory: 1025Mi}",
          "group x: requests 1025Mi of a node with 1Gi: never scheduled; lower tuning.memory"),
         ("coresPerSocket: 4, memory: 8Gi, cpuManager: static",
-         "group x: cpuManager static: the plan assumes that the kubelet reserves 1 core; set "
-         "reserved.cpu to the number of CPUs in its reservedSystemCPUs"),
+         "group x: cpuManager static: the plan assumes that the kubelet reserves 1 CPU; set "
+         "reserved.cpu to the number of CPUs in its reservedSystemCPUs, or else to the sum of its "
+         "kubeReserved and systemReserved"),
         ("coresPerSocket: 4, sockets: 2, tuning: {binding: socket}",
          "ranks are bound by socket: check with lscpu that nodes have the sockets of the spec; "
          "a virtual machine may show each CPU as a socket, and a rank would have one core"),

@@ -90,7 +90,9 @@ WRONG_VALUES = [
     ("    count: 2\n", "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n", "7:15",
      "nothing is reserved"),
     ("    count: 2\n", "    count: 2\n    memory: 8Gi\n    cpuManager: static\n"
-     "    reserved: {cpu: 55500m}\n", "7:17", "none of 56 cores is left: the kubelet reserves 56"),
+     "    reserved: {cpu: 55500m}\n", "7:17",
+     "none of 56 cores is left: the kubelet reserves 55500m CPUs, and the master and DaemonSets "
+     "need 600m"),
     ("sockets: 2\n    coresPerSocket: 28", "numaPerSocket: 4\n    coresPerSocket: 3", "6:20",
      "4 NUMA nodes in a socket of 3 cores"),
     ("sockets: 2\n    coresPerSocket: 28", "numaPerSocket: 4\n    gpus: 1", "6:20",

@@ -57,9 +57,12 @@ def test_cores_and_cpus_of_a_node(group: str, cores: int, millis: int) -> None:
         ("coresPerSocket: 8", 0),
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static", 2),
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2}", 3),
-        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 4),
+        ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 3),
         ("coresPerSocket: 8, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
-         "reserved: {cpu: 2001m}", 3),
+         "reserved: {cpu: 3}", 2),
+        # What a part of a core leaves is for the master and DaemonSets.
+        ("coresPerSocket: 3, memory: 8Gi, cpuManager: static, reserved: {cpu: 400m}", 1),
+        ("coresPerSocket: 3, memory: 8Gi, cpuManager: static, reserved: {cpu: 401m}", 2),
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 0}", 1),
     ],
 )  # fmt: skip
