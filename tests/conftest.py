@@ -20,6 +20,7 @@ _STARTED = pytest.StashKey[bool]()
 # Files of tests that share a resource: one process runs all files with the same resource.
 SHARED_RESOURCES = {
     "tests/localkube/test_lifecycle.py": "a second cluster",
+    "tests/localkube/test_second_node.py": "a second cluster",
     "tests/localkube/test_workloads.py": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/chart/test_scanner.py": "renders of all cases",

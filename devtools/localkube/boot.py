@@ -14,12 +14,13 @@ from typing import IO
 
 import psutil
 
-from devtools.common.commands import read_output
 from devtools.common.errors import LocalkubeError
 from devtools.common.ui import console, tail
 from devtools.localkube import cgroups
 from devtools.localkube.instance import Instance
 from devtools.localkube.kubectl import kubectl
+from devtools.localkube.link import NODE_INTERFACE, connect
+from devtools.localkube.link import remove as remove_link
 from devtools.localkube.node import Plan
 from devtools.localkube.node_setup import TMPFS_DIRECTORIES, NodeNetwork
 from devtools.localkube.processes import all_processes
@@ -34,8 +35,6 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
 }
-# The node's end of the veth pair, in its network namespace.
-NODE_INTERFACE = "eth0"
 NAMESPACES = ("--net", "--mount", "--pid", "--mount-proc", "--propagation=slave")
 
 
@@ -46,17 +45,14 @@ def clear_leftovers(instance: Instance) -> None:
     record = Record.read(instance)
     if record is not None:
         record.stop()
-    # The kernel removes the veth pair with the network namespace, but some time after its last
-    # process has ended.
-    if Path("/sys/class/net", instance.link).exists():
-        subprocess.run(["ip", "link", "delete", instance.link], check=False, capture_output=True)
+    remove_link(instance)
     cgroups.remove(instance.cgroup, cgroups.hierarchies())
     if instance.run.exists():
         shutil.rmtree(instance.run)
 
 
 class Boot:
-    """One start of a cluster whose state directory is ready."""
+    """One start of a node whose state directory is ready."""
 
     def __init__(self, instance: Instance, kube: Path, coredns: Path) -> None:
         self.instance = instance
@@ -88,7 +84,7 @@ class Boot:
         init = psutil.Process(holder.pid).children()[0].pid
         Record(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
         cgroups.join_daemons(instance.cgroup, roots, [holder.pid, init])
-        self._create_veth_pair(init)
+        connect(instance, init)
         stdin.write(b"go\n")
         stdin.close()
         self._wait_until_usable()
@@ -117,8 +113,10 @@ class Boot:
     def _plan(self) -> Plan:
         instance = self.instance
         address = f"{instance.node_ip}/{instance.link_prefix}"
+        # The first node reaches the machine and nothing else.
+        gateway = "" if instance.node == 1 else str(instance.gateway_ip)
         return Plan(
-            network=NodeNetwork(NODE_INTERFACE, address),
+            network=NodeNetwork(NODE_INTERFACE, address, gateway),
             sysctl_copies=instance.run / "sysctls",
             processes=self.processes,
             environment=ENVIRONMENT,
@@ -127,22 +125,14 @@ class Boot:
             status=instance.run / "node.json",
         )
 
-    def _create_veth_pair(self, init: int) -> None:
-        instance, link = self.instance, self.instance.link
-        peer = ("peer", "name", NODE_INTERFACE, "netns", str(init))
-        _ip("link", "add", link, "type", "veth", *peer)
-        _ip("address", "add", f"{instance.host_ip}/{instance.link_prefix}", "dev", link)
-        _ip("link", "set", link, "up")
-        # So that the machine reaches pods and Services too.
-        _ip("route", "add", str(instance.network), "via", str(instance.node_ip))
-
     def _wait_until_usable(self) -> None:
         self._wait_until_ready("kubelet")
         self._wait_for_object("node", self.instance.node_name, "--for=create")
         self._wait_for_object("node", self.instance.node_name, "--for=condition=Ready")
-        # The default namespace admits no pod before its service account exists.
-        self._wait_for_object("serviceaccount", "default", "--for=create")
-        self._wait_until_ready("coredns")
+        if self.instance.node == 1:
+            # The default namespace admits no pod before its service account exists.
+            self._wait_for_object("serviceaccount", "default", "--for=create")
+            self._wait_until_ready("coredns")
 
     def _wait_for_object(self, kind: str, name: str, condition: str) -> None:
         left = max(1, int(self.deadline - time.monotonic()))
@@ -197,11 +187,3 @@ class Events:
             f"{problem}; {tail(self.log)}",
             f"read the other logs in {self.log.parent}, then run `up` again",
         )
-
-
-def _ip(*arguments: str) -> None:
-    read_output(
-        ["ip", *arguments],
-        remedy="if that name or address is in use, give this cluster another LOCALKUBE_NAME",
-        error=LocalkubeError,
-    )

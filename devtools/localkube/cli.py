@@ -20,7 +20,7 @@ from devtools.toolchain import tools
 
 app = typer.Typer(
     name="localkube",
-    help="Runs a real one-node Kubernetes, built from pinned Go modules, on this machine."
+    help="Runs a real Kubernetes of one node or two, built from pinned Go modules, on this machine."
     " $LOCALKUBE_NAME names the cluster (default: hvd).",
     no_args_is_help=True,
     add_completion=False,
@@ -61,6 +61,19 @@ def down(
 
 
 @app.command()
+def add_node() -> None:
+    """Start a second node and print its name. It has its own images: `load` loads into both."""
+    print(cluster.add_node().node_name)
+
+
+@app.command()
+def remove_node() -> None:
+    """Stop the second node at once, as a power cut does. Its images stay."""
+    removed = cluster.remove_node()
+    note("the second node is removed" if removed else "there was no second node")
+
+
+@app.command()
 def status(
     output: Annotated[
         Output, typer.Option("--output", "-o", help="Format of the output.")
@@ -84,8 +97,10 @@ def status(
 @app.command()
 def load(sources: Annotated[list[str], typer.Argument(metavar="IMAGE...")]) -> None:
     """Load images into the cluster: OCI or docker archives, or images of a local builder."""
+    first = current()
+    nodes = [first, *([first.second] if first.second.containerd_socket.exists() else [])]
     for source in sources:
-        for image in images.load(source):
+        for image in (image for node in nodes for image in images.load(source, node)):
             result = "was already loaded" if image.skipped else "loaded"
             print(f"{' '.join(image.names) or image.id}: {result}")
 

@@ -1,4 +1,4 @@
-"""Starts, stops and checks a cluster: up, down, status."""
+"""Starts, stops and checks a cluster: up, down, status; adds and removes a second node."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import errno
 import json
 import shutil
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from devtools.common.cache import content_key
+from devtools.common.errors import LocalkubeError
 from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.localkube import config, debian, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
 from devtools.localkube.health import Health, health
 from devtools.localkube.instance import Instance, current
+from devtools.localkube.kubectl import kubectl
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
 from devtools.localkube.record import Record, boot_id
@@ -44,11 +47,16 @@ def up(instance: Instance | None = None) -> Path:
         kube, coredns = tool("kube"), tool("coredns")
         tool("pause")
         debian.install_missing()
+        # The second node reaches nothing without the first.
+        clear_leftovers(instance.second)
         clear_leftovers(instance)
         preflight.check_network(instance)
         preflight.check_space(instance)
         preflight.check_file_system(instance)
-        _prepare_state(instance)
+        if not _state_is_current(instance):
+            _make_state(instance)
+            pki.write_all(instance)
+        _write_files(instance)
         with step(f"start cluster {instance.name!r}"):
             Boot(instance, kube, coredns).run()
     return instance.kubeconfig
@@ -65,21 +73,75 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
     with _locked(instance):
         record = Record.read(instance)
         existed = instance.state.exists() or (record is not None and record.init.is_alive())
-        clear_leftovers(instance)
-        for directory in (
-            instance.state,
-            instance.run,
-            *([instance.store.parent] if images else []),
-        ):
-            if directory.exists():
-                shutil.rmtree(directory)
+        for node in (instance.second, instance):
+            _remove_node(node)
+            if images and node.store.parent.exists():
+                shutil.rmtree(node.store.parent)
     _remove_shared_directories(instance)
     return existed
 
 
 def status(instance: Instance | None = None) -> Health:
-    """The cluster's health, as its components report it."""
-    return health(instance or current())
+    """The cluster's health, as its components report it; also of a second node that runs."""
+    instance = instance or current()
+    first, second = health(instance), health(instance.second)
+    own = [part for part in second.parts if part.name not in ("API server", "cluster DNS")]
+    more = [replace(part, name=f"second node: {part.name}") for part in own]
+    return replace(first, parts=[*first.parts, *more])
+
+
+def add_node(instance: Instance | None = None) -> Instance:
+    """Starts a second node of a running cluster, and returns it when it is Ready.
+
+    A node of its own processes, network and images; a healthy one is not changed, and one that
+    crashed begins anew. Raises LocalkubeError when the cluster does not run.
+    """
+    first = instance or current()
+    preflight.check_machine()
+    second = first.second
+    with _locked(first):
+        if not health(first).healthy or not _state_is_current(first):
+            raise LocalkubeError(
+                f"cluster {first.name!r} does not run, or another version of localkube started it",
+                "start it: python -m devtools.localkube up (before that, down)",
+            )
+        if health(second).healthy:
+            return second
+        _remove_node(second)
+        _forget_node(second)
+        preflight.check_space(second)
+        _make_state(second)
+        _write_files(second)
+        with step(f"start the second node of cluster {first.name!r}"):
+            Boot(second, tool("kube"), tool("coredns")).run()
+    return second
+
+
+def remove_node(instance: Instance | None = None) -> bool:
+    """Stops the second node at once, as a power cut does, and removes its state and its object.
+
+    Its images stay. Returns False when there was none.
+    """
+    first = instance or current()
+    preflight.check_machine()
+    with _locked(first):
+        existed = first.second.state.exists()
+        _remove_node(first.second)
+        if health(first).running:
+            _forget_node(first.second)
+    return existed
+
+
+def _remove_node(node: Instance) -> None:
+    clear_leftovers(node)
+    for directory in (node.state, node.run):
+        if directory.exists():
+            shutil.rmtree(directory)
+
+
+def _forget_node(node: Instance) -> None:
+    """Deletes the node's object, of which the pods are then deleted."""
+    kubectl(node.first, "delete", "node", node.node_name, "--ignore-not-found")
 
 
 def _locked(instance: Instance) -> AbstractContextManager[None]:
@@ -99,12 +161,13 @@ def _state_is_current(instance: Instance) -> bool:
     return path.exists() and json.loads(path.read_text()) == _made_by()
 
 
-def _prepare_state(instance: Instance) -> None:
-    if not _state_is_current(instance):
-        if instance.state.exists():
-            shutil.rmtree(instance.state)
-        instance.state.mkdir(mode=0o700, parents=True)
-        pki.write_all(instance)
+def _make_state(instance: Instance) -> None:
+    if instance.state.exists():
+        shutil.rmtree(instance.state)
+    instance.state.mkdir(mode=0o700, parents=True)
+
+
+def _write_files(instance: Instance) -> None:
     for directory in (instance.logs, instance.run, instance.store):
         directory.mkdir(parents=True, exist_ok=True)
     pack_program(config.PAUSE_IMAGE, tool("pause"), instance.state / config.PAUSE_ARCHIVE)

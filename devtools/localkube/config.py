@@ -85,7 +85,6 @@ def cni(instance: Instance) -> str:
 def kubelet(instance: Instance) -> str:
     signals = ["memory.available", "nodefs.available", "nodefs.inodesFree"]
     signals += ["imagefs.available", "imagefs.inodesFree"]
-    pki = instance.pki
     return _yaml(
         "kubelet.config.k8s.io/v1beta1",
         "KubeletConfiguration",
@@ -93,16 +92,16 @@ def kubelet(instance: Instance) -> str:
         authentication={
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(pki / "ca.crt")},
+            "x509": {"clientCAFile": str(instance.pki / "ca.crt")},
         },
         authorization={"mode": "Webhook"},
-        tlsCertFile=str(pki / "kubelet-server.crt"),
-        tlsPrivateKeyFile=str(pki / "kubelet-server.key"),
+        tlsCertFile=str(instance.kubelet_keys.with_suffix(".crt")),
+        tlsPrivateKeyFile=str(instance.kubelet_keys.with_suffix(".key")),
         containerRuntimeEndpoint=f"unix://{instance.containerd_socket}",
         cgroupDriver="cgroupfs",
         cgroupRoot=f"/{instance.cgroup}/pods",
         clusterDomain="cluster.local",
-        clusterDNS=[str(instance.node_ip)],
+        clusterDNS=[str(instance.control_ip)],
         resolvConf=str(instance.resolv_conf),
         podLogsDir=str(instance.state / "pod-logs"),
         volumePluginDir=str(instance.state / "volume-plugins"),
@@ -178,7 +177,7 @@ cluster.local in-addr.arpa ip6.arpa {{
 
 def resolv_conf(instance: Instance) -> str:
     """The file for pods with dnsPolicy Default, instead of the machine's /etc/resolv.conf."""
-    return f"nameserver {instance.node_ip}\n"
+    return f"nameserver {instance.control_ip}\n"
 
 
 def _yaml(api_version: str, kind: str, **fields: Any) -> str:
@@ -186,14 +185,14 @@ def _yaml(api_version: str, kind: str, **fields: Any) -> str:
 
 
 def files(instance: Instance) -> dict[Path, str]:
-    """Path -> content of every configuration file of the cluster."""
+    """Path -> content of every configuration file of the node."""
     state = instance.state
+    control_plane = {state / "Corefile": corefile(instance), state / MANIFESTS: bootstrap()}
     return {
+        **(control_plane if instance.node == 1 else {}),
         state / "containerd.toml": containerd(instance),
         state / "cni" / "10-localkube.conflist": cni(instance),
         state / "kubelet.yaml": kubelet(instance),
         state / "proxy.yaml": proxy(instance),
-        state / "Corefile": corefile(instance),
-        state / MANIFESTS: bootstrap(),
         instance.resolv_conf: resolv_conf(instance),
     }

@@ -45,7 +45,7 @@ def health(instance: Instance) -> Health:
     ]
     if parts[-1].healthy:
         parts.append(_check_node(instance))
-    parts.append(_check_url(instance, "cluster DNS", f"http://{instance.node_ip}:8181/ready"))
+    parts.append(_check_url(instance, "cluster DNS", f"http://{instance.control_ip}:8181/ready"))
     return Health(running=True, parts=parts)
 
 

@@ -1,4 +1,7 @@
-"""A cluster's name and all that follows from it: directories, addresses, interface, cgroup."""
+"""A cluster's name and all that follows from it: directories, addresses, interface, cgroup.
+
+A second node has its own of most of them; the keys and the control plane are the first one's.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,28 @@ NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,11}")
 
 @dataclass(frozen=True)
 class Instance:
-    """One cluster. Clusters of different names can run at the same time."""
+    """One node of a cluster. Clusters of different names can run at the same time.
+
+    node: 1 has the control plane, and is the whole cluster until 2 joins it.
+    """
 
     name: str
+    node: int = 1
+
+    @property
+    def first(self) -> Instance:
+        """The node with the control plane."""
+        return Instance(self.name)
+
+    @property
+    def second(self) -> Instance:
+        """The node that can join a running cluster and leave it."""
+        return Instance(self.name, 2)
+
+    @property
+    def label(self) -> str:
+        """The name of this node's own things. No cluster's name has a dot."""
+        return self.name if self.node == 1 else f"{self.name}.{self.node}"
 
     @property
     def network(self) -> IPv4Network:
@@ -38,18 +60,29 @@ class Instance:
 
     @property
     def node_ip(self) -> IPv4Address:
-        """The address of the node: API server, kubelet and cluster DNS."""
-        return self.network[1]
+        """The node's own address."""
+        return self._link_network[1]
 
     @property
-    def host_ip(self) -> IPv4Address:
-        """The address by which the cluster reaches the machine itself."""
-        return self.network[2]
+    def control_ip(self) -> IPv4Address:
+        """The address of the API server and of the cluster DNS."""
+        return self.first.node_ip
+
+    @property
+    def gateway_ip(self) -> IPv4Address:
+        """The address at the other end of the node's veth pair: the machine's, or the first node's
+        for the second one.
+        """
+        return self._link_network[2]
 
     @property
     def link_prefix(self) -> int:
-        """The prefix length of the veth pair's network, which has two addresses: node and host."""
-        return 30
+        """The prefix length of the veth pair's network, which has two addresses."""
+        return self._link_network.prefixlen
+
+    @property
+    def _link_network(self) -> IPv4Network:
+        return list(self.network.subnets(new_prefix=30))[self.node - 1]
 
     @property
     def services(self) -> IPv4Network:
@@ -62,43 +95,45 @@ class Instance:
 
     @property
     def pods(self) -> IPv4Network:
-        """The pods' addresses: 509, more than the kubelet's maxPods."""
-        return list(self.network.subnets(new_prefix=23))[1]
+        """The node's pods' addresses: 509, more than the kubelet's maxPods."""
+        return list(self.network.subnets(new_prefix=23))[self.node]
 
     @property
     def api_url(self) -> str:
-        return f"https://{self.node_ip}:6443"
+        return f"https://{self.control_ip}:6443"
 
     @property
     def link(self) -> str:
-        """The machine's end of the veth pair into the cluster's network namespace."""
-        return f"lk-{self.name}"
+        """The other end of the veth pair into the node's network namespace: the machine's, or, for
+        the second node, one in the first node's namespace.
+        """
+        return f"lk-{self.name}" if self.node == 1 else f"node{self.node}"
 
     @property
     def node_name(self) -> str:
-        return f"localkube-{self.name}"
+        return f"localkube-{self.label}"
 
     @property
     def cgroup(self) -> str:
-        """The parent of all cgroups of this cluster, in every hierarchy."""
-        return f"localkube-{self.name}"
+        """The parent of all cgroups of this node, in every hierarchy."""
+        return f"localkube-{self.label}"
 
     @property
     def state(self) -> Path:
         """Cluster state: etcd, keys, volumes, logs. Removed by `down`."""
-        return Path("/var/lib/localkube") / self.name
+        return Path("/var/lib/localkube") / self.label
 
     @property
     def run(self) -> Path:
         """Sockets and process records, gone after a reboot. A short path, because the path of a
         socket has at most 107 bytes.
         """
-        return Path("/run/localkube") / self.name
+        return Path("/run/localkube") / self.label
 
     @property
     def store(self) -> Path:
         """containerd's images. `down` keeps them, so that the next start need not load them."""
-        return cache_dir() / "localkube" / self.name / "containerd"
+        return cache_dir() / "localkube" / self.label / "containerd"
 
     @property
     def logs(self) -> Path:
@@ -106,11 +141,16 @@ class Instance:
 
     @property
     def pki(self) -> Path:
-        return self.state / "pki"
+        return self.first.state / "pki"
+
+    @property
+    def kubelet_keys(self) -> Path:
+        """The node's own keys: with the suffixes .crt and .key its server's, .conf its client's."""
+        return self.pki / f"kubelet-{self.node}"
 
     @property
     def kubeconfig(self) -> Path:
-        return self.state / "kubeconfig"
+        return self.first.state / "kubeconfig"
 
     @property
     def containerd_socket(self) -> Path:

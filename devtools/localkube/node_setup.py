@@ -27,10 +27,13 @@ TMPFS_DIRECTORIES = ("/var/log", CNI_RESULTS)
 
 @dataclass(frozen=True)
 class NodeNetwork:
-    """The node's end of the veth pair, and its address with the prefix length."""
+    """The node's end of the veth pair, its address with the prefix length, and the address that all
+    others are reached through; "" for none.
+    """
 
     interface: str
     address: str
+    gateway: str = ""
 
 
 def set_up_namespaces(network: NodeNetwork, sysctl_copies: Path) -> None:
@@ -49,6 +52,8 @@ def set_up_namespaces(network: NodeNetwork, sysctl_copies: Path) -> None:
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "address", "add", network.address, "dev", network.interface)
     _run("ip", "link", "set", network.interface, "up")
+    if network.gateway:
+        _run("ip", "route", "add", "default", "via", network.gateway)
 
 
 def _mount_copy(sysctl: Path, directory: Path) -> None:

@@ -124,7 +124,10 @@ def _base64(data: bytes) -> str:
 
 
 def write_all(instance: Instance) -> None:
-    """Writes new keys, certificates and kubeconfigs, readable by their owner only."""
+    """Writes new keys, certificates and kubeconfigs, readable by their owner only.
+
+    Also those of a second node, since the authority's own key is not kept.
+    """
     authority = Authority(f"localkube {instance.name}")
     node_ip = str(instance.node_ip)
     kubernetes = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
@@ -133,9 +136,11 @@ def write_all(instance: Instance) -> None:
     pairs = {
         "apiserver": authority.issue("kube-apiserver", hosts=api_names),
         "apiserver-kubelet-client": authority.issue("kube-apiserver", ["system:masters"]),
-        "kubelet-server": authority.issue(instance.node_name, hosts=[instance.node_name, node_ip]),
         "service-account": authority.issue("service-accounts"),
     }
+    for node in (instance, instance.second):
+        hosts = [node.node_name, str(node.node_ip)]
+        pairs[node.kubelet_keys.name] = authority.issue(node.node_name, hosts=hosts)
     instance.pki.mkdir()
     _write_private(instance.pki / "ca.crt", authority.certificate)
     for name, pair in pairs.items():
@@ -152,9 +157,13 @@ def _write_private(path: Path, content: bytes | str) -> None:
 
 
 def _clients(instance: Instance) -> list[tuple[Path, str, list[str]]]:
+    nodes = ["system:nodes"]
     return [
         (instance.kubeconfig, "admin", ["system:masters"]),
-        (instance.pki / "kubelet.conf", f"system:node:{instance.node_name}", ["system:nodes"]),
+        *(
+            (node.kubelet_keys.with_suffix(".conf"), f"system:node:{node.node_name}", nodes)
+            for node in (instance, instance.second)
+        ),
         (instance.pki / "scheduler.conf", "system:kube-scheduler", []),
         (instance.pki / "controller-manager.conf", "system:kube-controller-manager", []),
         (instance.pki / "proxy.conf", "system:kube-proxy", []),

@@ -46,6 +46,13 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
     """Every process comes after those that it needs. kube: the program that has all of Kubernetes's
     commands.
     """
+    if instance.node != 1:
+        return [
+            containerd(instance),
+            pause_image(instance),
+            kubelet(instance, kube),
+            proxy(instance, kube),
+        ]
     return [
         etcd(instance, kube),
         containerd(instance),
@@ -94,7 +101,7 @@ def kubectl_arguments(instance: Instance) -> list[str]:
 
 def proxy(instance: Instance, kube: Path) -> Process:
     argv = [str(kube), "kube-proxy", f"--config={instance.state / 'proxy.yaml'}"]
-    return Process("proxy", argv, needs=("apiserver",))
+    return Process("proxy", argv, needs=_api(instance))
 
 
 def dns(instance: Instance, coredns: Path) -> Process:
@@ -157,13 +164,18 @@ def apiserver(instance: Instance, kube: Path) -> Process:
 def kubelet(instance: Instance, kube: Path) -> Process:
     flags = [
         f"--config={instance.state / 'kubelet.yaml'}",
-        f"--kubeconfig={instance.pki / 'kubelet.conf'}",
+        f"--kubeconfig={instance.kubelet_keys.with_suffix('.conf')}",
         f"--root-dir={instance.state / 'kubelet'}",
         f"--hostname-override={instance.node_name}",
         f"--node-ip={instance.node_ip}",
     ]
-    needs = ("apiserver", "pause-image")
+    needs = (*_api(instance), "pause-image")
     return Process("kubelet", [str(kube), "kubelet", *flags], needs=needs)
+
+
+def _api(instance: Instance) -> tuple[str, ...]:
+    """What a process needs that calls the API; on the second node it is there before."""
+    return ("apiserver",) if instance.node == 1 else ()
 
 
 def controller_manager(instance: Instance, kube: Path) -> Process:

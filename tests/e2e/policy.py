@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from devtools.localkube.instance import current
-from devtools.localkube.record import Record
+from devtools.localkube.link import inside
 from devtools.toolchain.tools import tool
 
 
@@ -15,10 +15,8 @@ from devtools.toolchain.tools import tool
 def enforcing() -> Iterator[None]:
     """While inside, every new connection between pods of the local cluster is judged."""
     instance = current()
-    record = Record.read(instance)
-    assert record is not None, f"cluster {instance.name} is not up"
     command = [
-        *("nsenter", f"--net=/proc/{record.init.pid}/ns/net"),
+        *inside(instance),
         *(str(tool("policy")), str(instance.kubeconfig), instance.node_name),
     ]
     pipe = subprocess.PIPE

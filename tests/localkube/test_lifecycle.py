@@ -104,13 +104,15 @@ def test_down_leaves_only_the_images(down_cluster: Cluster) -> None:
     down_cluster.run("down")
     before = machine_state()
     down_cluster.run("up")
+    down_cluster.run("add-node")
     assert machine_state() != before, "the comparison does not see a running cluster"
     down_cluster.run("down")
     assert machine_state() == before
     assert any(down_cluster.instance.store.iterdir())
     again = down_cluster.run("down", "--images")
     assert "was not running" in again.stderr
-    assert not down_cluster.instance.store.parent.exists()
+    for node in (down_cluster.instance, down_cluster.instance.second):
+        assert not node.store.parent.exists()
 
 
 def test_up_without_root_raises_an_error(down_cluster: Cluster) -> None:
