@@ -45,6 +45,8 @@ SURE_TO_REPEAT = {
     *("AttributeError", "ImportError", "IndentationError", "ModuleNotFoundError", "NameError"),
     *("SyntaxError", "TabError", "TypeError"),
 }
+# What the kernel says of volumes that stay full.
+FULL = ("No space left on device", "Disk quota exceeded")
 CONSEQUENCE = "HorovodInternalError"
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
@@ -90,7 +92,8 @@ class ErrorOutput:
         first = next((t for t in candidates if t.rank is None or rank in (None, t.rank)), None)
         if number == "0" and first:
             who = _describe_rank(first.rank if rank is None else rank, hosts)
-            return Cause(who + first.text, first.text.split(":")[0] in SURE_TO_REPEAT)
+            is_full = any(words in first.text for words in FULL)
+            return Cause(who + first.text, is_full or first.text.split(":")[0] in SURE_TO_REPEAT)
         if rank is None:
             return None
         what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
