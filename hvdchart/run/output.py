@@ -19,7 +19,8 @@ def running_pod(release: Release, target: str) -> Object:
     job = newest_job(release)
     if job is None:
         raise ClusterError(f"run {release.name} is over, and its pods are gone")
-    wanted = pod_of(run_of(job), target)
+    is_of_job = release.record.get("job") == job["metadata"]["name"]
+    wanted = pod_of(run_of(job), target, release.record if is_of_job else {})
     for pod in release.pods:
         name = str(pod["metadata"]["name"])
         is_wanted = main_container(pod) == "master" if wanted == "master" else name == wanted

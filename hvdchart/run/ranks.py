@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hvdchart.errors import ClusterError
@@ -32,24 +32,41 @@ def run_of(job: Object) -> dict[str, Any]:
     raise ClusterError(f"job {job['metadata']['name']} is of an older chart: deploy it again")
 
 
-def pods_of_ranks(run: dict[str, Any]) -> Iterator[str]:
-    """The pod of each rank that the run starts with, from rank 0: launchers fill host by host."""
+def pods_of_ranks(run: dict[str, Any], record: Mapping[str, str]) -> Iterator[str]:
+    """The pod of each rank that the run starts with, from rank 0: launchers fill host by host.
+
+    With spares, the record tells on which workers the present attempt has ranks.
+    """
+    used = json.loads(record.get("hosts") or "{}")
     for group in run["groups"]:
-        for ordinal in range(int(group["number"])):
+        first = ",".join(map(str, range(int(group["number"]))))
+        for ordinal in _ordinals(used.get(group["statefulSet"], first)):
             yield from [f"{group['statefulSet']}-{ordinal}"] * int(group["slots"])
 
 
-def pod_of(run: dict[str, Any], target: str) -> str:
+def _ordinals(text: str) -> Iterator[int]:
+    """The numbers in a list of ranges: 0-2,5."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def pod_of(run: dict[str, Any], target: str, record: Mapping[str, str]) -> str:
     """The pod that a person means by a rank's number, `worker-N`, `master` or a pod's name.
 
     Raises ClusterError when the run has none of that name; `master` is returned as it is.
     """
-    pods = list(pods_of_ranks(run))
+    pods = list(pods_of_ranks(run, record))
     if target == "master":
         return target
     if target.isdecimal() and int(target) < len(pods):
         return pods[int(target)]
-    for pod in pods:
+    workers = (
+        f"{group['statefulSet']}-{ordinal}"
+        for group in run["groups"]
+        for ordinal in range(int(group["maximum"]))
+    )
+    for pod in workers:
         if pod == target or pod.endswith(f"-{target}"):
             return pod
     raise ClusterError(

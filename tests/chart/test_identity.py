@@ -55,6 +55,7 @@ SAME_RUN_OTHER_PODS: dict[str, Values] = {
     "pull policy": {"image": {"pullPolicy": "Always"}},
     "time to wait for hosts": {"launch": {"hostsTimeoutSeconds": 7}},
     "spares": {"worker": {"spares": 1}},
+    "time until a host is lost": {"launch": {"lostAfterSeconds": 7}},
     "modules to import early": {"launch": {"preload": ["torch"]}},
 }
 NOT_OF_THE_RUN: dict[str, Values] = {

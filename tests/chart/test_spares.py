@@ -96,6 +96,20 @@ def test_spares_that_cannot_be_used_are_refused(values: Values, words: list[str]
         assert word in message
 
 
+@pytest.mark.parametrize(("given", "used"), [(None, 12), (0, 0), (60, 60)])
+def test_a_silent_worker_is_lost_within_fifteen_seconds_unless_told_otherwise(
+    given: int | None, used: int
+) -> None:
+    """The master adds up to three seconds: files/liveness.py."""
+    values = {"launch": {"lostAfterSeconds": given}}
+    assert run_settings(render(values))["lostAfterSeconds"] == used
+
+
+@pytest.mark.parametrize("wrong", [-1, 86401, "soon"])
+def test_a_wrong_time_until_a_worker_is_lost_is_refused(wrong: int | str) -> None:
+    assert "/launch/lostAfterSeconds" in refusal({"launch": {"lostAfterSeconds": wrong}})
+
+
 def test_a_custom_command_may_use_spares_by_the_host_file() -> None:
     for args in (["$(LAUNCH)", "a"], ["mpirun", "--hostfile", "$(HOSTFILE)", "a"]):
         values = {"worker": {"spares": 1}, "launch": {"mode": "custom"}, "master": {"args": args}}

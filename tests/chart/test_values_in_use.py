@@ -59,7 +59,8 @@ MARKED: Values = {
         "ttlSecondsAfterFinished": 70027, "activeDeadlineSeconds": 70028,
     },
     "launch": {
-        "options": ["--zz29"], "hostsTimeoutSeconds": 7030, "preload": ["zz79.zz80"],
+        "options": ["--zz29"], "hostsTimeoutSeconds": 7030, "lostAfterSeconds": 7082,
+        "preload": ["zz79.zz80"],
         "binding": {"to": "core", "coresPerRank": 752, "ranksPerSocket": 753},
     },
     "network": {"interface": "zz31"},

@@ -11,7 +11,7 @@ import time
 from typing import Callable, NamedTuple
 
 from kube import Object
-from settings import BAD_CONFIGURATION, RunError, log
+from settings import BAD_CONFIGURATION, LostHostError, RunError, log
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
@@ -69,7 +69,9 @@ class Retries:
         if is_same and seconds < TRAINED_AFTER:
             log("no other attempt is made: the script failed twice in the same way")
             return -1.0
-        self._quick = 0 if seconds >= TRAINED_AFTER else self._quick + 1
+        # A host that is lost is no failure of the script, which may wait for the host anyway.
+        is_honest = seconds >= TRAINED_AFTER or isinstance(problem, LostHostError)
+        self._quick = 0 if is_honest else self._quick + 1
         pause = 0.0
         if self._quick > 1:
             pause = min(FIRST_PAUSE * 2 ** (self._quick - 2), LONGEST_PAUSE)

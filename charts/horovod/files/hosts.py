@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Collection, Sequence
+from typing import Callable, Collection, Mapping, Sequence
 
-from addresses import DnsAddresses, SliceAddresses
+from addresses import DnsAddresses, Endpoint, SliceAddresses
 from kube import Api
 from missing import Diagnoses, PodCheck, describe
-from probing import STALE, Prober
+from probing import Prober
 from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, log
 from spares import choose_hosts, count_lacking
+from ssh import STALE
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -28,9 +29,10 @@ RESUME_WITHIN = 10.0
 class HostRendezvous:
     """Waits for the hosts of a run: one thread asks them, one looks at the pods of those missing.
 
-    `answering` follows hosts that come and go until `close`. The condition `changed` guards it and
-    `reasons`, why a host does not answer. `deadline` is by time.monotonic(). `announce` is told of
-    problems that do not pass by themselves.
+    `answering` follows hosts that come and go until `close`; once a run has begun that is not
+    elastic, those that go. The condition `changed` guards it and `reasons`, why a host does not
+    answer. `deadline` is by time.monotonic(). `announce` is told of problems that do not pass by
+    themselves.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class HostRendezvous:
         self._source: SliceAddresses | DnsAddresses = (
             SliceAddresses(api, run, self._wake) if api else DnsAddresses(run.hosts, self._wake)
         )
-        self._prober = Prober(run.hosts, run.ssh_port, self._source.endpoints, self.changed)
+        self._prober = Prober(
+            run.hosts, run.ssh_port, self._find_endpoints, self.changed, run.lost_after
+        )
         self.answering, self.reasons = self._prober.answering, self._prober.reasons
         self._pods = PodCheck(run, api, lambda: self._closed or is_stopped())
         self._failure: RunError | None = None
@@ -57,7 +61,10 @@ class HostRendezvous:
         self._seen: set[Host] = set()
         self._announced: set[str] = set()
         self._reported, self._reported_at = "", 0.0
-        self._is_waiting, self._closed = True, False
+        # Those with which a run began that is not elastic.
+        self._last_endpoints: Mapping[str, Endpoint] = {}
+        # No more hosts are looked for, and none is followed either.
+        self._is_waiting, self._closed, self._ended = True, False, False
 
     def wait(self) -> dict[Host, str]:
         """Return the addresses, in the run's order, as soon as enough hosts answer.
@@ -87,20 +94,31 @@ class HostRendezvous:
                 raise self._missing_error(self._diagnose(self._missing()), what)
 
     def _begin(self) -> dict[Host, str]:
-        """Return the hosts to start with. Only an elastic run has a use for later changes.
+        """Return the hosts to start with. Only an elastic run has a use for others later.
 
         Another master may replace the workers while this one ends: it must not do the same to them.
         """
         self._is_waiting = False
         if self.run.elastic:
             return self.addresses()
-        self.close()
+        # A pod that is to end is still there until its grace period is over.
+        self._last_endpoints = self._source.endpoints()
+        self._stop_looking()
         return choose_hosts(self.run, self.answering)
 
     def close(self) -> None:
         """End the threads."""
-        self._source.close()
         self._prober.close()
+        self._ended = True
+        self._stop_looking()
+
+    def _find_endpoints(self) -> Mapping[str, Endpoint]:
+        return self._last_endpoints or self._source.endpoints()
+
+    def _stop_looking(self) -> None:
+        self._source.close()
+        if not self.run.lost_after:
+            self._prober.close()
         with self.changed:
             self._closed = True
             self.changed.notify_all()
@@ -115,6 +133,24 @@ class HostRendezvous:
         with self.changed:
             self.changed.wait_for(lambda: self._closed or self.answering != known)
             return None if self._closed else self.addresses()
+
+    def wait_for_loss(self, hosts: Collection[Host]) -> dict[Host, str]:
+        """Return those of the hosts that are lost, and why, as soon as some are; {} after `close`.
+
+        They are silent for launch.lostAfterSeconds.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: self._ended or not self.answering.keys() >= set(hosts))
+            return {} if self._ended else self.broken(hosts)
+
+    def broken(self, hosts: Collection[Host]) -> dict[Host, str]:
+        """Return those of the hosts that do not answer at this moment, and why."""
+        with self.changed:
+            return {host: self.reasons[host] for host in hosts if host in self.reasons}
+
+    def explain(self, broken: Mapping[Host, str]) -> str:
+        """Tell of hosts that do not answer what the API server says of their pods."""
+        return "; ".join(describe(self._pods.check(list(broken), broken)))
 
     def is_enough(self) -> bool:
         """Whether the run can start."""

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import connections
@@ -24,6 +25,7 @@ from keys import find_keys
 from kube import START_PATIENCE, Api, Object
 from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
 from lease import Lease, SupersededError
+from losses import describe_loss, end_when_lost, explain_end
 from mpi import HOSTFILE, count_connections, format_hostfile
 from record import FINISHED, Entry, RunRecord
 from settings import (
@@ -31,14 +33,13 @@ from settings import (
     LOST_MASTER,
     ConfigurationError,
     InterruptedRunError,
-    LaunchError,
     Run,
     RunError,
     log,
     parse_run,
     report_failure,
 )
-from spares import describe_spares
+from spares import describe_spares, record_hosts
 from statefulsets import fit_to_run
 from user_code import UserCode
 
@@ -64,7 +65,7 @@ def train(
     connections.prepare(count_connections(run, implementation), len(run.hosts))
     events.emit("Started", f"waiting for workers of {run.ranks} ranks")
     log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
-    announce = partial(events.warn, "HostsMissing")
+    announce, announce_loss = (partial(events.warn, name) for name in ("HostsMissing", "HostLost"))
     with closing(HostRendezvous(run, api, launcher.was_stopped, announce)) as rendezvous:
         events.follow_hosts(lambda: len(rendezvous.addresses()))
         addresses = rendezvous.wait()
@@ -79,22 +80,25 @@ def train(
             if record:
                 record.begin_training()
             write_live_hosts(list(addresses))
-            threading.Thread(target=follow_hosts, args=(run, rendezvous, code), daemon=True).start()
+            following = (run, rendezvous, code, announce_loss)
+            threading.Thread(target=follow_hosts, args=following, daemon=True).start()
+        else:
+            watching = (rendezvous, addresses, launcher, announce_loss)
+            threading.Thread(target=end_when_lost, args=watching, daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
         if record:
-            record.progress.follow(lambda: list(rendezvous.addresses()))
+            record.hosts = record_hosts(run, addresses)
+            record.progress.follow(
+                lambda: list(rendezvous.addresses() if run.elastic else addresses)
+            )
         exit_code = launcher.run(line, variables, code.directory)
-    if exit_code != 0 and launcher.problem:
-        raise launcher.problem
-    if exit_code != 0:
-        cause = launcher.find_cause(list(addresses), exit_code)
-        problem = f"{run.mode} ended with exit code {exit_code}: its last lines above say why"
-        raise LaunchError(
-            cause.text if cause else problem, exit_code, bool(cause and cause.is_sure_to_repeat)
-        )
+        if exit_code != 0:
+            raise explain_end(run, launcher, rendezvous, addresses, exit_code)
 
 
-def follow_hosts(run: Run, rendezvous: HostRendezvous, code: UserCode) -> None:
+def follow_hosts(
+    run: Run, rendezvous: HostRendezvous, code: UserCode, announce_loss: Callable[[str], None]
+) -> None:
     """Keep an elastic run's list of hosts up to date, until the rendezvous is closed."""
     known = rendezvous.addresses()
     while True:
@@ -103,8 +107,11 @@ def follow_hosts(run: Run, rendezvous: HostRendezvous, code: UserCode) -> None:
             return
         for host in now.keys() - known.keys():
             log(f"host {host.name} joined, at {now[host]}")
+        lost = rendezvous.broken(known.keys() - now.keys())
+        if lost:
+            announce_loss(describe_loss(lost))
         for host in known.keys() - now.keys():
-            log(f"host {host.name} left")
+            log(f"host {host.name} left{': ' if host in lost else ''}{lost.get(host, '')}")
         ssh.write_client_config(run.ssh_port, now)
         try:
             code.deliver(now)

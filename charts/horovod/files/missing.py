@@ -14,8 +14,8 @@ from typing import Callable, Dict, Iterable, Mapping, Sequence
 
 from kube import Api, ApiError, Object
 from podstatus import Diagnosis, diagnose, diagnose_refusal
-from probing import STALE
 from settings import Host, Run, log
+from ssh import STALE
 from statefulsets import creation_failure, scale_up_from_zero
 
 # Pods that are deleted at once.
@@ -168,8 +168,8 @@ def format_hosts(hosts: Sequence[Host]) -> str:
     """Name hosts as ranges: `hvd-worker-[0-31,40]`, with their number if it is not obvious."""
     parts = []
     for name, same in groupby(hosts, key=lambda host: host.stateful_set):
-        ordinals = _ranges(int(host.name[len(name) + 1 :]) for host in same)
-        shown = ",".join(f"{a}-{b}" if a != b else str(a) for a, b in ordinals[:MOST_RANGES])
+        ordinals = format_ordinals(same)
+        shown = ",".join(ordinals[:MOST_RANGES])
         shown += ",..." if len(ordinals) > MOST_RANGES else ""
         parts.append(f"{name}-{shown}" if shown.isdecimal() else f"{name}-[{shown}]")
     more = " and other groups" if len(parts) > MOST_RANGES else ""
@@ -177,12 +177,13 @@ def format_hosts(hosts: Sequence[Host]) -> str:
     return ", ".join(parts[:MOST_RANGES]) + more + number
 
 
-def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Consecutive numbers as (first, last)."""
+def format_ordinals(hosts: Iterable[Host]) -> list[str]:
+    """Return the ordinals of a StatefulSet's hosts as ranges: `0-31` and `40`."""
     found: list[tuple[int, int]] = []
-    for number in numbers:
+    for host in hosts:
+        number = int(host.name.rpartition("-")[2])
         if found and found[-1][1] == number - 1:
             found[-1] = (found[-1][0], number)
         else:
             found.append((number, number))
-    return found
+    return [f"{first}-{last}" if first != last else str(first) for first, last in found]

@@ -5,6 +5,9 @@ at first, then with pauses of a tenth of the time that it has had its address. S
 more than a tenth longer than it must, and hosts whose image is pulled for minutes are asked every
 two seconds. When the kubelet has seen a host listen (its endpoint is `serving`), it is asked at
 once.
+
+The connection to a host that answered stays open (files/liveness.py). When it breaks, the host is
+asked again. It still counts as answering until it has been silent for `lost_after` seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import heapq
+import math
 import os
 import selectors
 import socket
@@ -20,9 +24,10 @@ import time
 from collections import deque
 from typing import Callable, Mapping, Sequence
 
+import liveness
 from addresses import Endpoint
-from settings import Host
-from ssh import BANNER_MARK
+from settings import Host, log
+from ssh import STALE, judge
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1
@@ -33,7 +38,8 @@ PROBE_TIMEOUT = 2.0
 # Connections that are open at once: many systems allow a process 1024 files.
 MOST_OPEN = 400
 LONGEST_BANNER = 256
-STALE = "from before the last upgrade"
+# Seconds between two attempts on a host that answered and is silent, and between two connections.
+SUSPECT_EVERY = 1.0
 
 
 class Target:
@@ -49,13 +55,19 @@ class Target:
         self.is_queued = False
         self.connection: socket.socket | None = None
         self.received = b""
+        # The connection was kept after an answer, and since when.
+        self.is_held = False
+        self.held_since = 0.0
+        # Since when a host that answered has been silent; infinite while it is not.
+        self.silent_since = math.inf
 
 
 class Prober:
     """Follows which hosts answer, in a thread from `start` to `close`.
 
     The condition `changed` guards `answering`, the hosts' addresses, and `reasons`, why a host does
-    not answer. `wake` has to be called when endpoints have changed.
+    not answer. A host that has both may be lost soon. `wake` has to be called when endpoints have
+    changed. With `lost_after` 0, a host that answered is not looked at again.
     """
 
     def __init__(
@@ -64,7 +76,9 @@ class Prober:
         port: int,
         endpoints: Callable[[], Mapping[str, Endpoint]],
         changed: threading.Condition,
+        lost_after: float = 0.0,
     ) -> None:
+        self._lost_after = lost_after
         self.changed = changed
         self.answering: dict[Host, str] = {}
         self.reasons: dict[Host, str] = {}
@@ -80,9 +94,11 @@ class Prober:
         self._timers: list[tuple[float, int]] = []
         # Those to try as soon as there are fewer connections.
         self._queue: deque[Target] = deque()
-        # How many hosts have an address and do not answer.
-        self._waiting = 0
+        # How many hosts have an address and do not answer, and how many have an open connection.
+        self._waiting = self._held = 0
         self._has_news = False
+        # All hosts are silent, and that was logged.
+        self._is_alone = False
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="probe-hosts", daemon=True)
 
@@ -135,17 +151,21 @@ class Prober:
             is_same = before and target.endpoint and before.address == target.endpoint.address
             if not is_same:
                 self._disconnect(target)
-                self._forget(target.host)
+                self._forget(target)
+                with self.changed:
+                    self.reasons.pop(target.host, None)
             if target.host not in self.answering and not target.connection:
                 self._set_timer(target, now if target.endpoint else None)
         known = sum(1 for target in self._targets if target.endpoint)
         self._waiting = known - len(self.answering)
 
-    def _forget(self, host: Host) -> None:
+    def _forget(self, target: Target) -> None:
+        """Count a host as one that does not answer."""
+        target.silent_since = math.inf
         with self.changed:
-            self.reasons.pop(host, None)
-            if self.answering.pop(host, None):
+            if self.answering.pop(target.host, None):
                 self._has_news = True
+                self._waiting += 1
 
     def _set_timer(self, target: Target, due: float | None) -> None:
         target.due = due
@@ -168,7 +188,7 @@ class Prober:
                 target.is_queued = True
                 self._queue.append(target)
         # The selector's first file is the one that wakes it.
-        while self._queue and len(self._selector.get_map()) - 1 < MOST_OPEN:
+        while self._queue and len(self._selector.get_map()) - 1 - self._held < MOST_OPEN:
             target = self._queue.popleft()
             target.is_queued = False
             if target.endpoint:
@@ -184,6 +204,8 @@ class Prober:
             self._end_attempt(target, self._no_answer(problem))
             return
         target.connection.setblocking(False)
+        if self._lost_after:
+            liveness.watch(target.connection, self._lost_after)
         code = target.connection.connect_ex((address, self._port))
         if code not in (0, errno.EINPROGRESS):
             self._end_attempt(target, self._no_answer(OSError(code, os.strerror(code))))
@@ -201,6 +223,10 @@ class Prober:
         except OSError as problem:
             self._end_attempt(target, self._no_answer(problem))
             return
+        if target.is_held:
+            if not data:
+                self._end_attempt(target, f"port {self._port} closed the connection")
+            return
         target.received += data
         is_complete = b"\n" in target.received or len(target.received) >= LONGEST_BANNER
         if is_complete or not data:
@@ -213,34 +239,62 @@ class Prober:
 
     def _end_attempt(self, target: Target, reason: str | None) -> None:
         """Keep the result of an attempt; `reason` is None when the host answered as it should."""
+        if reason is None:
+            self._hold(target)
+            return
+        now, was_held = time.monotonic(), target.is_held
+        heard = now
+        if was_held and target.connection:
+            heard -= liveness.silence(target.connection)
         self._disconnect(target)
-        assert target.endpoint  # noqa: S101
         with self.changed:
-            if reason is None:
-                self.reasons.pop(target.host, None)
-                self.answering[target.host] = target.endpoint.address
-                self._waiting -= 1
-            else:
-                self.reasons[target.host] = reason
-        if reason is None or reason.startswith(STALE):
+            self.reasons[target.host] = reason
+            was_answering = target.host in self.answering
+        if reason.startswith(STALE):
             self._has_news = True
-        now = time.monotonic()
-        pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
-        pause = max(pause, self._waiting / HIGHEST_RATE)
-        self._set_timer(target, None if reason is None else now + pause)
+        if not was_answering:
+            pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
+            self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
+            return
+        target.silent_since = min(target.silent_since, heard)
+        if not was_held and self._is_lost(target, now):
+            self._forget(target)
+        is_first = was_held and now - target.held_since > SUSPECT_EVERY
+        self._set_timer(target, now if is_first else now + SUSPECT_EVERY)
+
+    def _is_lost(self, target: Target, now: float) -> bool:
+        silent, limit = now - target.silent_since, self._lost_after
+        held = (item.connection for item in self._targets if item.is_held)
+        if silent >= limit and not liveness.hears_any(held):
+            limit *= liveness.ALL_LOST_AFTER
+            if not self._is_alone:
+                log(f"no host answers: it may be this pod that is cut off; waiting {limit:.0f} s")
+            self._is_alone = True
+        return silent >= limit
+
+    def _hold(self, target: Target) -> None:
+        """Note that a host answers, and keep its connection to see when it no longer does."""
+        assert target.endpoint  # noqa: S101
+        target.silent_since, target.received = math.inf, b""
+        with self.changed:
+            self.reasons.pop(target.host, None)
+            if target.host not in self.answering:
+                self.answering[target.host] = target.endpoint.address
+                self._has_news = True
+                self._waiting -= 1
+        self._set_timer(target, None)
+        self._is_alone = False
+        if self._lost_after:
+            target.is_held, target.held_since = True, time.monotonic()
+            self._held += 1
+        else:
+            self._disconnect(target)
 
     def _disconnect(self, target: Target) -> None:
+        self._held -= target.is_held
+        target.is_held = False
         if target.connection:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(target.connection)
             target.connection.close()
             target.connection, target.received = None, b""
-
-
-def judge(banner: str, port: int, revision: str) -> str | None:
-    """Return None for the banner of an SSH server of this revision, else what is wrong."""
-    if not banner.startswith("SSH-2.0-"):
-        return f"port {port} is not an SSH server: it sent {banner!r}"
-    if not banner.endswith(BANNER_MARK + revision):
-        return f"{STALE}: it sent {banner!r}, this run needs {BANNER_MARK}{revision}"
-    return None

@@ -34,7 +34,9 @@ class RunRecord:
         self.count = Count()
         self.last_failure = ""
         self.progress = Progress()
-        lease.news = lambda: {"progress": self.progress.entry()}
+        # The workers that have ranks, where they need not be the first ones (files/spares.py).
+        self.hosts = ""
+        lease.news = lambda: {"progress": self.progress.entry(), "hosts": self.hosts}
         self._name = run.record
         # Whether this Job has started the ranks before.
         self.was_training = False
@@ -92,6 +94,7 @@ class RunRecord:
             "state": state,
             "reason": reason,
             "progress": self.progress.entry(),
+            "hosts": self.hosts,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         if self.was_training:

@@ -61,6 +61,10 @@ class LaunchError(RunError):
         self.is_sure_to_repeat = is_sure_to_repeat
 
 
+class LostHostError(LaunchError):
+    """Hosts went away while they had ranks. That says nothing about the script."""
+
+
 def log(message: str) -> None:
     """Print one line; the prefix distinguishes it from the ranks' output."""
     print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", flush=True)
@@ -132,6 +136,8 @@ class Run:
     binding: Binding = Binding()
     transport: str = ""
     retries: int = 0
+    # Seconds after which a host that is silent is lost; 0: never.
+    lost_after: float = 0.0
     # The version of the user's code; empty when the image has the code.
     code: str = ""
     # The master was started again after it had trained.
@@ -213,5 +219,6 @@ def parse_run(text: str) -> Run:
         transport=document["transport"],
         # Without access to the API. Otherwise the Job says it.
         retries=document.get("retries", 0),
+        lost_after=float(document.get("lostAfterSeconds", 0)),
         code=document["code"],
     )

@@ -7,9 +7,12 @@ chooses again, so that a spare takes the place of a host that is gone without wa
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import Collection, Mapping
+from itertools import groupby
+from typing import Collection, Iterable, Mapping
 
+from missing import format_ordinals
 from settings import Host, Run
 
 
@@ -32,6 +35,14 @@ def choose_hosts(run: Run, answering: Mapping[Host, str]) -> dict[Host, str]:
             left[host.stateful_set] -= 1
             chosen[host] = answering[host]
     return chosen
+
+
+def record_hosts(run: Run, chosen: Iterable[Host]) -> str:
+    """Return the ordinals of the hosts to use as JSON, by StatefulSet; empty without spares."""
+    if run.initial_workers == run.needed_workers:
+        return ""
+    groups = groupby(chosen, key=lambda host: host.stateful_set)
+    return json.dumps({name: ",".join(format_ordinals(same)) for name, same in groups})
 
 
 def describe_spares(run: Run, idle: int) -> str:

@@ -16,6 +16,8 @@ from settings import FILES, GENERATED, SECRETS, ConfigurationError, Host
 HOST_KEY_ALIAS = "horovod-worker"
 ENVIRONMENT = Path(paths.ENVIRONMENT)
 BANNER_MARK = "hvd-"
+# What begins the verdict on a worker of another revision.
+STALE = "from before the last upgrade"
 # The directory that sshd, running as root, confines its unprivileged process to.
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 # The capabilities that sshd, running as root, needs to log a user in (numbers: linux/capability.h).
@@ -94,7 +96,8 @@ def sshd_config(port: int, revision: str, python: str, is_root: bool) -> str:
     """Return the worker's server configuration: only its own user may log in, with the key.
 
     An sshd of another user than root cannot log in anyone else. It gets no AllowUsers: its user may
-    have another name in the master's image, by which the client asks for it.
+    have another name in the master's image, by which the client asks for it. The connection by
+    which the master sees that this worker is there never logs in.
     """
     allowed = "AllowUsers root\n" if is_root else ""
     return f"""\
@@ -118,6 +121,7 @@ AllowStreamLocalForwarding no
 AllowTcpForwarding no
 PermitTunnel no
 X11Forwarding no
+LoginGraceTime 0
 MaxStartups 1000
 LogLevel ERROR
 VersionAddendum {BANNER_MARK}{revision}
@@ -219,3 +223,12 @@ def write_environment(environment: Mapping[str, str]) -> None:
     )
     # Values may be secrets.
     write_private_file(ENVIRONMENT, content)
+
+
+def judge(banner: str, port: int, revision: str) -> str | None:
+    """Return None for the banner of an SSH server of this revision, else what is wrong."""
+    if not banner.startswith("SSH-2.0-"):
+        return f"port {port} is not an SSH server: it sent {banner!r}"
+    if not banner.endswith(BANNER_MARK + revision):
+        return f"{STALE}: it sent {banner!r}, this run needs {BANNER_MARK}{revision}"
+    return None

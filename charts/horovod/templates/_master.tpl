@@ -8,6 +8,8 @@ the master, so that only the workers' environment names it.
 {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision") $numbers) -}}
 {{- end -}}
+{{- $lostAfter := .Values.launch.lostAfterSeconds -}}
+{{- if kindIs "invalid" $lostAfter -}}{{- $lostAfter = 12 -}}{{- end -}}
 {{- dict
   "id" .horovod.id
   "settings" .horovod.settings
@@ -21,6 +23,7 @@ the master, so that only the workers' environment names it.
   "binding" (include "horovod.binding" .Values.launch.binding | fromYaml)
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
+  "lostAfterSeconds" (int $lostAfter)
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
   "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)

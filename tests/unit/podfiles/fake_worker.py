@@ -22,7 +22,7 @@ def ssh_banner(revision: str) -> bytes:
 class FakeWorker:
     """Listens on an address of 127.0.0.0/8 or ::1, and sends `banner` to whoever connects.
 
-    With None it accepts connections and sends nothing.
+    As sshd, it then waits. With None it sends nothing, and with an empty banner it ends at once.
     """
 
     def __init__(self, banner: bytes | None, address: str = "127.0.0.1", port: int = 0) -> None:
@@ -54,11 +54,11 @@ class FakeWorker:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            if self._banner is None:
-                self._connections.append(connection)
-                continue
-            with connection:
+            self._connections.append(connection)
+            if self._banner is not None:
                 connection.sendall(self._banner)
+            if self._banner == b"":
+                connection.close()
 
 
 class Workers:
@@ -98,6 +98,10 @@ class Workers:
         metadata = {"name": name, "uid": f"{name} {revision}", "labels": labels}
         self.api.put("core/pods", {"metadata": metadata, "status": status})
 
+    def drop(self, ordinal: int) -> None:
+        """Let a worker no longer answer; the API server does not know it yet."""
+        self._listening.pop(ordinal).close()
+
     def publish(self, ordinal: int, address: str = "", serving: bool = False) -> None:
         name = f"hvd-worker-{ordinal}"
         endpoint = {
@@ -110,7 +114,7 @@ class Workers:
 
     def stop(self, ordinal: int) -> None:
         """End a worker: it no longer listens, and its address is withdrawn."""
-        self._listening.pop(ordinal).close()
+        self.drop(ordinal)
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
 
     def checks(self) -> int:

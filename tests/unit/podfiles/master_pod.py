@@ -104,7 +104,8 @@ def describe(run: settings.Run) -> str:
     binding = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
     names = {
         "hosts_timeout": "hostsTimeoutSeconds", "ssh_port": "sshPort", "min_ranks": "minRanks",
-        "max_ranks": "maxRanks", "worker_selector": "workerSelector",
+        "max_ranks": "maxRanks", "lost_after": "lostAfterSeconds",
+        "worker_selector": "workerSelector",
     }  # fmt: skip
     fields = {names.get(name, name): value for name, value in asdict(run).items()}
     return json.dumps({**fields, "groups": [group], "binding": binding})

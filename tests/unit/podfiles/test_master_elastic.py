@@ -13,7 +13,7 @@ import kube
 import launch
 import master
 import pytest
-from settings import Host, Run
+from settings import Host
 from user_code import UserCode
 
 from tests.unit.podfiles.faults import PATIENCE
@@ -41,7 +41,8 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     (pod.generated / "bin").mkdir()
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
     rendezvous.wait()
-    following = background(master.follow_hosts, run, rendezvous, UserCode(""))
+    losses: list[str] = []
+    following = background(master.follow_hosts, run, rendezvous, UserCode(""), losses.append)
     pod.workers.start(1)
     assert lists.get(timeout=PATIENCE) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
     config = (pod.generated / "ssh_config").read_text()
@@ -61,9 +62,9 @@ def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
 ) -> None:
     followers: list[threading.Thread] = []
 
-    def follow(run: Run, rendezvous: hosts.HostRendezvous, code: UserCode) -> None:
+    def follow(*arguments: Any) -> None:
         followers.append(threading.current_thread())
-        follow_hosts(run, rendezvous, code)
+        follow_hosts(*arguments)
 
     follow_hosts = master.follow_hosts
     monkeypatch.setattr(master, "follow_hosts", follow)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import master
 import pytest
 import settings
-from spares import choose_hosts
+from spares import choose_hosts, record_hosts
 
 from tests.unit.podfiles.fake_worker import SLICES, Workers
 from tests.unit.podfiles.faults import PATIENCE
@@ -136,6 +137,8 @@ def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
     folder = pod.generated.parent
     used = [(folder / f"hosts-{attempt}").read_text().split()[::2] for attempt in (1, 2)]
     assert used[1] == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    assert json.loads(item["data"]["hosts"]) == {"hvd-worker": "0,2"}
     messages = [event["message"] for event in pod.api.items("core/events")]
     assert "2 hosts answer, and 0 of 1 spares" in messages
     assert messages.count("horovodrun starts 4 ranks on 2 hosts") == 2
@@ -146,3 +149,10 @@ def test_workers_are_created_with_the_spares(pod: MasterPod) -> None:
     pod.install("exit 0")
     assert pod.run(maximum=3, cleanup="Never") == 0
     assert pod.replicas() == 3
+
+
+def test_the_record_tells_which_workers_have_ranks() -> None:
+    run = make_run(groups=[{**SMALL, "number": 3, "maximum": 5}, BIG])
+    used = [host for host in run.hosts if host.name != "hvd-worker-1"]
+    assert json.loads(record_hosts(run, used)) == {"hvd-worker": "0,2-4", "hvd-big": "0"}
+    assert record_hosts(make_run(), make_run().hosts) == "", "the first ones, where all are needed"

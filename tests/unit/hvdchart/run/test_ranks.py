@@ -16,9 +16,21 @@ def run(**more: Any) -> dict[str, Any]:
 
 
 def test_ranks_fill_host_by_host_in_the_order_of_the_groups() -> None:
-    assert list(pods_of_ranks(run())) == [
+    assert list(pods_of_ranks(run(), {})) == [
         "hvd-worker-0", "hvd-worker-1", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
     ]  # fmt: skip
+
+
+def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
+    described = run()
+    for group, spares in zip(described["groups"], (3, 0), strict=True):
+        group["maximum"] = group["number"] + spares
+    record = {"hosts": '{"hvd-worker": "0,3-4"}'}
+    assert list(pods_of_ranks(described, record)) == [
+        "hvd-worker-0", "hvd-worker-3", "hvd-worker-4", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
+    ]  # fmt: skip
+    assert pod_of(described, "1", record) == "hvd-worker-3"
+    assert pod_of(described, "worker-1", record) == "hvd-worker-1", "also one without ranks"
 
 
 def test_dollars_are_as_the_master_sees_them() -> None:
@@ -34,13 +46,13 @@ def test_dollars_are_as_the_master_sees_them() -> None:
     ],
 )  # fmt: skip
 def test_a_pod_is_named_by_a_rank_or_a_part_of_its_name(target: str, pod: str) -> None:
-    assert pod_of(run(), target) == pod
+    assert pod_of(run(), target, {}) == pod
 
 
 @pytest.mark.parametrize("target", ["4", "-1", "worker-9", "orker-1", ""])
 def test_an_unknown_pod_is_refused_with_those_there_are(target: str) -> None:
     with pytest.raises(ClusterError, match="name a rank from 0 to 3, master, or a worker such as"):
-        pod_of(run(), target)
+        pod_of(run(), target, {})
 
 
 def test_the_job_of_an_older_chart_is_refused() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from contextlib import ExitStack
 from subprocess import PIPE
 
+import probing
 import pytest
+from addresses import Endpoint
+from settings import Host
+from ssh import find_program
 
 from tests.unit.podfiles.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, read_banner
 
@@ -130,3 +135,25 @@ def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None
     done = ssh_pods.worker.ssh("127.0.0.1", "echo reached by $SSH_CONNECTION")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(b"reached by 127.0.1.")
+
+
+@unprivileged
+def test_a_connection_that_does_not_log_in_may_stay(ssh_pods: SshPods) -> None:
+    """By it, the master sees that the worker is there: files/liveness.py."""
+    sshd = find_program("sshd", "openssh-server")
+    done = ssh_pods.worker.run(sshd, "-T", "-f", str(ssh_pods.worker.generated / "sshd_config"))
+    assert b"\nlogingracetime 0\n" in done.stdout, done.stderr
+    host = Host("w-0", "w-0.hvd", 1, "w", REVISION)
+    endpoints, changed = {"w-0": Endpoint("127.0.0.1")}, threading.Condition()
+    prober = probing.Prober([host], ssh_pods.port, lambda: endpoints, changed, 60.0)
+    prober.start()
+    with changed:
+        assert changed.wait_for(lambda: host in prober.answering, 20), prober.reasons
+    # Logins end others of sshd's processes.
+    assert ssh_pods.master.ssh(WORKER, "true").returncode == 0
+    (target,) = prober._targets
+    assert target.is_held
+    assert target.connection
+    with pytest.raises(BlockingIOError):
+        target.connection.recv(1)
+    prober.close()

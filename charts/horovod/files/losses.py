@@ -1,0 +1,58 @@
+"""Ends a launch whose hosts are gone, and tells which."""
+
+from __future__ import annotations
+
+from typing import Callable, Collection, Mapping
+
+from hosts import HostRendezvous
+from launch import Launcher
+from missing import format_hosts
+from settings import Host, LaunchError, LostHostError, Run, RunError, log
+
+
+def end_when_lost(
+    rendezvous: HostRendezvous,
+    hosts: Collection[Host],
+    launcher: Launcher,
+    announce: Callable[[str], None],
+) -> None:
+    """End the launch as soon as one of its hosts is lost. Returns when the rendezvous is closed.
+
+    The launcher may not notice for minutes: nothing closes the connections of a node without power.
+    """
+    lost = rendezvous.wait_for_loss(hosts)
+    if lost:
+        launcher.abort(LostHostError(describe_loss(lost), 1))
+        text = f"lost {rendezvous.explain(lost)}"
+        log(f"{text}: ending this attempt")
+        announce(text)
+
+
+def explain_end(
+    run: Run,
+    launcher: Launcher,
+    rendezvous: HostRendezvous,
+    hosts: Collection[Host],
+    exit_code: int,
+) -> RunError:
+    """Return why the launcher failed: the first rank that did, unless its host is gone."""
+    if launcher.problem:
+        return launcher.problem
+    cause = launcher.find_cause(list(hosts), exit_code)
+    broken = {} if run.elastic else rendezvous.broken(hosts)
+    if broken:
+        # What ranks print then is mostly a consequence.
+        also = f"; {cause.text}" if cause else ""
+        return LostHostError(describe_loss(broken) + also, exit_code)
+    problem = f"{run.mode} ended with exit code {exit_code}: its last lines above say why"
+    return LaunchError(
+        cause.text if cause else problem, exit_code, bool(cause and cause.is_sure_to_repeat)
+    )
+
+
+def describe_loss(lost: Mapping[Host, str]) -> str:
+    """Name the hosts that are lost, and what attempts to reach them met."""
+    by_reason: dict[str, list[Host]] = {}
+    for host, reason in lost.items():
+        by_reason.setdefault(reason, []).append(host)
+    return "; ".join(f"lost {format_hosts(same)}: {reason}" for reason, same in by_reason.items())
