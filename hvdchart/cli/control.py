@@ -87,9 +87,10 @@ def stop(
     """
     from hvdchart.run import control
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
-    control.stop(cluster, name, control.Helm(helm, context))
+    control.stop(cluster, name, Program(helm, context))
     sys.stdout.write(f"run {name} stopped; start it again: hvdchart restart {name}\n")
 
 
@@ -99,9 +100,10 @@ def restart(
     """Start a run once more, whether it has ended or not; the script resumes as it always does."""
     from hvdchart.run import control
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
-    generation = control.restart(cluster, name, control.Helm(helm, context))
+    generation = control.restart(cluster, name, Program(helm, context))
     sys.stdout.write(f"run {name} starts again (master.generation {generation})\n")
 
 
@@ -126,9 +128,10 @@ def scale(
     from hvdchart.quantity import pluralize
     from hvdchart.run import control
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
-    goes_on = control.scale(cluster, name, number, group, control.Helm(helm, context))
+    goes_on = control.scale(cluster, name, number, group, Program(helm, context))
     how = "and goes on" if goes_on else "and starts again on them"
     sys.stdout.write(
         f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec brings "

@@ -114,8 +114,8 @@ def debug(
     The run itself is not touched. At the end of the shell, its copy is uninstalled.
     """
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.control import Helm as Program
     from hvdchart.run.debug import debug_pods
+    from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
     with debug_pods(cluster, name, Program(helm, context), say) as release:

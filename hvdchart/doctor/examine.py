@@ -18,7 +18,7 @@ from hvdchart.doctor.room import (
 from hvdchart.errors import ClusterError, HelmError
 from hvdchart.run.api import Api
 from hvdchart.run.facts import Facts
-from hvdchart.run.helm import program_version
+from hvdchart.run.helm import Helm
 
 _UNSEEN = "you may not read it"
 
@@ -26,7 +26,7 @@ _UNSEEN = "you may not read it"
 def examine_tools(helm: str) -> Iterator[Finding]:
     """The programs that commands call."""
     try:
-        yield Finding("Helm", "ok", f"{helm} is version {program_version(helm)}")
+        yield Finding("Helm", "ok", f"{helm} is version {Helm(helm).version()}")
     except HelmError as error:
         problem, _, fix = str(error).partition(": ")
         yield Finding("Helm", "problem", problem, fix)

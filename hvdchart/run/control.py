@@ -7,23 +7,14 @@ upgrade knows of it. Only an elastic run is scaled without Helm: it goes on.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 from hvdchart.errors import ClusterError
-from hvdchart.run import helm as helm_module
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm import Helm, release_values, upgrade
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object, Release
 from hvdchart.run.status import newest_job
-
-
-@dataclass(frozen=True)
-class Helm:
-    """How Helm is called: the program, and the kubeconfig's context."""
-
-    program: str = "helm"
-    context: str | None = None
 
 
 def present_release(cluster: Cluster, name: str) -> Release:
@@ -46,7 +37,7 @@ def stop(cluster: Cluster, name: str, helm: Helm) -> None:
 def restart(cluster: Cluster, name: str, helm: Helm) -> int:
     """Start the run once more, from its checkpoints if it has any; returns its generation."""
     present_release(cluster, name)
-    values = _values(cluster, name, helm)
+    values = release_values(name, cluster.namespace, helm)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
     _change(cluster, name, helm, {"master": {"generation": generation, "suspend": False}}, values)
     return generation
@@ -58,7 +49,7 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
     An elastic run goes on. Any other one is replaced by a run on that many workers.
     """
     job = newest_job(present_release(cluster, name))
-    values = _values(cluster, name, helm)
+    values = release_values(name, cluster.namespace, helm)
     groups = values.get("workerGroups") or []
     index = _index_of(groups, group, name)
     run = run_of(job) if job and _lives(job) else {}
@@ -85,7 +76,7 @@ def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
 
     Helm reads the annotation from the release that it has installed, hence the upgrade.
     """
-    values = _values(cluster, name, helm)
+    values = release_values(name, cluster.namespace, helm)
     objects = copy.deepcopy(values.get("extraObjects") or [])
     claims = [item for item in objects if item.get("kind") == "PersistentVolumeClaim"]
     for claim in claims:
@@ -114,17 +105,11 @@ def _lives(job: Object) -> bool:
     return not is_over and not job["spec"].get("suspend")
 
 
-def _values(cluster: Cluster, name: str, helm: Helm) -> Object:
-    return helm_module.release_values(
-        name, cluster.namespace, context=helm.context, helm=helm.program
-    )
-
-
 def _change(
     cluster: Cluster, name: str, helm: Helm, changes: Object, values: Object | None = None
 ) -> None:
     """Upgrade the release with some values changed: one level of maps is merged."""
-    changed = dict(_values(cluster, name, helm) if values is None else values)
+    changed = dict(release_values(name, cluster.namespace, helm) if values is None else values)
     for key, value in changes.items():
         changed[key] = {**(changed.get(key) or {}), **value} if isinstance(value, dict) else value
-    helm_module.upgrade(name, cluster.namespace, changed, context=helm.context, helm=helm.program)
+    upgrade(name, cluster.namespace, changed, helm)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hvdchart.errors import ClusterError, RunFailedError
-from hvdchart.run import helm as helm_module
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.control import Helm, present_release
+from hvdchart.run.control import present_release
+from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
 from hvdchart.run.release import Object, Release
 from hvdchart.run.status import run_status
 from hvdchart.run.watch import watch_release
@@ -49,19 +49,14 @@ def debug_pods(
             f"{copy} is there already, from another `hvdchart debug {name}`: end that, or run "
             f"hvdchart undeploy {copy}"
         )
-    values = helm_module.release_values(
-        name, cluster.namespace, context=helm.context, helm=helm.program
-    )
+    values = debug_values(release_values(name, cluster.namespace, helm))
     try:
-        helm_module.upgrade(
-            copy, cluster.namespace, debug_values(values), context=helm.context,
-            helm=helm.program, install=True,
-        )  # fmt: skip
+        upgrade(copy, cluster.namespace, values, helm, "--install")
         yield _wait_until_up(cluster, copy, report)
     finally:
         # There is no release when Helm was refused: that is the error to report.
         with contextlib.suppress(ClusterError):
-            helm_module.undeploy(copy, cluster.namespace, context=helm.context, helm=helm.program)
+            undeploy(copy, cluster.namespace, context=helm.context, helm=helm.program)
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:

@@ -19,7 +19,6 @@ SLOW = {
     "oauthlib",
     "pathspec",
     "pydantic",
-    "pyhelm3",
     "requests",
     "requests_oauthlib",
     "rich",

@@ -99,7 +99,7 @@ def test_deploy_passes_its_options_to_helm_and_the_cluster(
     assert "--create-namespace" in arguments
     assert arguments[arguments.index("--namespace") + 1] == "mine"
     assert arguments[-2:] == ["--kube-context", "other"]
-    assert done.errors.endswith("next: hvdchart logs hvd --namespace team\n")
+    assert done.errors.endswith("next: hvdchart logs changed --namespace mine\n")
     assert finished.requests == [], "--detach follows nothing"
 
 

@@ -182,7 +182,8 @@ def test_a_default_class_serves_new_claims() -> None:
 
 def test_needs_are_read_from_the_values_of_a_spec() -> None:
     spec = parse_spec(
-        b"apiVersion: hvdchart/v1\nname: r\ntrain: {command: [a]}\nnodes:\n"
+        b"apiVersion: hvdchart/v1\nname: r\nimage: {repository: a}\n"
+        b"train: {command: [a]}\nnodes:\n"
         b"- {name: a, count: 2, coresPerSocket: 4, memory: 8Gi}\n"
         b"- {name: b, count: 3, coresPerSocket: 4, memory: 8Gi, gpus: 2}\n"
     )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import deploy, manifests, undeploy
+from hvdchart.run.helm import Helm, deploy, manifests, release_values, undeploy
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
@@ -36,12 +35,11 @@ def plan(more: str = "") -> Plan:
 def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgram) -> None:
     installed = deploy(plan(), "team")
     assert (installed.name, installed.namespace, installed.revision) == ("run", "team", 2)
-    assert helm.commands() == ["version", "show", "upgrade"]
+    assert helm.commands() == ["upgrade"], "each further call takes a tenth of a second"
     call = helm.calls[-1]
-    version = YAML(typ="safe").load((chart_dir() / "Chart.yaml").read_text())["version"]
     assert call.arguments[:3] == ["upgrade", "run", str(chart_dir())]
     options = set(call.arguments[3:])
-    assert {"--install", "--reset-values", "--namespace", "team", "--version", version} <= options
+    assert {"--install", "--reset-values", "--namespace", "team", "--history-max"} <= options
     assert not options & {"--wait", "--atomic", "--reuse-values", "--create-namespace"}
     assert "--kube-context" not in options
     assert json.loads(call.input) == checked_values(plan())
@@ -63,7 +61,7 @@ def test_a_failure_of_helm_is_raised_with_its_message(helm: StubProgram) -> None
     helm.answer("upgrade", errors="Error: UPGRADE FAILED: no such role\n", code=1)
     with pytest.raises(HelmError) as raised:
         deploy(plan(), "team")
-    assert str(raised.value) == "helm upgrade --install: Error: UPGRADE FAILED: no such role"
+    assert str(raised.value) == "helm upgrade: Error: UPGRADE FAILED: no such role"
 
 
 def test_values_that_the_chart_refuses_do_not_reach_helm(helm: StubProgram) -> None:
@@ -74,8 +72,8 @@ def test_values_that_the_chart_refuses_do_not_reach_helm(helm: StubProgram) -> N
 
 def test_undeploy_waits_for_the_deletion(helm: StubProgram) -> None:
     undeploy("run", "team", context="other")
-    assert helm.commands() == ["version", "uninstall"]
-    arguments = helm.calls[-1].arguments
+    (call,) = helm.calls
+    arguments = call.arguments
     assert arguments[:2] == ["uninstall", "run"]
     assert {"--wait", "--namespace", "team"} <= set(arguments)
     assert arguments[-2:] == ["--kube-context", "other"]
@@ -87,7 +85,7 @@ def test_undeploy_of_an_unknown_release_is_an_error(helm: StubProgram) -> None:
     with pytest.raises(ClusterError, match=r"no run run in namespace team; .* hvdchart list"):
         undeploy("run", "team")
     helm.answer("uninstall", errors="Error: uninstall: timed out\n", code=1)
-    with pytest.raises(HelmError, match=r"helm uninstall run in namespace team: .*timed out"):
+    with pytest.raises(HelmError, match=r"helm uninstall: .*timed out"):
         undeploy("run", "team")
 
 
@@ -116,15 +114,27 @@ def test_helm_is_named_by_a_path(helm: StubProgram, tmp_path: Path) -> None:
 )
 def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, code: int) -> None:
     helm.answer("version", output, "no such command", code)
+    helm.answer("uninstall", errors="no such command", code=1)
+    helm.answer("get", "no JSON")
     with pytest.raises(HelmError, match="`helm version` does not print a version"):
         undeploy("run", "team")
-    assert helm.commands() == ["version"]
+    with pytest.raises(HelmError, match="`helm version` does not print a version"):
+        release_values("run", "team", Helm())
+
+
+def test_what_is_no_json_is_an_error(helm: StubProgram) -> None:
+    helm.answer("get", "warning: no JSON")
+    with pytest.raises(HelmError, match="helm does not print JSON: warning: no JSON"):
+        release_values("run", "team", Helm())
 
 
 def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
     helm, started = tmp_path / "helm", tmp_path / "started"
     os.mkfifo(started)
-    helm.write_text(f"#!/bin/sh\ntrap '' INT\necho $$ > {started}\nexec sleep 60\n")
+    ended = tmp_path / "ended"
+    # As Helm does, it marks its release as failed.
+    mark = f"trap 'echo failed >{ended}; exit 1' INT"
+    helm.write_text(f"#!/bin/sh\n{mark}\necho $$ > {started}\nsleep 60 & wait\n")
     helm.chmod(0o755)
     spec = Path(__file__).parents[4] / "values" / "local.spec.yaml"
     command = [sys.executable, "-m", "hvdchart", "render", str(spec), "--manifests"]
@@ -132,8 +142,31 @@ def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
         [*command, "--helm", str(helm)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         # Reading waits until Helm has opened it too.
-        helm_process = int(started.read_text())
+        started.read_text()
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 130
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(helm_process, signal.SIGKILL)
+    assert ended.read_text() == "failed\n"
+
+
+def test_a_helm_that_does_not_end_when_interrupted_is_killed(
+    helm: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    class Stuck(subprocess.Popen[str]):
+        def communicate(self, *arguments: Any, **more: Any) -> Any:
+            raise KeyboardInterrupt
+
+        def wait(self, timeout: float | None = None) -> int:
+            if not killed:
+                raise subprocess.TimeoutExpired("helm", timeout or 0.0)
+            return super().wait(timeout)
+
+        def kill(self) -> None:
+            killed.append(self.pid)
+            super().kill()
+
+    monkeypatch.setattr(subprocess, "Popen", Stuck)
+    with pytest.raises(KeyboardInterrupt):
+        undeploy("run", "team")
+    assert len(killed) == 1
