@@ -73,7 +73,8 @@ def mpi_job(
     }
     mpirun = [
         *("mpirun", "-np", "2", "--map-by", "slot", "--bind-to", "none"),
-        *("--mca", "plm_rsh_agent", SSH, "--mca", "pml", "ob1", "--mca", "btl", "^openib"),
+        # Its examples also exclude openib, which replaces Debian's own exclusions and costs 0.15 s.
+        *("--mca", "plm_rsh_agent", SSH, "--mca", "pml", "ob1"),
         *("-x", f"{YIELD}=1"),
     ]
     launcher = {**container, "name": "launcher", "command": [*mpirun, *command]}

@@ -170,7 +170,7 @@ def test_master_env_overrides_the_launchers_settings() -> None:
     environment = launch.build_environment(make_run(), inherited)
     assert (environment["OMPI_MCA_pml"], environment["OWN"]) == ("cm", "1")
     assert environment["PATH"] == "/horovod/generated/bin:/usr/bin"
-    assert environment["OMPI_MCA_btl"] == "^openib"
+    assert environment["OMPI_MCA_btl"] == "^openib,ofi,uct,usnic"
     by_default = launch.build_environment(make_run(), {})["PATH"]
     assert by_default == "/horovod/generated/bin:/usr/local/bin:/usr/bin:/bin"
 

@@ -260,7 +260,10 @@ def test_connections_are_counted_for_each_launcher(
 @pytest.mark.parametrize(("transport", "pml"), [("", "ob1"), ("TCP", "ob1"), ("RDMA", "ucx")])
 def test_environment_has_open_mpis_transport(transport: str, pml: str) -> None:
     environment = mpi.mpirun_environment(make_run(transport=transport), "")
-    assert (environment["OMPI_MCA_pml"], environment["OMPI_MCA_btl"]) == (pml, "^openib")
+    assert (environment["OMPI_MCA_pml"], environment["OMPI_MCA_btl"]) == (
+        pml,
+        "^openib,ofi,uct,usnic",
+    )
 
 
 def test_environment_names_the_interface_of_the_run_before_the_default() -> None:
