@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -18,6 +20,7 @@ done
 cat >"$call.input"
 # Last, so that another process that reads the calls sees complete ones only.
 echo $$ >>"$0.d/calls"
+while test -e "$0.d/hold-$command"; do sleep 0.01; done
 case "$command" in
 """
 
@@ -46,6 +49,14 @@ class StubProgram:
         said = f"printf %s {quote(output)}; printf %s {quote(errors)} >&2; exit {code}"
         self._answers[command] = f"{quote(command)}) {said} ;;\n"
         self._write()
+
+    @contextmanager
+    def hold(self, command: str) -> Iterator[None]:
+        """Let calls with this command last until the block has ended."""
+        held = self._home / f"hold-{command}"
+        held.touch()
+        yield
+        held.unlink()
 
     def _write(self) -> None:
         # A shell reads its script while it runs: a call that goes on keeps the file it began with.

@@ -141,16 +141,21 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
     answer_as(helm, "hvd-debug")
     kubectl.answer("team", code=5)
 
+    held = threading.Event()
+
     def start() -> None:
-        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
         copy = job(name="hvd-debug-master-1")
         master = pod("hvd-debug-x", "master", RUNNING, ready=True, job="hvd-debug-master-1")
-        for kind, item in (("pods", master), ("jobs", copy)):
-            labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
-            running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
+        with helm.hold("upgrade"):
+            held.set()
+            wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
+            for kind, item in (("pods", master), ("jobs", copy)):
+                labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
+                running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
 
     starting = threading.Thread(target=start)
     starting.start()
+    held.wait()
     done = hvdchart("debug", "hvd", "master", "--", "ls")
     starting.join()
     assert (done.code, done.errors) == (5, "")
