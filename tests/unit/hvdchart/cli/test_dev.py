@@ -48,6 +48,11 @@ class Dev:
         wait_until(lambda: len(self.deployed()) >= number, 20, f"{number} calls of helm upgrade")
         return self.deployed()[number - 1]
 
+    def wait_for_log(self) -> None:
+        """Wait for the first line of the master's log."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "first\n"
+
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
@@ -70,51 +75,37 @@ def dev(fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path) -> Iterato
         running.process.communicate()
 
 
-def test_saved_code_is_deployed_again_on_workers_that_stay(dev: Dev) -> None:
+def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: StubProgram) -> None:
     values = dev.wait_for_deployed(1)
     assert values["code"] == {"files": {"train.py": "first"}}
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
+    dev.wait_for_log()
     dev.script.write_text("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
-    assert dev.process.stdout is not None
-    assert dev.process.stdout.readline() == "first\n", "the master's log"
+    helm.answer("upgrade", errors="Error: quota exceeded", code=1)
+    dev.script.write_text("third")
+    dev.wait_for_error_line("quota exceeded")
+    answer_as(helm, "hvd")
+    dev.script.write_text("fourth")
+    assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
 
 
 def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
     dev: Dev, fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
     dev.wait_for_deployed(1)
-    assert dev.process.stdout is not None
-    dev.process.stdout.readline()
+    dev.wait_for_log()
     dev.interrupt()
     dev.wait_for_error_line("run stopped; the workers wait for the next change")
     (patch,) = [request for request in fake_cluster.requests if request.method == "PATCH"]
     assert (patch.path.rpartition("/")[2], patch.body) == (JOB, {"spec": {"suspend": True}})
+    dev.script.write_text("second")
+    dev.wait_for_deployed(2)
+    assert dev.process.poll() is None
+    dev.interrupt()
+    dev.wait_for_error_line("run stopped; the workers wait for the next change")
     assert "uninstall" not in helm.commands()
     dev.interrupt()
     dev.wait_for_error_line("release hvd uninstalled from namespace team")
     assert dev.process.wait(20) == 128 + signal.SIGINT
     assert "uninstall" in helm.commands()
-
-
-def test_change_after_a_stop_starts_the_next_run(dev: Dev) -> None:
-    dev.wait_for_deployed(1)
-    assert dev.process.stdout is not None
-    dev.process.stdout.readline()
-    dev.interrupt()
-    dev.wait_for_error_line("run stopped")
-    dev.script.write_text("second")
-    dev.wait_for_deployed(2)
-    assert dev.process.poll() is None
-
-
-def test_failed_helm_is_reported_and_the_next_change_tried(dev: Dev, helm: StubProgram) -> None:
-    dev.wait_for_deployed(1)
-    assert dev.process.stdout is not None
-    dev.process.stdout.readline()
-    helm.answer("upgrade", errors="Error: quota exceeded", code=1)
-    dev.script.write_text("second")
-    dev.wait_for_error_line("quota exceeded")
-    answer_as(helm, "hvd")
-    dev.script.write_text("third")
-    assert dev.wait_for_deployed(3)["code"] == {"files": {"train.py": "third"}}
