@@ -33,8 +33,8 @@ train: {{command: [python3, -V]}}
 """
 
 
-def environments() -> dict[str, dict[str, str]]:
-    """The variables of each candidate, by its name."""
+def environments() -> dict[str, dict[str, str | None]]:
+    """The variables of each candidate, by its name; None for one that the image must not set."""
     sys.path.insert(0, str(FILES))
     import threads
 
@@ -42,18 +42,19 @@ def environments() -> dict[str, dict[str, str]]:
     half = max(1, len(cpus) // 2)
     plan = make_plan(parse_spec(SPEC.format(cores=half)))
     return {
-        "nothing set": {},
-        "chosen, two workers of one rank": threads.choose_threads({}, 1, cpus, cpus),
-        "chosen, one worker of two ranks": threads.choose_threads({}, 2, cpus, cpus),
-        "the plan": dict(plan.groups[0].env),
+        "nothing set, and not by the image": {"TF_ENABLE_ONEDNN_OPTS": None},
+        "chosen, two workers of one rank": {**threads.choose_threads({}, 1, cpus, cpus)},
+        "chosen, one worker of two ranks": {**threads.choose_threads({}, 2, cpus, cpus)},
+        "the plan": {**plan.groups[0].env},
     }
 
 
-def images_per_second(inside: Sandbox, environment: dict[str, str]) -> float:
+def images_per_second(inside: Sandbox, environment: dict[str, str | None]) -> float:
     """The speed of one training of two ranks."""
     command = benchmark_command("ResNet50", 4, 6)
-    pairs = [f"{name}={value}" for name, value in environment.items()]
-    done = inside.run(*TWO_RANKS, "env", *pairs, *command)
+    unset = [f"--unset={name}" for name, value in environment.items() if value is None]
+    pairs = [f"{name}={value}" for name, value in environment.items() if value is not None]
+    done = inside.run(*TWO_RANKS, "env", *unset, *pairs, *command)
     found = re.search(r"RESULT (\{.*\})", done.stdout)
     if found is None:
         raise SystemExit(f"no speed:\n{output_of(done)}")
