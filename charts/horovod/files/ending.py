@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from datetime import datetime, timezone
 
-from kube import Api, ApiError, Object
+from kube import Api, ApiError, Object, parse_time
 from record import FAILED, FINISHED, RunRecord
 from settings import BAD_CONFIGURATION, InterruptedRunError, Run, RunError, log
 from statefulsets import scale_to_zero
@@ -86,8 +85,7 @@ def deadline(job: Object) -> float:
     started = job.get("status", {}).get("startTime")
     if not limit or not started:
         return float("inf")
-    start = datetime.strptime(started, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
-    return start.timestamp() + float(limit)
+    return parse_time(started) + float(limit)
 
 
 def interruption(job: Object | None) -> RunError:

@@ -24,6 +24,7 @@ STOP_CHECK_EVERY = 1.0
 # Seconds that a run which was training already waits for more hosts than it needs: each that joins
 # later interrupts the ranks.
 RESUME_WITHIN = 10.0
+NOT_YET = "it has not answered yet"
 
 
 class HostRendezvous:
@@ -203,8 +204,14 @@ class HostRendezvous:
             pause, self._seen = REPORT_EVERY, stale
 
     def _diagnose(self, missing: Sequence[Host]) -> Diagnoses:
+        known = self._find_endpoints()
         with self.changed:
-            reasons = {host: self.reasons.get(host, self._source.missing) for host in missing}
+            reasons = {
+                host: self.reasons.get(
+                    host, NOT_YET if host.name in known else self._source.missing
+                )
+                for host in missing
+            }
         return self._pods.check(missing, reasons)
 
     def _report(self, missing: Sequence[Host], diagnoses: Diagnoses) -> None:

@@ -1,7 +1,8 @@
 """Which hosts are missing and why, from one list of the release's pods, and stale pods replaced.
 
 An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
-master replaces.
+master replaces. The pod of a node that is gone, which Kubernetes has given up after some minutes,
+stays until somebody deletes it for good: its StatefulSet creates no other one before.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Callable, Dict, Iterable, Mapping, Sequence
 
-from kube import Api, ApiError, Object
+from kube import Api, ApiError, Object, parse_time
 from podstatus import Diagnosis, diagnose, diagnose_refusal
 from settings import Host, Run, log
 from ssh import STALE
 from statefulsets import creation_failure, scale_up_from_zero
 
+# Seconds after which a pod should have ended that one is deleted for good which does not answer.
+GIVE_UP_AFTER = 60.0
 # Pods that are deleted at once.
 DELETE_THREADS = 8
 # What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
@@ -53,6 +56,7 @@ class PodCheck:
                 return {host: Diagnosis(f"{reasons[host]}; {text}") for host in missing}
             pods = {item["metadata"]["name"]: item for item in items}
             self._replace_stale(self._api, pods)
+            self._give_up(self._api, [pods[host.name] for host in missing if host.name in pods])
             found = self._explain(self._api, missing, pods, reasons)
             self._remember(found)
             return found
@@ -120,9 +124,21 @@ class PodCheck:
         with ThreadPoolExecutor(DELETE_THREADS) as pool:
             list(pool.map(lambda item: self._delete(api, item["name"], item["uid"]), new.values()))
 
-    def _delete(self, api: Api, name: str, uid: str) -> None:
+    def _give_up(self, api: Api, pods: Sequence[Object]) -> None:
+        """Delete pods for good that should have ended long ago, on nodes that do not say so."""
+        for pod in pods:
+            item = pod["metadata"]
+            if "deletionTimestamp" not in item:
+                continue
+            late = time.time() - parse_time(item["deletionTimestamp"])
+            if late > GIVE_UP_AFTER and not self._is_over():
+                node = pod.get("spec", {}).get("nodeName")
+                log(f"{item['name']} should have ended {late:.0f} s ago on {node}: replacing it")
+                self._delete(api, item["name"], item["uid"], grace=0)
+
+    def _delete(self, api: Api, name: str, uid: str, grace: int | None = None) -> None:
         try:
-            api.delete(f"core/pods/{name}", uid, patience=0.0)
+            api.delete(f"core/pods/{name}", uid, patience=0.0, grace=grace)
         except ApiError as problem:
             # Somebody else deleted it, and perhaps there is a new one.
             if problem.status not in (404, 409):

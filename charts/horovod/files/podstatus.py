@@ -64,7 +64,11 @@ def diagnose(pod: Pod) -> Diagnosis:
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
             return _look_up("scheduling", message, f"Unschedulable: {message}")
-    return Diagnosis(f"phase {status.get('phase', 'unknown')}")
+    what = f"phase {status.get('phase', 'unknown')}"
+    if "deletionTimestamp" in pod.get("metadata", {}):
+        what = "terminating"
+    node = pod.get("spec", {}).get("nodeName")
+    return Diagnosis(f"{what} on {node}" if node else what)
 
 
 def diagnose_refusal(message: str) -> Diagnosis:

@@ -153,7 +153,7 @@ def test_a_pod_that_is_terminating_is_not_deleted_again(
 ) -> None:
     workers.create_pod(0, "r0")
     going: Any = workers.api.find("core/pods", "hvd-worker-0")
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T10:00:00Z"
+    going["metadata"]["deletionTimestamp"] = "2126-01-01T10:00:00Z"
     background(rendezvous(workers.run(1)).wait)
     workers.api.wait(lambda: workers.checks() > 2)
     assert not workers.api.asked("DELETE", "core/pods/hvd-worker-0")

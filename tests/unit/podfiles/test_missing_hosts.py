@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import hosts
@@ -400,3 +402,46 @@ def test_without_the_api_the_reason_is_what_the_connection_met(
         rendezvous(workers.run(1, api=False, hostsTimeoutSeconds=0.1)).wait()
     assert "hvd-worker-0: its name does not resolve" in str(raised.value)
     assert not workers.api.requests
+
+
+def test_the_pod_of_a_node_that_is_gone_is_replaced_once_kubernetes_has_given_it_up(
+    workers: Workers,
+    rendezvous: StartRendezvous,
+    background: Background,
+    reports: None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its kubelet does not confirm that it has ended: the StatefulSet waits for ever."""
+    workers.start(0)
+    workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER + 5))
+    waiting = background(rendezvous(workers.run()).wait)
+    workers.api.wait(lambda: bool(workers.api.asked("DELETE", "core/pods/hvd-worker-1")))
+    (request,) = workers.api.asked("DELETE", "core/pods/hvd-worker-1")
+    assert request.body == {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 0}
+    workers.start(1)
+    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"]
+    output = capsys.readouterr().out
+    assert re.search(r"hvd-worker-1 should have ended 6\d s ago on node-7: replacing it", output)
+    assert "hvd-worker-1: terminating on node-7; it has no address yet" in output
+
+
+def test_a_pod_that_is_ending_has_the_time_to_do_so(
+    workers: Workers, rendezvous: StartRendezvous, reports: None
+) -> None:
+    workers.start(0)
+    workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER - 30))
+    with pytest.raises(settings.RunError, match="terminating on node-7"):
+        rendezvous(workers.run(hostsTimeoutSeconds=0.3)).wait()
+    assert not workers.api.asked("DELETE", "core/pods/hvd-worker-1")
+
+
+def leaving_pod(seconds: float) -> dict[str, Any]:
+    """The pod hvd-worker-1, which should have ended that long ago."""
+    until = datetime.fromtimestamp(time.time() - seconds, UTC)
+    labels = {"horovod/revision": "r1", "app.kubernetes.io/instance": "hvd"}
+    metadata = {
+        "name": "hvd-worker-1", "uid": "uid-1", "labels": labels,
+        "deletionTimestamp": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }  # fmt: skip
+    spec = {"nodeName": "node-7"}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
