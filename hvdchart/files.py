@@ -47,7 +47,12 @@ def difference(path: Path, text: str) -> str:
         old = path.read_text("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: cannot read: {error}") from error
+    return text_difference(old, text, str(path), "rendered")
+
+
+def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:
+    """The unified diff between two texts; empty when they are equal."""
     lines = difflib.unified_diff(
-        old.splitlines(), text.splitlines(), str(path), "rendered", n=2, lineterm=""
+        old.splitlines(), new.splitlines(), old_name, new_name, n=2, lineterm=""
     )
     return "".join(f"{line}\n" for line in lines)

@@ -40,6 +40,12 @@ Settings = Annotated[
         help="Set a key of the merged spec, e.g. nodes.0.count=8; can be repeated.",
     ),
 ]
+ValuesFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--values", metavar="FILE", help="Merge a file of the chart's values last; can be repeated."
+    ),
+]
 Code = Annotated[
     Path | None,
     typer.Option(
@@ -102,6 +108,20 @@ def code_values(code: Path | None) -> Mapping[str, Plain] | None:
     from hvdchart.code.archive import pack_code
 
     return {"code": pack_code(code)}
+
+
+def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
+    """The chart's values in the files of --values, and those of --code; raises FileError."""
+    from hvdchart.spec.load import load_tree
+    from hvdchart.values.merge import merge_values
+
+    merged: dict[str, Plain] = {}
+    for file in files or ():
+        found = load_tree(file).plain
+        if not isinstance(found, dict):
+            raise typer.BadParameter(f"--values {file}: must be a map of the chart's values")
+        merged = merge_values(merged, found)
+    return merge_values(merged, code_values(code) or {}) or None
 
 
 def plan_specs(

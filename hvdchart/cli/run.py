@@ -15,16 +15,22 @@ from hvdchart.cli.options import (
     Namespace,
     Settings,
     Specs,
-    code_values,
+    ValuesFiles,
     plan_specs,
     print_warnings,
+    read_values,
 )
-from hvdchart.cli.terminal import print_log, raise_unless_finished
+from hvdchart.cli.terminal import print_log, raise_unless_finished, say
+from hvdchart.errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.helm import Preview
+    from hvdchart.run.release import Release
+    from hvdchart.run.status import Status
 
 # Click keeps the lines of a paragraph that begins with \b, and fills the others.
 _EPILOGS = {
@@ -32,12 +38,15 @@ _EPILOGS = {
 Examples:
   hvdchart deploy run.spec.yaml
   hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
+  hvdchart deploy run.spec.yaml --code train.py --wait
+  hvdchart deploy run.spec.yaml --diff
 
 Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
 cannot be used; 8 the run failed; 130 interrupted, and the run continues.""",
     "undeploy": """\b
-Example:
+Examples:
   hvdchart undeploy resnet50 --namespace team
+  hvdchart undeploy resnet50 --keep-data
 
 Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used.""",
 }
@@ -54,16 +63,29 @@ def deploy(
     specs: Specs = None,
     files: Files = None,
     settings: Settings = None,
+    values: ValuesFiles = None,
     code: Code = None,
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
     create_namespace: CreateNamespace = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Return when Helm is done; do not follow the logs.")
+    is_followed: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
+        ),
+    ] = True,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Print what would change; change nothing.")
     ] = False,
 ) -> None:
-    """Install or upgrade a run and follow its logs until it ends.
+    """Install or upgrade a run, and follow its phases and logs until it ends.
 
     Interrupting the command does not stop the run.
     """
@@ -71,48 +93,110 @@ def deploy(
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
-    _, plan = plan_specs(specs, files, settings, code_values(code))
+    _, plan = plan_specs(specs, files, settings, read_values(values, code))
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
+    program = helm_module.Helm(helm, context)
+    name = plan.spec.name
+    before = _check_name(cluster, name, program)
+    if dry_run or diff:
+        _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
+        return
     release = helm_module.deploy(
         plan, cluster.namespace, context=context, helm=helm, create_namespace=create_namespace
     )
     sys.stderr.write(
-        f"release {release.name} in namespace {release.namespace}, revision {release.revision}: "
+        f"release {name} in namespace {release.namespace}, revision {release.revision}: "
         f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}\n"
     )
-    if detach:
-        sys.stderr.write(f"next: hvdchart logs {release.name} --namespace {release.namespace}\n")
+    if not (is_followed or wait):
+        sys.stderr.write(f"next: hvdchart logs {name} --namespace {release.namespace}\n")
         return
     try:
-        _follow(cluster, release.name)
+        _follow(cluster, before, has_logs=not wait)
     except KeyboardInterrupt:
-        sys.stderr.write(
-            f"\nthe run continues: hvdchart logs {release.name} -n {release.namespace}\n"
-        )
+        sys.stderr.write(f"\nthe run continues: hvdchart logs {name} -n {release.namespace}\n")
         raise typer.Exit(130) from None
 
 
 def undeploy(
-    name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    keep_data: Annotated[
+        bool,
+        typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
+    ] = False,
 ) -> None:
-    """Uninstall a run. The contents of its volumes are not deleted."""
+    """Uninstall a run. The contents of its volumes are not deleted.
+
+    PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
+    and go with it, unless --keep-data is given.
+    """
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import keep_claims
 
     cluster = Cluster.connect(context, namespace)
+    kept = keep_claims(cluster, name, helm_module.Helm(helm, context)) if keep_data else []
     helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
     sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
+    for claim in kept:
+        sys.stderr.write(f"kept: persistentvolumeclaim {claim}\n")
 
 
-def _follow(cluster: "Cluster", name: str) -> None:
+def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
+    """The release's objects so far; raises ClusterError when the name is that of something else.
+
+    `helm upgrade --install` would turn a release of any other chart into a run.
+    """
+    from hvdchart.run.helm import release_chart
+
+    release = cluster.release(name)
+    chart = None if release.exists else release_chart(name, cluster.namespace, helm)
+    if chart is not None and not chart.startswith("horovod-"):
+        raise ClusterError(
+            f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
+            "choose another with --set name=NAME"
+        )
+    return release
+
+
+def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
+    from hvdchart.files import text_difference
+
+    if is_diff:
+        sys.stdout.write(text_difference(preview.before, preview.after, "installed", "deploy"))
+    else:
+        sys.stdout.write(preview.after)
+
+
+def _follow(cluster: "Cluster", before: "Release", *, has_logs: bool) -> None:
+    """Print phases, and logs or progress, until the run ends, and then its status."""
+    from hvdchart.cli.phases import PhasePrinter
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status
+    from hvdchart.run.watch import wait_for_end
 
+    name = before.name
     current = run_status(cluster.release(name))
+    _tell_replaced(run_status(before), current)
     if current.job and current.state != "suspended":
-        print_log(follow(cluster, name, warnings=True))
+        phases = PhasePrinter(cluster, name, has_progress=not has_logs)
+        if has_logs:
+            print_log(follow(cluster, name, warnings=True))
+        else:
+            wait_for_end(cluster, name)
+        phases.close()
         current = run_status(cluster.release(name))
     sys.stderr.write(status_report(current, cluster.namespace))
     raise_unless_finished(current)
+
+
+def _tell_replaced(before: "Status", now: "Status") -> None:
+    """Say that another run went on under this name, which is someone else's perhaps."""
+    if before.job and not before.over and now.job != before.job:
+        step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
+        say(f"replaces the run that was {before.state}{step}")

@@ -19,6 +19,7 @@ from hvdchart.values.check import checked_values
 # Older ones cannot ask the API server what an upgrade would change.
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
+_SECRET = re.compile(r"(?m)^kind: Secret$")
 # Revisions that Helm keeps of a release; each is a Secret.
 _REVISIONS = 10
 # Seconds that an interrupted Helm has to write that its release has failed.
@@ -74,6 +75,14 @@ class Helm:
 
 
 @dataclass(frozen=True)
+class Preview:
+    """The manifests of a release as they are, empty without one, and as Helm would apply them."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class Installed:
     """A release that Helm has just installed or upgraded."""
 
@@ -122,6 +131,30 @@ def upgrade(name: str, namespace: str, values: Object, helm: Helm, *more: str) -
     return Installed(name, namespace, int(_document(helm, output)["version"]))
 
 
+def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
+    """What `deploy` would change. The API server checks it, and nothing is changed.
+
+    Secrets are left out. Raises HelmError, and SpecError when the chart refuses the values.
+    """
+    name = plan.spec.name
+    arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
+    arguments += ["--install", "--dry-run=server", "--output", "json", "--values", "-"]
+    output = helm.call(name, namespace, *arguments, values=checked_values(plan))
+    try:
+        before = helm.call(name, namespace, "get", "manifest", name, "--namespace", namespace)
+    except ClusterError:
+        before = ""
+    return Preview(_public(before), _public(str(_document(helm, output)["manifest"])))
+
+
+def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
+    """The chart of a release, with its version; None when there is no release of that name."""
+    arguments = ["list", "--filter", f"^{re.escape(name)}$", "--all", "--namespace", namespace]
+    output = helm.call(name, namespace, *arguments, "--output", "json")
+    found: list[Object] = json.loads(output or "[]")
+    return str(found[0]["chart"]) if found else None
+
+
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
     """The values that a release was installed with; raises ClusterError without a release."""
     arguments = ["get", "values", name, "--namespace", namespace, "--output", "json"]
@@ -136,6 +169,13 @@ def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str
     """
     arguments = ["uninstall", name, "--namespace", namespace, "--wait"]
     Helm(helm, context).call(name, namespace, *arguments)
+
+
+def _public(manifest: str) -> str:
+    """Manifests without Secrets, each after its mark."""
+    documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
+    kept = [each for each in documents if each and not _SECRET.search(each)]
+    return "".join(f"---\n{each}\n" for each in kept)
 
 
 def _document(helm: Helm, output: str) -> Object:

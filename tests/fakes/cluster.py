@@ -99,6 +99,15 @@ class FakeCluster:
             assert request is not None
             return request
 
+    def wait_for_number(self, resource: str, verb: str, number: int, seconds: float = 10) -> None:
+        """Wait until so many requests of this kind have come."""
+
+        def count() -> int:
+            return sum(1 for r in self.requests if (r.resource, _verb(r)) == (resource, verb))
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: count() >= number, seconds)
+
     def end_watches(self) -> None:
         """End the open watches, as the API server does after a time; logs go on."""
         with self._changed:

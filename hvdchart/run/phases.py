@@ -1,0 +1,89 @@
+"""How far a run has come from its deployment to its end, and what it waits for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvdchart.run.pod_problems import problem_of, waits_for
+from hvdchart.run.release import Object, Release
+from hvdchart.run.status import newest_job, run_status
+from hvdchart.text import join_names
+
+QUEUED, SCHEDULING, PULLING, STARTING = "queued", "scheduling", "pulling images", "starting"
+HOSTS_READY, TRAINING, DONE = "hosts ready", "training", "done"
+# The events by which the master tells its stage (files/master.py).
+_STAGES = {"HostsReady": HOSTS_READY, "Training": TRAINING, "Started": STARTING, "Failed": STARTING}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase, and what it waits for; while it trains, the progress."""
+
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}{f': {self.detail}' if self.detail else ''}"
+
+
+def phase_of(release: Release) -> Phase:
+    """The present phase of a release's newest run."""
+    status = run_status(release)
+    if status.over:
+        return Phase(DONE, f"{status.state}{f', {status.reason}' if status.reason else ''}")
+    job = newest_job(release)
+    if job is None or job["spec"].get("suspend"):
+        return Phase(QUEUED, "the Job is suspended" if job else "")
+    stage = _stage(release, job)
+    if stage == TRAINING:
+        return Phase(TRAINING, status.progress.text() if status.progress else "")
+    return _phase_of_pods(release, status.workers_wanted + 1) or Phase(stage or STARTING)
+
+
+def _phase_of_pods(release: Release, wanted: int) -> Phase | None:
+    """What pods are waited for; None when all are up."""
+    pods = release.pods
+    gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
+    if gated:
+        problem = problem_of(gated[0], [])
+        return Phase(QUEUED, problem.reason if problem else f"{len(gated)} pods have a gate")
+    placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+    if len(placed) < wanted:
+        return Phase(SCHEDULING, f"{len(placed)} of {wanted} pods have a node{_why(release)}")
+    waiting = [pod for pod in placed if waits_for(pod)]
+    if not waiting:
+        return None
+    pulling = [pod for pod in waiting if _is_pulling(pod, release.events)]
+    names = join_names(sorted(pod["metadata"]["name"] for pod in pulling or waiting))
+    return Phase(PULLING if pulling else STARTING, f"{names}{_why(release)}")
+
+
+def _why(release: Release) -> str:
+    """The first problem of a pod, with what to do."""
+    for pod in release.pods:
+        problem = problem_of(pod, release.events)
+        if problem:
+            return f"; {problem.reason}{f'; {problem.advice}' if problem.advice else ''}"
+    return ""
+
+
+def _is_pulling(pod: Object, events: Sequence[Object]) -> bool:
+    """Whether the last event about a pod's image is that it is being pulled, or cannot be."""
+    if "ImagePull" in waits_for(pod) or waits_for(pod) == "ErrImagePull":
+        return True
+    name = pod["metadata"]["name"]
+    reasons = [
+        event.get("reason") for event in events if event["involvedObject"].get("name") == name
+    ]
+    return "Pulling" in reasons and "Pulled" not in reasons
+
+
+def _stage(release: Release, job: Object) -> str:
+    """The phase of the master's last event about this Job; empty before the first."""
+    name = job["metadata"]["name"]
+    for event in reversed(release.events):
+        about = event["involvedObject"]
+        if about.get("name") == name and event.get("reason") in _STAGES:
+            return _STAGES[str(event["reason"])]
+    return ""
