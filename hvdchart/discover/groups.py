@@ -90,8 +90,8 @@ def discover(
     if not pods_known:
         notes.append("requests of DaemonSets are estimated: cannot list the pods of all namespaces")
     notes.append(
-        "not in the API: the network interface of the ranks (interface) and the kubelet's CPU "
-        "manager (cpuManager)"
+        "not in the API: the image, which a run needs (image: {repository: ..., tag: ...}), the "
+        "network interface of the ranks (interface) and the kubelet's CPU manager (cpuManager)"
     )
     return Discovery(tuple(groups), tuple(notes))
 

@@ -272,3 +272,9 @@ def test_time_slicing_is_told_from_whole_gpus(replicas: str, is_shared: bool) ->
     shared = node("s", "8", "32Gi", labels, devices={"nvidia.com/gpu": replicas})
     text, _ = discovered([shared])
     assert ("time-sliced" in text) is is_shared
+
+
+def test_spec_says_that_it_lacks_an_image() -> None:
+    text, spec = discovered([xeon("x1")])
+    assert "# not in the API: the image, which a run needs (image: {repository: ..., tag:" in text
+    assert spec.image is None
