@@ -142,7 +142,11 @@ def test_hvdchart_commands_and_options_exist(page: Path) -> None:
         if hasattr(command, "commands"):
             assert words[0] in command.commands, f"{name(page)}: `{line}`"
             command = command.commands[words.pop(0)]
-        options = {option for parameter in command.params for option in parameter.opts}
+        options = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         assert given <= options | {"--help"}, f"{name(page)}: `{line}`: {given - options}"
 
