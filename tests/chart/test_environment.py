@@ -8,7 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chart.cases import ready_cases, ready_manifests
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
+from tests.chart.render import (
+    Manifest,
+    Values,
+    of_kind,
+    one,
+    pod_spec,
+    refusal,
+    render,
+    run_settings,
+)
 
 Entry = dict[str, str]
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -66,6 +75,38 @@ def test_preload_overrides_what_the_image_names(
 @pytest.mark.parametrize("module", ["os; x", "a b", "-m", "a..b", ""])
 def test_preload_names_modules(module: str) -> None:
     assert "preload" in refusal({"launch": {"preload": [module]}})
+
+
+@pytest.mark.parametrize(
+    ("timeout", "seconds", "period"),
+    [(None, 3600, "30"), (0, 0, "30"), (600, 600, "30"), (20, 20, "10"), (1, 1, "1")],
+)
+def test_stalls_are_looked_for_twice_before_one_ends_the_attempt(
+    timeout: int | None, seconds: int, period: str
+) -> None:
+    manifests = render({"launch": {"stallTimeoutSeconds": timeout}})
+    entries = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
+    name = "HOROVOD_STALL_CHECK_TIME_SECONDS"
+    assert [entry["value"] for entry in entries if entry["name"] == name] == [period]
+    assert run_settings(manifests)["stallTimeoutSeconds"] == seconds
+
+
+@pytest.mark.parametrize("seconds", [None, 0, 300])
+def test_master_knows_how_long_it_has_to_end(seconds: int | None) -> None:
+    settings = run_settings(render({"master": {"terminationGracePeriodSeconds": seconds}}))
+    # Kubernetes' own default.
+    assert settings["gracePeriodSeconds"] == (30 if seconds is None else seconds)
+
+
+@pytest.mark.parametrize(
+    ("key", "limit"),
+    [("launch.stallTimeoutSeconds", 7 * 86400), ("worker.terminationGracePeriodSeconds", 86400),
+     ("master.terminationGracePeriodSeconds", 86400)],
+)  # fmt: skip
+def test_times_that_cannot_be_meant_are_refused(key: str, limit: int) -> None:
+    group, name = key.split(".")
+    for seconds in (-1, limit + 1, 1.5, "60s"):
+        assert f"/{group}/{name}" in refusal({group: {name: seconds}})
 
 
 def worker(*env: Entry, **values: object) -> list[Entry]:

@@ -56,6 +56,8 @@ SAME_RUN_OTHER_PODS: dict[str, Values] = {
     "time to wait for hosts": {"launch": {"hostsTimeoutSeconds": 7}},
     "spares": {"worker": {"spares": 1}},
     "time until a host is lost": {"launch": {"lostAfterSeconds": 7}},
+    "time to wait for a stalled rank": {"launch": {"stallTimeoutSeconds": 7}},
+    "what to do about a loss that is NaN": {"launch": {"failOnNaN": True}},
     "modules to import early": {"launch": {"preload": ["torch"]}},
 }
 NOT_OF_THE_RUN: dict[str, Values] = {

@@ -60,7 +60,7 @@ MARKED: Values = {
     },
     "launch": {
         "options": ["--zz29"], "hostsTimeoutSeconds": 7030, "lostAfterSeconds": 7082,
-        "preload": ["zz79.zz80"],
+        "stallTimeoutSeconds": 7081, "preload": ["zz79.zz80"],
         "binding": {"to": "core", "coresPerRank": 752, "ranksPerSocket": 753},
     },
     "network": {"interface": "zz31"},
@@ -98,6 +98,7 @@ CHANGED: dict[str, Any] = {
     "master.suspend": True,
     "code.archive": "H4sIzz",
     "launch.mode": "horovodrun",
+    "launch.failOnNaN": True,
     "launch.elastic.minRanks": 2,
     "launch.elastic.maxRanks": 9,
     "network.transport": "TCP",

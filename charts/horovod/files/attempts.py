@@ -11,7 +11,7 @@ import time
 from typing import Callable, NamedTuple
 
 from kube import Object
-from settings import BAD_CONFIGURATION, LostHostError, RunError, log
+from settings import BAD_CONFIGURATION, LostHostError, NotANumberError, RunError, log
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
@@ -66,7 +66,7 @@ class Retries:
             return -1.0
         is_same = str(problem) == self._last and getattr(problem, "is_sure_to_repeat", False)
         self._last = str(problem)
-        if is_same and seconds < TRAINED_AFTER:
+        if is_same and (seconds < TRAINED_AFTER or isinstance(problem, NotANumberError)):
             log("no other attempt is made: the script failed twice in the same way")
             return -1.0
         # A host that is lost is no failure of the script, which may wait for the host anyway.

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from typing import IO, NamedTuple, Sequence
+from typing import IO, Callable, NamedTuple, Sequence
 
 from settings import Host
 
@@ -68,10 +68,15 @@ class Cause(NamedTuple):
 
 
 class ErrorOutput:
-    """Passes a launcher's error output on, and remembers what may be the cause of its end."""
+    """Passes a launcher's error output on, and remembers what may be the cause of its end.
 
-    def __init__(self, source: IO[bytes], target: int) -> None:
-        self._source, self._target = source, target
+    `follow` gets each line of the ranks.
+    """
+
+    def __init__(
+        self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._source, self._target, self._follow = source, target, follow
         self._lines: deque[str] = deque(maxlen=LAST_LINES)
         self._tracebacks: deque[Traceback] = deque(maxlen=LAST_LINES)
         # The place of the last frame of each traceback that is being printed, by rank.
@@ -117,6 +122,7 @@ class ErrorOutput:
         tag = TAG.match(line)
         rank = int(tag[1]) if tag else None
         line = line[tag.end() :] if tag else line
+        self._follow(line)
         frame, exception = FRAME.match(line), EXCEPTION.match(line)
         if line.startswith("Traceback (most recent call last)"):
             self._open[rank] = ""
@@ -134,16 +140,21 @@ def _write(target: int, content: bytes) -> None:
         content = content[os.write(target, content) :]
 
 
-def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:
-    """Name a rank and its host: launchers fill hosts in their order."""
-    if rank is None:
-        return "a rank: "
+def find_host(rank: int, hosts: Sequence[Host]) -> Host | None:
+    """Find the host of a rank: launchers fill hosts in their order."""
     first = 0
     for host in hosts:
         first += host.slots
         if rank < first:
-            return f"rank {rank} on {host.name}: "
-    return f"rank {rank}: "
+            return host
+    return None
+
+
+def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:
+    if rank is None:
+        return "a rank: "
+    host = find_host(rank, hosts)
+    return f"rank {rank} on {host.name}: " if host else f"rank {rank}: "
 
 
 def _describe_signal(number: int) -> str:

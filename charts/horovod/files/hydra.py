@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from types import FrameType
-from typing import Sequence
+from typing import Callable, Sequence
 
 # linux/prctl.h: the signal that a process gets when its parent dies.
 PR_SET_PDEATHSIG = 1
@@ -33,8 +33,11 @@ def abort(code: int) -> None:
             return
 
 
-def supervise(command: Sequence[str]) -> int:
-    """Run a rank's script to its end and return its exit code: 128 + N when signal N ended it."""
+def supervise(command: Sequence[str], started: Callable[[int], None] = lambda pid: None) -> int:
+    """Run a rank's script to its end and return its exit code: 128 + N when signal N ended it.
+
+    `started` gets its process ID.
+    """
     # Every rank imports this module, and only Hydra's, started cold, come here.
     import ctypes
     import subprocess
@@ -46,6 +49,8 @@ def supervise(command: Sequence[str]) -> int:
         # Hydra kills this process only. It has one thread, so that this is safe.
         preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
     )
+
+    started(process.pid)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)

@@ -13,13 +13,21 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 import launchers
 import mpi
 from failure import Cause, ErrorOutput
 from mpi import HOSTFILE, MpiImplementation, default_interface
-from settings import FILES, GENERATED, ConfigurationError, Host, Run, RunError, log
+from settings import (
+    FILES,
+    GENERATED,
+    ConfigurationError,
+    Host,
+    Run,
+    RunError,
+    log,
+)
 
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
@@ -30,6 +38,9 @@ LIVE_HOSTS = GENERATED / "hosts"
 SIGNAL_CHECK_EVERY = 0.5
 # Seconds that a launcher has to end when its attempt is ended: it may wait for a host that is gone.
 END_WITHIN = 5.0
+# Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
+# the ranks, and for the bookkeeping.
+RESERVE = 15.0
 PROCESSES = Path("/proc")
 
 
@@ -143,6 +154,11 @@ class Launcher:
 
     def __init__(self) -> None:
         self.stopped = False
+        # The seconds that this pod has to end, and what asks the ranks to: how many were asked.
+        self.grace = 0.0
+        self.ask_ranks: Callable[[Sequence[Host]], int] = lambda hosts: 0
+        # Gets each line of the ranks' error output.
+        self.follow: Callable[[str], None] = lambda line: None
         self.reset()
         signal.signal(signal.SIGTERM, self._stop)
 
@@ -151,7 +167,10 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         # Why this launch was ended while the run may go on, and when it is killed for that.
         self.problem: RunError | None = None
-        self._kill_at = math.inf
+        self._kill_at = self._end_at = math.inf
+        # The hosts of the ranks, and until when those may save that were asked to leave, by name.
+        self.hosts: Callable[[], Sequence[Host]] = list
+        self.leaving: dict[str, float] = {}
         # How long the launcher ran, in seconds.
         self.seconds = 0.0
         self._errors: ErrorOutput | None = None
@@ -181,8 +200,8 @@ class Launcher:
             start_new_session=True,
         )
         assert self._process.stderr  # noqa: S101
-        self._errors = ErrorOutput(self._process.stderr, 2)
-        if self.stopped or self.problem:
+        self._errors = ErrorOutput(self._process.stderr, 2, self.follow)
+        if self.problem or (self.stopped and self._end_at == math.inf):
             # The request came while the launcher was being started, and was not passed on.
             self._process.send_signal(signal.SIGTERM)
         # A signal that comes just before a blocking call would only be handled after it.
@@ -192,6 +211,9 @@ class Launcher:
             waiting.join(SIGNAL_CHECK_EVERY)
             if time.monotonic() > self._kill_at:
                 self._process.kill()
+            if time.monotonic() > self._end_at:
+                self._end_at = math.inf
+                self.stop()
         code = self._process.wait()
         # Its SSH clients, or what a script has left, would run beside the next attempt.
         end_session(self._process.pid)
@@ -202,6 +224,10 @@ class Launcher:
         """Return why the launcher ended with `code`; None when its output does not say it."""
         return self._errors.find_cause(hosts, code) if self._errors else None
 
+    def may_save(self, host: Host) -> bool:
+        """Whether a host was asked to leave, and its ranks still have time."""
+        return time.monotonic() < self.leaving.get(host.name, 0.0)
+
     def stop(self) -> None:
         """End the ranks, and start no others."""
         self.stopped = True
@@ -210,13 +236,27 @@ class Launcher:
 
     def abort(self, problem: RunError) -> None:
         """End this launch, which then fails with `problem`; the run may go on. From any thread."""
-        self.problem, self._kill_at = problem, time.monotonic() + END_WITHIN
+        if self.problem is None:
+            self.problem, self._kill_at = problem, time.monotonic() + END_WITHIN
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        log("asked to end: ending the ranks")
-        self.stop()
+        if self.stopped:
+            return
+        self.stopped = True
+        if self._process is None or self._process.returncode is not None:
+            log("asked to end")
+            return
+        seconds = self.grace - min(RESERVE, self.grace / 2)
+        log(f"asked to end: the ranks have {seconds:.0f} s to save")
+        self._end_at = time.monotonic() + seconds
+        threading.Thread(target=self._ask_ranks, daemon=True).start()
+
+    def _ask_ranks(self) -> None:
+        # Ranks that were not started by files/rank.py know the launcher's way only.
+        if not self.ask_ranks(self.hosts()):
+            self.stop()
 
 
 def end_session(leader: int) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Callable, Collection, Mapping
 
 from hosts import HostRendezvous
 from launch import Launcher
 from missing import format_hosts
-from settings import Host, LaunchError, LostHostError, Run, RunError, log
+from settings import Host, LaunchError, LostHostError, Run, RunError, WorkerLeftError, log
+
+# Seconds between two looks at workers that were asked to leave.
+LOOK_AGAIN_AFTER = 1.0
 
 
 def end_when_lost(
@@ -20,7 +24,12 @@ def end_when_lost(
 
     The launcher may not notice for minutes: nothing closes the connections of a node without power.
     """
-    lost = rendezvous.wait_for_loss(hosts)
+    while True:
+        lost = rendezvous.wait_for_loss(hosts)
+        if not lost or not all(launcher.may_save(host) for host in lost):
+            break
+        # A worker that was asked to leave no longer answers, and its ranks may be saving.
+        time.sleep(LOOK_AGAIN_AFTER)
     if lost:
         launcher.abort(LostHostError(describe_loss(lost), 1))
         text = f"lost {rendezvous.explain(lost)}"
@@ -34,10 +43,22 @@ def explain_end(
     rendezvous: HostRendezvous,
     hosts: Collection[Host],
     exit_code: int,
-) -> RunError:
-    """Return why the launcher failed: the first rank that did, unless its host is gone."""
+) -> RunError | None:
+    """Return why the launcher failed: the first rank that did, unless its host is gone.
+
+    None if it did not fail.
+    """
+    # An elastic run goes on without them.
+    left = "" if run.elastic else ", ".join(launcher.leaving)
+    if exit_code == 0:
+        if left:
+            log(f"{left} was asked to leave, and the ranks ended with 0: the run has finished")
+        return None
     if launcher.problem:
         return launcher.problem
+    if left:
+        why = "asked to leave: deleted, evicted, or its node drained or shut down"
+        return WorkerLeftError(f"{left} was {why}", exit_code)
     cause = launcher.find_cause(list(hosts), exit_code)
     broken = {} if run.elastic else rendezvous.broken(hosts)
     if broken:

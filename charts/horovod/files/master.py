@@ -17,6 +17,7 @@ import connections
 import mesh
 import metrics
 import ssh
+import stall
 from attempts import Retries, wait
 from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
@@ -33,8 +34,10 @@ from settings import (
     LOST_MASTER,
     ConfigurationError,
     InterruptedRunError,
+    NotANumberError,
     Run,
     RunError,
+    WorkerLeftError,
     log,
     parse_run,
     report_failure,
@@ -86,14 +89,16 @@ def train(
             watching = (rendezvous, addresses, launcher, announce_loss)
             threading.Thread(target=end_when_lost, args=watching, daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
+        launcher.hosts = lambda: list(rendezvous.addresses() if run.elastic else addresses)
         if record:
             record.hosts = record_hosts(run, addresses)
-            record.progress.follow(
-                lambda: list(rendezvous.addresses() if run.elastic else addresses)
-            )
+            if run.fail_on_nan:
+                record.progress.on_nan = lambda: launcher.abort(NotANumberError())
+            record.progress.follow(launcher.hosts)
         exit_code = launcher.run(line, variables, code.directory)
-        if exit_code != 0:
-            raise explain_end(run, launcher, rendezvous, addresses, exit_code)
+        problem = explain_end(run, launcher, rendezvous, addresses, exit_code)
+        if problem:
+            raise problem
 
 
 def follow_hosts(
@@ -146,10 +151,14 @@ def make_attempts(
             problem = interruption(job)
             announce_failure(problem, events)
             break
-        record.count_failure(problem)
         announce_failure(problem, events)
         is_removed = api is not None and job is None
-        pause = retries.pause(problem, launcher.seconds, record.count.failures, job)
+        if isinstance(problem, WorkerLeftError):
+            record.last_failure, pause = str(problem), 0.0
+            log("the next attempt begins at once; this one counts as no failure")
+        else:
+            record.count_failure(problem)
+            pause = retries.pause(problem, launcher.seconds, record.count.failures, job)
         if is_removed or pause < 0:
             break
         if not wait(pause, launcher.was_stopped):
@@ -227,6 +236,7 @@ def main() -> int:
     if api:
         api.is_stopped = launcher.was_stopped
     lease = Lease(api, run.record, launcher.stop)
+    stall.watch(run, launcher, partial(events.warn, "Stalled"))
     metrics.start(run, lambda: events.stage, events.count_hosts, lambda: events.launches)
     try:
         take_lease(lease, launcher, events)

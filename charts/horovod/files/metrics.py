@@ -35,7 +35,7 @@ METRICS = {
 # A sample of Prometheus' text format: a name, labels, a number.
 SAMPLE = re.compile(
     r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^{}]*\})? +"
-    r"[-+]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|Inf|NaN)"
+    r"[-+]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|(?i:inf|nan))"
 )
 # A rank's file. Others, such as those that are being written, are left out.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")

@@ -92,6 +92,8 @@ class Progress:
     """The progress of an attempt, as the record has it."""
 
     def __init__(self) -> None:
+        # Called when the loss is not a number.
+        self.on_nan: Callable[[], None] = lambda: None
         self._told: Told = {}
         self._time = ""
         # When which step was seen.
@@ -148,6 +150,8 @@ class Progress:
                 self._history.append((now, step))
                 self._time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             self._told = told
+        if told.get("loss") == "nan":
+            self.on_nan()
 
     def _follow(self, hosts: Callable[[], Sequence[Host]]) -> None:
         number, pause = 0, FIRST_LOOK

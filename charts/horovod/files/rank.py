@@ -13,11 +13,13 @@ import os
 import shutil
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import hydra
+import ranks
 import threads
 import warm_client
 from binding import BindingError, bind
@@ -107,11 +109,15 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    status = warm_client.run(arguments.command, speaks=place.local_rank == 0)
+    register = partial(ranks.register, place.rank)
+    status = warm_client.run(arguments.command, register, speaks=place.local_rank == 0)
     if "PMI_FD" in os.environ:
-        return hydra.supervise(arguments.command) if status is None else hydra.finish(status)
+        if status is None:
+            return hydra.supervise(arguments.command, register)
+        return hydra.finish(status)
     if status is not None:
         return warm_client.end_as(status)
+    register(os.getpid())
     os.execvp(arguments.command[0], arguments.command)
 
 

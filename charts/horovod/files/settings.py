@@ -65,6 +65,17 @@ class LostHostError(LaunchError):
     """Hosts went away while they had ranks. That says nothing about the script."""
 
 
+class WorkerLeftError(LaunchError):
+    """The attempt ended because a worker was asked to leave, which counts as no failure."""
+
+
+class NotANumberError(LaunchError):
+    """The attempt was ended because the loss that the script reports is not a number."""
+
+    def __init__(self) -> None:
+        super().__init__("the loss is NaN (launch.failOnNaN)", 1, is_sure_to_repeat=True)
+
+
 def log(message: str) -> None:
     """Print one line; the prefix distinguishes it from the ranks' output."""
     print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", flush=True)
@@ -140,6 +151,11 @@ class Run:
     lost_after: float = 0.0
     # The version of the user's code; empty when the image has the code.
     code: str = ""
+    # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
+    stall_timeout: float = 0.0
+    fail_on_nan: bool = False
+    # Seconds that the master has to end when it is asked to.
+    grace: float = 0.0
     # The master was started again after it had trained.
     resumed: bool = False
 
@@ -221,4 +237,7 @@ def parse_run(text: str) -> Run:
         retries=document.get("retries", 0),
         lost_after=float(document.get("lostAfterSeconds", 0)),
         code=document["code"],
+        stall_timeout=float(document["stallTimeoutSeconds"]),
+        fail_on_nan=document["failOnNaN"],
+        grace=float(document["gracePeriodSeconds"]),
     )

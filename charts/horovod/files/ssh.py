@@ -114,7 +114,7 @@ UseDNS no
 PidFile none
 PrintMotd no
 PermitUserEnvironment no
-AcceptEnv HVD_EPOCH HVD_ATTEMPT
+AcceptEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES
 PermitUserRC no
 AllowAgentForwarding no
 AllowStreamLocalForwarding no
@@ -150,7 +150,7 @@ Host *
   BatchMode yes
   ConnectTimeout 10
   KexAlgorithms -sntrup761*
-  SendEnv HVD_EPOCH HVD_ATTEMPT
+  SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES
   ServerAliveInterval 15
   ServerAliveCountMax 4
   LogLevel ERROR

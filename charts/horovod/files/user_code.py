@@ -7,23 +7,19 @@ a directory that is named after its content, so that workers need not be replace
 from __future__ import annotations
 
 import io
-import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from settings import CODE, CODE_SOURCE, FILES, GENERATED, ConfigurationError, Host, RunError, log
+import remote
+from settings import CODE, CODE_SOURCE, ConfigurationError, Host, RunError, log
 
 # The key of the ConfigMap with an archive of a folder. Every other key is a file.
 ARCHIVE = "archive.tgz"
-# Clients at a time: each is a process of the master's container.
-CLIENTS = 32
 # Seconds in which a host has to take the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
 
@@ -60,29 +56,13 @@ class UserCode:
         hosts = [host for host, address in addresses.items() if not self.is_on(host, address)]
         if not hosts:
             return
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            problems = dict(zip(hosts, pool.map(self._deliver_to, hosts)))
-        self._delivered.update({host: addresses[host] for host in hosts if not problems[host]})
-        reasons = [f"{host.name}: {problem}" for host, problem in problems.items() if problem]
+        receive = ["user_code.py", self.name]
+        answers = remote.call(hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
+        self._delivered.update({host: addresses[host] for host in hosts if not answers[host][0]})
+        reasons = [f"{host.name}: {output}" for host, (code, output) in answers.items() if code]
         if reasons:
             raise RunError("cannot hand the code to the workers: " + "; ".join(reasons))
         log(f"code {self.name} ({len(self._content)} bytes) is on {len(hosts)} hosts")
-
-    def _deliver_to(self, host: Host) -> str:
-        """Return what went wrong, or an empty string."""
-        receive = shlex.join(["python3", "-I", str(FILES / "user_code.py"), self.name])
-        try:
-            done = subprocess.run(
-                [str(GENERATED / "bin" / "ssh"), host.address, receive],
-                input=self._content,
-                capture_output=True,
-                timeout=DELIVERY_TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"no answer within {DELIVERY_TIMEOUT:.0f} s"
-        output = (done.stderr + done.stdout).decode(errors="replace").strip()
-        return (output or f"exit code {done.returncode}") if done.returncode else ""
 
 
 def pack(source: Path) -> bytes:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from types import FrameType
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import warm_wire
 from settings import GENERATED
@@ -36,8 +36,10 @@ NOT_PASSED_ON = {
 }
 
 
-def run(command: Sequence[str], speaks: bool) -> int | None:
+def run(command: Sequence[str], started: Callable[[int], None], speaks: bool) -> int | None:
     """Run a rank's command in a fork of the warm process; its exit code, or minus the signal.
+
+    `started` gets the process ID of the fork.
 
     None when the command is to be started cold. If `speaks`, the log has the reason.
     """
@@ -51,7 +53,7 @@ def run(command: Sequence[str], speaks: bool) -> int | None:
             check_use(program)
         with _connect() as connection:
             _ask(connection, command, program)
-            return _follow(connection)
+            return _follow(connection, started)
     except ColdStart as reason:
         if speaks:
             print(
@@ -128,7 +130,7 @@ def inheritable_descriptors() -> list[int]:
     return sorted(numbers)
 
 
-def _follow(connection: socket.socket) -> int:
+def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
     """Pass on signals until the rank ends; its exit code, or minus the number of its signal."""
     connection.settimeout(None)
 
@@ -150,6 +152,8 @@ def _follow(connection: socket.socket) -> int:
         return -signal.SIGKILL
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
+        answer, _ = warm_wire.receive(connection)
+        started(answer["pid"])
         answer, _ = warm_wire.receive(connection)
     except (OSError, ValueError):
         # Its guard was killed, and the rank with it.

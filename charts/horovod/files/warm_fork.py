@@ -6,6 +6,7 @@ the client alone: when that is killed, the guard kills the rank and all that the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -86,6 +87,9 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         return True
     for descriptor in received:
         os.close(descriptor)
+    # A client that was killed in this moment is noticed below.
+    with contextlib.suppress(OSError):
+        warm_wire.send(connection, {"pid": rank})
     _watch(connection, reader, rank)
 
 

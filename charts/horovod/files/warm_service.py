@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import select
 import signal
@@ -45,6 +46,7 @@ def main(main_namespace: dict[str, Any]) -> None:
         request, received = rank
         warm_script.take_over(request, received)
         warm_script.set_up_python(request)
+        faulthandler.register(warm_wire.STACK_SIGNAL, 2)
         warm_script.set_title(request["command"])
         warm_script.run(request["program"], main_namespace)
 

@@ -1,16 +1,25 @@
-"""A worker's main program: prepares SSH, then becomes the sshd through which ranks are started."""
+"""A worker's main program: runs the sshd through which ranks are started, and looks after them.
+
+It stays the container's first process, because sshd as such would end at once when the pod is asked
+to end, and the ranks with it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import leaving
+import rank_watch
 import ssh
 import threads
 import warm_client
@@ -59,8 +68,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
 def start_metrics(environment: Mapping[str, str]) -> None:
     """Make the directory for the ranks' metrics, and serve them if the chart enables that.
 
-    The server is a process of its own. The end of sshd, which this process becomes, is the end of
-    the container and of that process.
+    The server is a process of its own.
     """
     folder = Path(environment["HVD_METRICS_DIR"])
     folder.mkdir(exist_ok=True)
@@ -72,8 +80,63 @@ def start_metrics(environment: Mapping[str, str]) -> None:
         subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
 
 
+class Signals:
+    """The requests to end, and what wakes this process for them and for processes that ended."""
+
+    def __init__(self) -> None:
+        self.asked_to_end = False
+        self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer)
+        # Without handlers, the first process of a container gets no signals.
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.asked_to_end = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next signal, at most so long."""
+        if select.select([self._reader], [], [], seconds)[0]:
+            os.read(self._reader, 4096)
+
+
+def reap(sshd: subprocess.Popen[bytes]) -> None:
+    """Reap ended processes, also those that others have left to the container's first one."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == sshd.pid:
+            is_exit = os.WIFEXITED(status)
+            sshd.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
+
+
+def serve(command: list[str], signals: Signals) -> int:
+    """Run sshd until this pod is asked to end; its exit code when it ends before."""
+    sshd = subprocess.Popen(command)
+    watch = rank_watch.RankWatch(os.environ)
+
+    def wait(seconds: float) -> None:
+        signals.wait(seconds)
+        reap(sshd)
+
+    while sshd.returncode is None:
+        if signals.asked_to_end:
+            grace = float(os.environ.get("HVD_GRACE", "0"))
+            leaving.leave(sshd.pid, grace, lambda: wait(leaving.LOOK_EVERY))
+            return 0
+        wait(rank_watch.LOOK_EVERY)
+        watch.look()
+    log(f"sshd has ended with exit code {sshd.returncode}")
+    return int(sshd.returncode)
+
+
 def main() -> int:
-    """Replace this process by sshd, or return an exit code when that is not possible."""
+    """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
+    signals = Signals()
     try:
         start_warm_process(sys.executable, os.environ)
         command = ssh.prepare_worker(
@@ -84,7 +147,7 @@ def main() -> int:
     except RunError as error:
         return report_failure(error)
     log(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")
-    os.execv(command[0], command)
+    return serve(command, signals)
 
 
 if __name__ == "__main__":

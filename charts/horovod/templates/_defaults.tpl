@@ -61,6 +61,7 @@
   "launch.options": [],
   "launch.binding.to": "none",
   "launch.elastic": {},
+  "launch.failOnNaN": false,
   "launch.hostsTimeoutSeconds": 600,
   "network.interface": "",
   "network.transport": "",

@@ -24,6 +24,9 @@ the master, so that only the workers' environment names it.
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
   "lostAfterSeconds" (int $lostAfter)
+  "stallTimeoutSeconds" (include "horovod.stallTimeout" . | int)
+  "failOnNaN" .Values.launch.failOnNaN
+  "gracePeriodSeconds" (include "horovod.gracePeriod" .Values.master | int)
   "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
   "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
@@ -33,6 +36,17 @@ the master, so that only the workers' environment names it.
   "api" (ne (include "horovod.serviceAccount" .) "")
   "retries" (ternary (int .Values.master.backoffLimit) 0 (eq (include "horovod.serviceAccount" .) ""))
   | toJson -}}
+{{- end }}
+
+{{/* Seconds that a pod has to end: Kubernetes' own 30 by default. Call with a group or with .Values.master. */}}
+{{- define "horovod.gracePeriod" -}}
+{{ ternary 30 .terminationGracePeriodSeconds (kindIs "invalid" .terminationGracePeriodSeconds) | int }}
+{{- end }}
+
+{{/* Seconds for which a rank may keep the others waiting; 0 for any time. */}}
+{{- define "horovod.stallTimeout" -}}
+{{- $seconds := .Values.launch.stallTimeoutSeconds -}}
+{{ ternary 3600 $seconds (kindIs "invalid" $seconds) | int }}
 {{- end }}
 
 {{- define "horovod.binding" -}}

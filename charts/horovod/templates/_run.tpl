@@ -47,7 +47,8 @@ changes nothing.
 {{- $asked = omit $asked "dnsConfig" "enabled" "extraObjects" "hostAliases" "podAnnotations" "podLabels" "worker" -}}
 {{- $_ := set $asked "master" (pick .Values.master "args" "env" "generation" "image") -}}
 {{- $_ := set $asked "image" (omit .Values.image "pullPolicy") -}}
-{{- $_ := set $asked "launch" (omit .Values.launch "hostsTimeoutSeconds" "lostAfterSeconds" "preload") -}}
+{{- $launch := omit .Values.launch "hostsTimeoutSeconds" "lostAfterSeconds" "stallTimeoutSeconds" -}}
+{{- $_ := set $asked "launch" (omit $launch "failOnNaN" "preload") -}}
 {{- $groups := list -}}
 {{- range .horovod.groups -}}
 {{- $group := omit . "maximum" "podAnnotations" "podLabels" "spares" "statefulSet" -}}

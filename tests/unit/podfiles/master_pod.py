@@ -15,6 +15,7 @@ import master
 import mpi
 import progress
 import pytest
+import remote
 import settings
 import ssh
 
@@ -52,6 +53,8 @@ class MasterPod:
         patch.setenv("OUT", str(folder))
         self.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
         self.put_job()
+        # The workers are sockets that send a banner.
+        self.install("exit 255", name="ssh")
 
     def put_job(self, failed: int = 0, **changes: Any) -> None:
         """The Job, which may fail twice before it fails for good."""
@@ -105,7 +108,8 @@ def describe(run: settings.Run) -> str:
     names = {
         "hosts_timeout": "hostsTimeoutSeconds", "ssh_port": "sshPort", "min_ranks": "minRanks",
         "max_ranks": "maxRanks", "lost_after": "lostAfterSeconds",
-        "worker_selector": "workerSelector",
+        "worker_selector": "workerSelector", "stall_timeout": "stallTimeoutSeconds",
+        "fail_on_nan": "failOnNaN", "grace": "gracePeriodSeconds",
     }  # fmt: skip
     fields = {names.get(name, name): value for name, value in asdict(run).items()}
     return json.dumps({**fields, "groups": [group], "binding": binding})
@@ -113,7 +117,7 @@ def describe(run: settings.Run) -> str:
 
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
-    for module in (settings, ssh, release_keys, launch, mpi, master, progress):
+    for module in (settings, ssh, release_keys, launch, mpi, master, progress, remote):
         for name, value in list(vars(module).items()):
             if isinstance(value, Path) and value.is_relative_to(before):
                 patch.setattr(module, name, after / value.relative_to(before))

@@ -7,7 +7,7 @@ from typing import Any
 import attempts
 import pytest
 from attempts import Retries
-from settings import ConfigurationError, LaunchError
+from settings import ConfigurationError, LaunchError, NotANumberError
 
 FAILURE = LaunchError("exit code 1", 1)
 
@@ -61,3 +61,11 @@ def test_a_script_that_fails_twice_in_a_way_that_is_sure_to_repeat_is_not_tried_
     assert [retries.pause(problem, 2.0, 1, None) for problem in (wrong, other)] == [0, 5]
     trained = Retries(9)
     assert [trained.pause(wrong, 99.0, number, None) for number in (1, 2)] == [0, 0]
+
+
+def test_loss_that_is_twice_nan_ends_the_run_after_however_long() -> None:
+    retries = Retries(20)
+    assert retries.pause(NotANumberError(), 3600.0, 1, None) == 0
+    assert retries.pause(FAILURE, 3600.0, 2, None) == 0
+    assert retries.pause(NotANumberError(), 3600.0, 3, None) == 0
+    assert retries.pause(NotANumberError(), 3600.0, 4, None) < 0

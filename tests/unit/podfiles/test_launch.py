@@ -320,3 +320,64 @@ def is_gone(pid: int) -> bool:
 def test_a_launch_is_not_begun_when_a_host_is_lost_before(launcher: launch.Launcher) -> None:
     launcher.abort(RunError("host w-0 is lost"))
     assert launcher.run(["sleep", "60"], dict(os.environ)) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("grace", "asked", "code"),
+    [(60.0, 2, 143), (0.0, 2, 9), (60.0, 0, 9)],
+    ids=["ranks end in time", "time is over", "no rank was asked"],
+)
+def test_ranks_may_save_before_the_launcher_is_asked_to_end(
+    launcher: launch.Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    grace: float, asked: int, code: int,
+) -> None:  # fmt: skip
+    """The launcher ends with 143 after its rank, and with 9 when it is asked to end itself."""
+    monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
+    ready, saved = tmp_path / "ready", tmp_path / "saved"
+    os.mkfifo(ready)
+    launcher.grace = grace
+    hosts: list[Any] = []
+
+    def ask(given: Any) -> int:
+        hosts.extend(given)
+        saved.touch()
+        return asked
+
+    launcher.ask_ranks, launcher.hosts = ask, lambda: make_run().hosts
+    ends = "exit 143" if code == 143 else "sleep 60"
+    script = (
+        f"trap 'exit 9' TERM; echo >{ready}; while [ ! -e {saved} ]; do sleep 0.01; done; "
+        f"{ends} & wait $!"
+    )
+
+    def end() -> None:
+        ready.read_text()
+        wait_until(lambda: launcher._process, 20, "the launcher has started")
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert launcher.run(["sh", "-c", script], dict(os.environ)) == code
+    ending.join()
+    assert launcher.was_stopped()
+    assert [host.name for host in hosts] == ["hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0"]
+
+
+def test_master_of_an_earlier_epoch_gives_no_notice(
+    launcher: launch.Launcher, tmp_path: Path
+) -> None:
+    """Another master drives the workers: their ranks end now."""
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    launcher.grace, launcher.ask_ranks = 60.0, lambda _: pytest.fail("ranks were asked")
+
+    def lose() -> None:
+        ready.read_text()
+        launcher.stop()
+
+    losing = threading.Thread(target=lose)
+    losing.start()
+    script = f"trap 'exit 9' TERM; echo >{ready}; sleep 60 & wait"
+    assert launcher.run(["sh", "-c", script], dict(os.environ)) == 9
+    losing.join()

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import remote
 import settings
 import user_code
 from settings import ConfigurationError, RunError
@@ -125,7 +126,7 @@ def test_host_without_ssh_is_named_and_the_others_have_the_code(
     ssh.parent.mkdir()
     ssh.write_text('#!/bin/sh\n[ "$1" = hvd-cpu-0.hvd ] || { echo "no route" >&2; exit 255; }\n')
     ssh.chmod(0o755)
-    monkeypatch.setattr(user_code, "GENERATED", tmp_path)
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
     mount(mounted, "train.py", b"train")
     code = user_code.UserCode("v1")
     code.unpack()

@@ -33,6 +33,7 @@ CONTAINER = {
     "LINES": "first\nsecond\n",
     "QUOTES": """ 'single' "double" `back` $HOME \\ """,
     "EMPTY": "",
+    "HVD_GRACE": "77",
     "NOT_UTF_8": os.fsdecode(b"\xff\xfe"),
 }
 # Pods run an image's Python, which every user may run; the tests' own may be in /root.
@@ -162,7 +163,9 @@ class Pod:
 
 
 class Worker(Pod):
-    """A worker, whose main program becomes sshd."""
+    """A worker, whose main program, `process`, runs sshd."""
+
+    process: subprocess.Popen[bytes]
 
     @contextmanager
     def serve(self, environment: Mapping[str, str]) -> Iterator[int]:
@@ -177,6 +180,7 @@ class Worker(Pod):
                 PYTHON, "-I", "-S", str(self.files / "worker.py"),
                 env={**environment, **own}, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
+        self.process = process
         try:
             # sshd does not announce that it listens.
             wait_until(lambda: process.poll() is not None or read_banner(port), 20, "sshd listens")

@@ -113,7 +113,8 @@ def test_sshd_runs_with_every_restriction(ssh_pods: SshPods) -> None:
     assert settings.get("allowusers") == ("root" if is_root else None)
     assert {name: settings[name] for name in RESTRICTIONS} == RESTRICTIONS
     accepted = {line for line in printed.splitlines() if line.startswith("acceptenv ")}
-    assert accepted == {"acceptenv HVD_EPOCH", "acceptenv HVD_ATTEMPT"}
+    names = ("HVD_EPOCH", "HVD_ATTEMPT", "HVD_NOTICES")
+    assert accepted == {f"acceptenv {name}" for name in names}
     assert "subsystem" not in settings
 
 

@@ -10,10 +10,10 @@ unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["
 DELIVER = """
 import sys; sys.path.insert(0, {files!r})
 from pathlib import Path
-import user_code
+import remote, user_code
 from settings import Host
 # In pods both have the same path.
-user_code.FILES = Path({worker_files!r})
+remote.FILES = Path({worker_files!r})
 code = user_code.UserCode({version!r})
 code.unpack()
 code.deliver({{Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r}): "127.0.0.1"}})

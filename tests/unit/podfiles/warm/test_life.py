@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from subprocess import PIPE
 
@@ -25,7 +26,8 @@ from tests.waiting import wait_until
 WAITS = """
 import framework, os, signal, subprocess, sys
 def end(number, frame):
-    print("got", number, flush=True)
+    # The signal may come within print, which must not be called again there.
+    os.write(1, b"got %d\\n" % number)
     sys.exit(40 + number)
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, end)
@@ -61,9 +63,43 @@ def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: 
     with running(warm_worker) as (client, (rank, orphan, _)):
         assert rank != client.pid, "the rank is no fork"
         client.send_signal(number)
-        output, _ = client.communicate(timeout=60)
-        assert (output, client.returncode) == (f"got {number}\n".encode(), 40 + number)
+        output, errors = client.communicate(timeout=60)
+        ended = (output, client.returncode)
+        assert ended == (f"got {number}\n".encode(), 40 + number), errors.decode()
         assert not is_alive(orphan), "a failed rank has left a process"
+
+
+STACKS = """
+import framework, os, time
+def wait_for_data():
+    print(os.getpid(), flush=True)
+    while True:
+        time.sleep(600)
+wait_for_data()
+"""
+
+
+@pytest.mark.parametrize("temperature", ["warm", "cold"])
+def test_rank_shows_its_python_stack_and_goes_on(
+    warm_worker: Worker, cold_worker: Worker, temperature: str
+) -> None:
+    worker = {"warm": warm_worker, "cold": cold_worker}[temperature]
+    with running(worker, STACKS) as (rank, (pid,)):
+        # The client of a fork writes the rank down as soon as it is told its number.
+        entry = worker.root / "generated" / "ranks" / "0"
+        wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")
+        show = [sys.executable, "-I", str(worker.root / "bin" / "stacks.py"), "0"]
+        for _ in range(2):
+            said = subprocess.check_output(show)
+            if temperature == "cold":
+                assert said == b"rank 0 started cold and shows no Python stack\n"
+                continue
+            assert said == b"rank 0 writes its Python stack to its standard error\n"
+            assert rank.stderr is not None
+            # The chart's own frames are the outer ones, in the warm process' program.
+            lines = list(takewhile(lambda line: b"warm_server.py" not in line, rank.stderr))
+            assert any(line.endswith(b" in wait_for_data\n") for line in lines)
+        assert rank.poll() is None
 
 
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:

@@ -1,0 +1,63 @@
+"""Notice to leave: a pod is asked to end, and its ranks may save until it is killed.
+
+Kubernetes sends SIGTERM to the pod's main program when the pod is deleted or evicted, or its node
+is drained or shut down. In a worker, the ranks get it next. Run as a program in a worker, this does
+the same for a master that is asked to end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Callable
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import fence
+import ranks
+
+# Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
+REPORT_WITHIN = 10.0
+# Seconds between two looks at what is left; the end of a child is seen at once.
+LOOK_EVERY = 0.2
+# Greater than any epoch.
+ALL = sys.maxsize
+
+
+def leave(sshd: int, grace: float, wait: Callable[[], None]) -> None:
+    """Return when no rank and no session is left in this worker; `wait` passes a moment.
+
+    The kubelet kills a worker that does not end in `grace` seconds.
+    """
+    # No other attempt may begin here. Sessions go on without the listener.
+    os.kill(sshd, signal.SIGTERM)
+    told: set[str] = set()
+    # None has run yet: nothing will be reported.
+    give_up_at = 0.0
+    while True:
+        scripts = list(ranks.running())
+        for script in scripts:
+            give_up_at = time.monotonic() + REPORT_WITHIN
+            if script.epoch not in told:
+                # Before the ranks end: it is the cause of the attempt's end.
+                told.add(script.epoch)
+                ranks.tell(script, kind="leaving", seconds=grace)
+            ranks.ask_to_end(script)
+        if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):
+            return
+        wait()
+
+
+def main() -> int:
+    """In a worker: ask its ranks to end, for a master that is asked to end; print their number."""
+    scripts = list(ranks.running())
+    for script in scripts:
+        ranks.ask_to_end(script)
+    print(len(scripts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

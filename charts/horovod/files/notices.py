@@ -1,0 +1,33 @@
+"""What workers tell the master of an attempt that runs: each notice is a line of JSON over TCP.
+
+The launchers' own connections would not do: what a process of the worker wrote to them would have
+to go through a rank's output, which may be a socket, a file or closed. The address and a secret
+come with each SSH session (`SendEnv`), as the epoch does.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any, Dict
+
+from settings import log
+
+ADDRESS = "HVD_NOTICES"
+# Seconds in which a notice has to be sent.
+SEND_WITHIN = 3.0
+Notice = Dict[str, Any]
+
+
+def send(address: str, epoch: str, **content: object) -> None:
+    """Send a notice to the master of an epoch. A failure is logged."""
+    host, _, rest = address.partition(",")
+    port, _, secret = rest.partition(",")
+    line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
+    try:
+        with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
+            connection.sendall(line.encode())
+            # The master closes the connection when it has taken the notice.
+            connection.recv(1)
+    except (OSError, ValueError) as problem:
+        log(f"cannot tell the master {content}: {problem}")

@@ -1,0 +1,84 @@
+"""The scripts of the ranks that run in this worker, as files/rank.py writes them down.
+
+By this, the worker's main program finds the processes to which it passes on a notice to leave, and
+sees which of them are stopped. What the launcher started may be another process: the client of a
+fork, or a parent that Hydra needs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+import notices
+from fence import EPOCH
+from settings import GENERATED
+
+FOLDER = GENERATED / "ranks"
+
+
+class Script(NamedTuple):
+    """A rank's script: its process, and where its master takes notices."""
+
+    rank: int
+    pid: int
+    # When the process began, by which another one of the same number is told from it.
+    began: str
+    notices: str
+    epoch: str
+
+
+def register(rank: int, pid: int) -> None:
+    """Write down that this process is, or becomes, the script of a rank."""
+    address, epoch = os.environ.get(notices.ADDRESS, ""), os.environ.get(EPOCH, "")
+    beside = FOLDER / f".{rank}"
+    try:
+        FOLDER.mkdir(exist_ok=True)
+        script = Script(rank, pid, read_stat(pid)[19], address, epoch)
+        beside.write_text(json.dumps(script))
+        # In one step: the worker reads at any moment.
+        beside.replace(FOLDER / str(rank))
+    except OSError as problem:
+        # It has ended already, this is no worker, or its memory is full. The rank can do without.
+        if GENERATED.exists() and Path(f"/proc/{pid}").exists():
+            print(f"[hvd] rank {rank} will get no notice to leave: {problem}", flush=True)
+
+
+def running() -> Iterator[Script]:
+    """Yield the scripts that have not ended, by their ranks."""
+    names = [path.name for path in FOLDER.glob("*") if path.name.isdigit()]
+    for name in sorted(names, key=int):
+        script = Script(*json.loads((FOLDER / name).read_text()))
+        try:
+            fields = read_stat(script.pid)
+        except OSError:
+            continue
+        if fields[0] not in "ZX" and fields[19] == script.began:
+            yield script
+
+
+def read_stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third one, the state, on. Raises OSError."""
+    text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+def ask_to_end(script: Script) -> bool:
+    """Send SIGTERM to a script. False when it has got it before: it may end itself at a second."""
+    try:
+        (FOLDER / f"{script.rank}.{script.pid}.{script.began}.asked").touch(exist_ok=False)
+        os.kill(script.pid, signal.SIGTERM)
+    except (FileExistsError, ProcessLookupError):
+        return False
+    return True
+
+
+def tell(script: Script, **content: object) -> None:
+    """Send a notice about a rank to its master."""
+    if script.notices:
+        host = socket.gethostname()
+        notices.send(script.notices, script.epoch, host=host, rank=script.rank, **content)

@@ -1,0 +1,141 @@
+"""Ranks that keep the others waiting: named in the log, and the end of the attempt after a time.
+
+Horovod's first rank finds those that do not join a collective operation, and writes them to its
+standard error again and again. Of a rank that is stopped, its worker tells (files/rank_watch.py).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import Callable, NamedTuple, Sequence
+
+import notice_server
+import remote
+from failure import find_host
+from launch import Launcher
+from notices import Notice
+from settings import Host, LaunchError, Run, log
+
+# Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
+STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d+) seconds")
+MISSING = re.compile(r"(\d+)!?: \[(.*)\]")
+# Lines of other ranks that may come between those of a message.
+STRAY_LINES = 20
+# Seconds in which the lines of a message arrive.
+COLLECT = 0.5
+# A rank that is not named for so many periods had joined, and is named anew.
+FORGET_AFTER = 2.5
+# Ranks that are named at a time, and characters of what they have not joined.
+MOST_RANKS, MOST_TEXT = 8, 160
+# Seconds in which a host has to say what a rank does.
+ANSWER_WITHIN = 15.0
+
+
+class Stall(NamedTuple):
+    """A rank that keeps the others waiting: since when, when it was named, and for what."""
+
+    rank: int
+    host: str
+    what: str
+    since: float
+    seen: float
+    period: float
+
+    def __str__(self) -> str:
+        on = f" on {self.host}" if self.host else ""
+        return f"rank {self.rank}{on} {self.what} for {self.seen - self.since:.0f} s"
+
+
+class Stalls:
+    """The stalled ranks of the launch that runs. `announce` gets what is to become an event."""
+
+    def __init__(self, run: Run, launcher: Launcher, announce: Callable[[str], None]) -> None:
+        self._run, self._launcher, self._announce = run, launcher, announce
+        self._known: dict[int, Stall] = {}
+        self._new: dict[int, Stall] = {}
+        self._period, self._lines = 0.0, 0
+        self._guard = threading.Lock()
+
+    def read(self, line: str) -> None:
+        """Read a line of the launcher's error output."""
+        found = STALLED.search(line)
+        if found:
+            self._period, self._lines = float(found[1]), STRAY_LINES
+            return
+        missing = MISSING.fullmatch(line) if self._lines else None
+        if missing:
+            rank, tensors = int(missing[1]), missing[2]
+            host = find_host(rank, self._hosts())
+            what = f"has not joined {tensors[:MOST_TEXT]}"
+            self._add(rank, host.name if host else "", what, self._period, self._period)
+        else:
+            self._lines = max(0, self._lines - 1)
+
+    def take(self, notice: Notice) -> None:
+        """Take a worker's notice: that a rank is stopped, or that the worker was asked to leave."""
+        host = notice["host"]
+        if notice["kind"] == "stopped":
+            what = "is stopped, by SIGSTOP or a debugger,"
+            self._add(notice["rank"], host, what, notice["seconds"], notice["period"])
+        elif notice["kind"] == "leaving":
+            self._launcher.leaving[host] = time.monotonic() + notice["seconds"]
+            log(f"{host} was asked to leave: its ranks have {notice['seconds']:.0f} s to save")
+
+    def _hosts(self) -> Sequence[Host]:
+        # Ranks of an elastic run change their numbers.
+        return [] if self._run.elastic else self._launcher.hosts()
+
+    def _add(self, rank: int, host: str, what: str, seconds: float, period: float) -> None:
+        now = time.monotonic()
+        with self._guard:
+            before = self._known.get(rank)
+            since = now - seconds
+            if before and now - before.seen < FORGET_AFTER * period + COLLECT:
+                since = min(since, before.since)
+            if not self._new:
+                threading.Timer(COLLECT, self._report).start()
+            self._new[rank] = Stall(rank, host, what, since, now, period)
+
+    def _report(self) -> None:
+        """Name the ranks of a message, and end the attempt if that has lasted too long."""
+        with self._guard:
+            stalls, self._new = list(self._new.values()), {}
+            first = [s for s in stalls if not _is_same(self._known.get(s.rank), s)]
+            self._known.update((stall.rank, stall) for stall in stalls)
+        if first:
+            log(f"stalled: {describe(first)}")
+            self._announce(describe(first))
+            self._show_stacks(first[:MOST_RANKS])
+        limit = self._run.stall_timeout
+        late = [stall for stall in stalls if limit and stall.seen - stall.since >= limit]
+        if late:
+            why = f"longer than launch.stallTimeoutSeconds={limit:.0f}"
+            self._launcher.abort(LaunchError(f"{describe(late)}, {why}", 1))
+
+    def _show_stacks(self, stalls: Sequence[Stall]) -> None:
+        """Let the ranks write what their Python code does."""
+        hosts = {host.name: host for host in self._hosts()}
+        for name in dict.fromkeys(stall.host for stall in stalls if stall.host in hosts):
+            ranks = [str(stall.rank) for stall in stalls if stall.host == name]
+            call = remote.call([hosts[name]], ["stacks.py", *ranks], seconds=ANSWER_WITHIN)
+            for line in call[hosts[name]][1].splitlines():
+                log(f"{name}: {line}")
+
+
+def _is_same(before: Stall | None, now: Stall) -> bool:
+    return before is not None and before.since == now.since
+
+
+def describe(stalls: Sequence[Stall]) -> str:
+    """Name the ranks, the first of them if there are many."""
+    more = f"; and {len(stalls) - MOST_RANKS} more" if len(stalls) > MOST_RANKS else ""
+    return "; ".join(str(stall) for stall in stalls[:MOST_RANKS]) + more
+
+
+def watch(run: Run, launcher: Launcher, announce: Callable[[str], None]) -> None:
+    """Watch the ranks of all launches: for stalls, and for notices to leave."""
+    stalls = Stalls(run, launcher, announce)
+    launcher.grace, launcher.ask_ranks, launcher.follow = run.grace, remote.ask_ranks, stalls.read
+    notice_server.serve(stalls.take)

@@ -1,0 +1,156 @@
+"""Notice to leave: a worker's own process tree with a real sshd, asked to end as a pod is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import notice_server
+import pytest
+import worker as worker_program
+
+from tests.unit.podfiles.ssh.pods import WORKER, SshPods, read_banner, start_ssh_pods
+
+EPOCH = "300"
+# Waits for a signal, says that it saves, and does so when the test lets it.
+SCRIPT = """
+import os, signal, sys
+def save(number, frame):
+    os.write(1, b"saving\\n")
+    open("{folder}/go").read()
+    with open("{folder}/checkpoint", "a") as file:
+        file.write("x")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+RANK = (
+    "env HVD_SLOTS=1 OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0"
+    " OMPI_COMM_WORLD_LOCAL_SIZE=1 python3 -I {files}/rank.py 1 python3 -u {script}"
+)
+
+
+@pytest.fixture
+def pods(sshd: None) -> Iterator[SshPods]:
+    """A worker that may end, and its master."""
+    with start_ssh_pods(4321) as started:
+        yield started
+
+
+@pytest.fixture
+def notices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """What workers tell the master of the present epoch."""
+    monkeypatch.setenv("HVD_EPOCH", EPOCH)
+    monkeypatch.setenv("HVD_NOTICES", "")
+    taken: list[dict[str, Any]] = []
+    with notice_server.Server("127.0.0.1", taken.append) as server:
+        yield taken
+        server.shutdown()
+
+
+@contextmanager
+def running_rank(pods: SshPods) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank that a launcher has started over SSH, and that handles SIGTERM."""
+    folder = pods.worker.generated
+    os.mkfifo(folder / "go")
+    (folder / "go").chmod(0o666)
+    (folder / "train.py").write_text(SCRIPT.format(folder=folder))
+    line = RANK.format(files=pods.worker.files, script=folder / "train.py")
+    environment = {name: os.environ[name] for name in ("PATH", "HVD_EPOCH", "HVD_NOTICES")}
+    command = pods.master.ssh_command(WORKER, line)
+    with pods.master.start(*command, env=environment, stdout=PIPE) as client:
+        assert client.stdout is not None
+        wait_for(client, "ready")
+        try:
+            yield client
+        finally:
+            client.kill()
+
+
+def wait_for(client: subprocess.Popen[bytes], text: str) -> None:
+    """Read a rank's output up to a line."""
+    assert client.stdout is not None
+    for line in client.stdout:
+        if line == f"{text}\n".encode():
+            return
+    raise AssertionError(f"the rank has ended before {text!r}")
+
+
+def test_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
+    pods: SshPods, notices: list[dict[str, Any]]
+) -> None:
+    with running_rank(pods) as client:
+        pods.worker.process.terminate()
+        wait_for(client, "saving")
+        told = {"kind": "leaving", "host": os.uname().nodename, "rank": 4, "seconds": 77.0}
+        assert notices == [told], "the master does not know why its ranks end"
+        assert read_banner(pods.port) == "", "the next attempt could begin here"
+        pods.worker.process.terminate()
+        assert pods.worker.process.poll() is None
+        (pods.worker.generated / "go").write_text("")
+        assert client.wait(20) == 143, "the launcher does not learn how the rank ended"
+    assert pods.worker.process.wait(20) == 0
+    assert (pods.worker.generated / "checkpoint").read_text() == "x"
+    assert "Traceback" not in pods.worker.log
+
+
+def test_master_that_is_asked_to_end_asks_each_rank_once(
+    pods: SshPods, notices: list[dict[str, Any]]
+) -> None:
+    ask = f"python3 -I {pods.worker.files}/leaving.py"
+    with running_rank(pods) as client:
+        for _ in range(2):
+            done = pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH)
+            assert (done.stdout, done.stderr) == (b"1\n", b"")
+        wait_for(client, "saving")
+        (pods.worker.generated / "go").write_text("")
+        assert client.wait(20) == 143
+    assert (pods.worker.generated / "checkpoint").read_text() == "x"
+    assert notices == []
+    assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"0\n"
+
+
+def test_worker_without_ranks_ends_at_once(pods: SshPods) -> None:
+    """Also with a session, such as that of a launcher's daemon that has not started its ranks."""
+    command = pods.master.ssh_command(WORKER, "echo up; sleep 60")
+    with pods.master.start(*command, env={"PATH": "/usr/bin:/bin"}, stdout=PIPE) as client:
+        wait_for(client, "up")
+        pods.worker.process.terminate()
+        assert pods.worker.process.wait(20) == 0
+        client.kill()
+
+
+def test_worker_ends_with_its_sshd(pods: SshPods) -> None:
+    pid = pods.worker.process.pid
+    (sshd,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    os.kill(int(sshd), signal.SIGKILL)
+    assert pods.worker.process.wait(20) == 128 + signal.SIGKILL
+    assert "sshd has ended with exit code 137" in pods.worker.log
+
+
+def test_processes_that_others_have_left_are_reaped() -> None:
+    """As by the first process of a container."""
+    program = (
+        "import os, subprocess, sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "import warm_fork, worker\n"
+        "warm_fork.set_process_option(warm_fork.PR_SET_CHILD_SUBREAPER, 1)\n"
+        "subprocess.run(['sh', '-c', 'sleep 0 &'])\n"
+        "sshd = subprocess.Popen(['sh', '-c', 'exit 3'])\n"
+        "children = open(f'/proc/self/task/{os.getpid()}/children')\n"
+        "while sshd.returncode is None or (children.seek(0), children.read())[1]:\n"
+        "    time.sleep(0.01)\n"
+        "    worker.reap(sshd)\n"
+        "print(sshd.returncode)\n"
+    )
+    folder = str(Path(worker_program.__file__).parent)
+    command = [sys.executable, "-I", "-c", program, folder]
+    assert subprocess.check_output(command, timeout=60) == b"3\n"

@@ -1,0 +1,185 @@
+"""Ranks that are stopped, and the notices by which workers tell the master."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import notice_server
+import notices as notices_program
+import pytest
+import rank_watch
+import ranks
+import stacks
+from rank_watch import RankWatch
+
+from tests.waiting import wait_until
+
+Notices = queue.Queue[dict[str, Any]]
+HOST = socket.gethostname()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The worker's list of its ranks."""
+    monkeypatch.setattr(ranks, "FOLDER", tmp_path / "ranks")
+    monkeypatch.setattr(ranks, "GENERATED", tmp_path)
+    return tmp_path / "ranks"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, Notices]]:
+    """A master's address, and what it was told."""
+    taken: Notices = queue.Queue()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HVD_NOTICES", "")
+        with notice_server.Server("127.0.0.1", taken.put) as running:
+            yield os.environ["HVD_NOTICES"], taken
+            running.shutdown()
+
+
+@pytest.fixture
+def notices(server: tuple[str, Notices], monkeypatch: pytest.MonkeyPatch) -> Notices:
+    """What workers tell the master of epoch 7."""
+    monkeypatch.setenv("HVD_EPOCH", "7")
+    monkeypatch.setenv("HVD_NOTICES", server[0])
+    assert server[1].empty()
+    return server[1]
+
+
+@pytest.fixture
+def script(notices: Notices) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank's script, of rank 3."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        ranks.register(3, process.pid)
+        yield process
+        process.kill()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: rank_watch.is_stopped(process.pid), 20, "it is stopped")
+
+
+def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
+    script: subprocess.Popen[bytes], notices: Notices
+) -> None:
+    watch = RankWatch({rank_watch.PERIOD: "0"})
+    watch.look()
+    stop(script)
+    watch.look()
+    watch.look()
+    first, second = notices.get(timeout=20), notices.get(timeout=20)
+    for notice in (first, second):
+        known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
+        assert {name: notice[name] for name in known} == known
+    assert first["seconds"] < second["seconds"]
+    script.send_signal(signal.SIGCONT)
+    wait_until(lambda: not rank_watch.is_stopped(script.pid), 20, "it goes on")
+    watch.look()
+    stop(script)
+    watch.look()
+    assert notices.get(timeout=20)["seconds"] < second["seconds"], "an earlier stop was added"
+    assert notices.empty()
+
+
+@pytest.mark.parametrize("period", ["1000", "", "soon"])
+def test_master_is_told_once_in_a_period_of_stall_checks(
+    script: subprocess.Popen[bytes], notices: Notices, period: str
+) -> None:
+    """By default and where the user's number is none, Horovod's 60 s."""
+    watch = RankWatch({rank_watch.PERIOD: period})
+    stop(script)
+    for _ in range(3):
+        watch.look()
+    ranks.tell(next(ranks.running()), kind="last")
+    assert notices.get(timeout=20)["kind"] == "last"
+
+
+def test_ended_script_is_no_rank_of_the_worker(
+    script: subprocess.Popen[bytes], folder: Path
+) -> None:
+    assert [item.rank for item in ranks.running()] == [3]
+    other = json.loads((folder / "3").read_text())
+    # Another process that got the number of one that has ended.
+    (folder / "3").write_text(json.dumps([*other[:2], "1", *other[3:]]))
+    assert list(ranks.running()) == []
+    (folder / "3").write_text(json.dumps(other))
+    os.kill(script.pid, signal.SIGKILL)
+    # Not reaped yet.
+    wait_until(lambda: not list(ranks.running()), 20, "it has ended")
+
+
+def test_rank_runs_without_its_entry(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.touch()
+    ranks.register(3, os.getpid())
+    assert "[hvd] rank 3 will get no notice to leave: " in capsys.readouterr().out
+    folder.unlink()
+    tmp_path.rmdir()
+    ranks.register(3, os.getpid())
+    assert capsys.readouterr().out == "", "this is no worker"
+
+
+def test_other_senders_are_not_heard(notices: Notices) -> None:
+    """The port is open to all pods of the release, and an earlier attempt may still speak."""
+    address = os.environ["HVD_NOTICES"]
+    host, port, secret = address.split(",")
+    lines = (
+        b"", b"\xff\n", b"[]\n", b"{}\n", b'{"secret": 1, "epoch": "7"}\n',
+        b'{"secret": "guessed", "epoch": "7", "kind": "x"}\n',
+        json.dumps({"secret": secret, "epoch": "6", "kind": "x"}).encode() + b"\n",
+        json.dumps({"secret": secret, "kind": "x"}).encode() + b"\n",
+    )  # fmt: skip
+    for line in lines:
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(line)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+    notices_program.send(address, "7", kind="real")
+    assert notices.get(timeout=20) == {"kind": "real"}
+    assert notices.empty()
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1,1,secret", "127.0.0.1,x,secret"])
+def test_master_that_is_not_there_is_logged(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notices_program.send(address, "7", kind="leaving")
+    assert "cannot tell the master {'kind': 'leaving'}: " in capsys.readouterr().out
+
+
+def test_run_goes_on_without_notices(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HVD_POD_IP", raising=False)
+    notice_server.serve(print)
+    assert capsys.readouterr().out == ""
+    # An address of no interface of this machine.
+    monkeypatch.setenv("HVD_POD_IP", "192.0.2.1")
+    notice_server.serve(print)
+    assert "cannot take notices of workers at 192.0.2.1: " in capsys.readouterr().out
+
+
+def test_ranks_without_a_stack_are_described(
+    script: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["stacks.py", "3", "4"])
+    assert stacks.main() == 0
+    assert script.poll() is None, "the signal has ended it"
+    stop(script)
+    stacks.main()
+    cold, gone, stopped, _ = capsys.readouterr().out.splitlines()
+    assert cold == "rank 3 started cold and shows no Python stack"
+    assert gone == "rank 4 has ended"
+    assert stopped == "rank 3 is stopped by a signal: something has sent it SIGSTOP"

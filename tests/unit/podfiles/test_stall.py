@@ -1,0 +1,260 @@
+"""Ranks that keep the others waiting: named, and the end of the attempt after a time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import attempts
+import launch
+import progress
+import pytest
+import remote
+import stall
+from settings import LaunchError
+
+from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.podfiles.runs import make_run
+from tests.waiting import wait_until
+
+# What Horovod 0.28.1 writes; its lines may come with those of others.
+MESSAGE = (
+    "[2026-11-22 10:00:00.1: W horovod/common/stall_inspector.cc:107] One or more tensors were "
+    "submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for "
+    "remainder of ranks for more than {seconds} seconds. This may indicate that different ranks "
+    "are trying to submit different tensors or that only subset of ranks is submitting tensors, "
+    "which will cause deadlock. \nMissing ranks:\n0: [allreduce.b]\nstep 7\n"
+    "3!: [allreduce.a, allreduce.c ...]\n"
+)
+BOTH = (
+    "rank 0 on hvd-cpu-0 has not joined allreduce.b for 30 s; "
+    "rank 3 on hvd-cpu-1 has not joined allreduce.a, allreduce.c ... for 30 s"
+)
+
+
+class Launcher(launch.Launcher):
+    """A launch with ranks on three hosts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hosts = lambda: make_run().hosts
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    monkeypatch.setattr(launch, "signal", SimpleNamespace(signal=lambda *_: None, SIGTERM=15))
+    monkeypatch.setattr(stall, "COLLECT", 0.05)
+    return Launcher()
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An `ssh` that writes what it is asked to do."""
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\necho "rank 3 is asleep"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    (tmp_path / "asked").touch()
+    return tmp_path / "asked"
+
+
+Watch = Callable[..., tuple[stall.Stalls, list[str]]]
+
+
+@pytest.fixture
+def watch(launcher: Launcher, asked: Path) -> Watch:
+    def start(timeout: int = 0, **changes: str) -> tuple[stall.Stalls, list[str]]:
+        announced: list[str] = []
+        run = make_run(stallTimeoutSeconds=timeout, **changes)
+        return stall.Stalls(run, launcher, announced.append), announced
+
+    return start
+
+
+def write(stalls: stall.Stalls, message: str = MESSAGE, seconds: int = 30) -> None:
+    for line in message.format(seconds=seconds).splitlines():
+        stalls.read(line)
+
+
+def test_ranks_that_do_not_join_are_named_once_with_host_and_stack(
+    watch: Watch, asked: Path, launcher: Launcher, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stalls, announced = watch()
+    for _ in range(2):
+        write(stalls)
+        wait_until(lambda: asked.read_text().count("\n") >= 2, 20, "both hosts are asked")
+        wait_until(lambda: not stalls._new, 20, "the message is reported")
+    assert announced == [BOTH]
+    lines = read_log(capsys)
+    assert [line for line in lines if "stalled" in line] == [f"stalled: {BOTH}"]
+    assert "hvd-cpu-1: rank 3 is asleep" in lines
+    first, second = asked.read_text().splitlines()
+    assert (first.split()[0], first.split()[-1]) == ("hvd-cpu-0.hvd", "0")
+    assert second.endswith("/stacks.py 3")
+    assert launcher.problem is None, "0 means any time"
+
+
+def test_attempt_ends_when_a_rank_does_not_join_for_too_long(
+    watch: Watch, launcher: Launcher
+) -> None:
+    stalls, announced = watch(30)
+    write(stalls)
+    wait_until(lambda: launcher.problem, 20, "the launch is ended")
+    assert isinstance(launcher.problem, LaunchError)
+    assert str(launcher.problem) == f"{BOTH}, longer than launch.stallTimeoutSeconds=30"
+    assert announced == [BOTH], "no one has seen which ranks they were"
+
+
+def test_time_counts_from_the_first_message_of_a_stall_on(
+    watch: Watch, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(stall, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    stalls, announced = watch(100)
+
+    def at(time: float) -> None:
+        now[0] = time
+        write(stalls)
+        stalls._report()
+
+    # Joined again before the third message, which is too late for the same stall.
+    for time in (1000.0, 1030.0, 1130.0, 1160.0):
+        at(time)
+    assert len(announced) == 2
+    assert launcher.problem is None
+    at(1199.0)
+    assert launcher.problem is None
+    at(1201.0)
+    assert "has not joined allreduce.b for 101 s" in str(launcher.problem)
+
+
+def test_stopped_rank_is_named_by_its_worker(watch: Watch, launcher: Launcher, asked: Path) -> None:
+    stalls, announced = watch(40)
+    notice = {"kind": "stopped", "host": "hvd-cpu-0", "rank": 1, "period": 20.0}
+    stalls.take({**notice, "seconds": 20.0})
+    wait_until(lambda: announced, 20, "it is named")
+    named = "rank 1 on hvd-cpu-0 is stopped, by SIGSTOP or a debugger, for"
+    assert announced == [f"{named} 20 s"]
+    assert launcher.problem is None
+    stalls.take({**notice, "seconds": 40.0})
+    wait_until(lambda: launcher.problem, 20, "the launch is ended")
+    assert str(launcher.problem).startswith(f"{named} 40 s, longer than launch.stallTimeout")
+
+
+def test_worker_that_leaves_is_remembered_for_this_launch(watch: Watch, launcher: Launcher) -> None:
+    stalls, _ = watch()
+    stalls.take({"kind": "leaving", "host": "hvd-cpu-0", "rank": 1, "seconds": 60.0})
+    assert [host.name for host in launcher.hosts() if launcher.may_save(host)] == ["hvd-cpu-0"]
+    stalls.take({"kind": "leaving", "host": "hvd-cpu-0", "rank": 1, "seconds": 0.0})
+    assert not any(launcher.may_save(host) for host in launcher.hosts())
+    stalls.take({"kind": "of a later version", "host": "hvd-cpu-0"})
+    assert list(launcher.leaving) == ["hvd-cpu-0"]
+    launcher.reset()
+    assert not launcher.leaving
+
+
+def test_ranks_of_an_elastic_run_have_no_known_host(watch: Watch, asked: Path) -> None:
+    stalls, announced = watch(mode="elastic")
+    write(stalls)
+    wait_until(lambda: announced, 20, "they are named")
+    assert announced[0].startswith("rank 0 has not joined allreduce.b for 30 s; rank 3 has")
+    assert asked.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["0: [allreduce.b]\n", MESSAGE.replace("Missing", "x\n" * stall.STRAY_LINES + "Missing"),
+     MESSAGE.replace("0: [", "at 0: [").replace("3!: [", "3?: [")],
+    ids=["no message", "too late", "other text"],
+)  # fmt: skip
+def test_other_output_names_nobody(watch: Watch, message: str) -> None:
+    stalls, _ = watch()
+    write(stalls, message)
+    assert not stalls._new
+
+
+def test_many_ranks_make_a_short_message(watch: Watch, asked: Path) -> None:
+    stalls, announced = watch()
+    ranks = "".join(f"{rank}: [{'t' * 500}]\n" for rank in range(100))
+    write(stalls, MESSAGE.partition("0: ")[0] + ranks)
+    wait_until(lambda: announced, 20, "they are named")
+    assert announced[0].endswith("; and 92 more")
+    assert len(announced[0]) < 2048
+
+
+def test_attempt_that_stalls_is_followed_by_another(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stall, "COLLECT", 0.01)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE", 0.05)
+    message = pod.generated.parent / "message"
+    message.write_text(MESSAGE.format(seconds=9))
+    pod.install(f'[ "$HVD_ATTEMPT" -ge 2 ] || {{ cat {message} >&2; exec sleep 60; }}')
+    assert pod.run(stallTimeoutSeconds=9) == 0
+    (failed,) = [e["message"] for e in pod.api.items("core/events") if e["reason"] == "Failed"]
+    assert failed.startswith("rank 0 on hvd-worker-0 has not joined allreduce.b for 9 s; rank 3")
+    assert failed.endswith(", longer than launch.stallTimeoutSeconds=9")
+    assert "Stalled" in pod.stages()
+    assert "; 2 of 2 retries are left" in capsys.readouterr().out
+
+
+# Tells the master what a worker tells it.
+LEAVES = """
+import json, os, socket
+host, port, secret = os.environ["HVD_NOTICES"].split(",")
+notice = {"kind": "leaving", "host": "hvd-worker-1", "rank": 2, "seconds": 9}
+with socket.create_connection((host, int(port))) as connection:
+    line = {"secret": secret, "epoch": os.environ["HVD_EPOCH"], **notice}
+    connection.sendall(json.dumps(line).encode() + b"\\n")
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+"""
+
+
+@pytest.mark.parametrize("code", [143, 1, 0])
+def test_attempt_that_a_worker_has_left_counts_as_no_failure(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    monkeypatch.setenv("HVD_POD_IP", socket.gethostbyname("localhost"))
+    monkeypatch.setenv("HVD_NOTICES", "")
+    program = pod.generated.parent / "leaves.py"
+    program.write_text(LEAVES)
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install(f'[ "$HVD_ATTEMPT" -ge 4 ] || {{ {sys.executable} {program}; exit {code}; }}')
+    assert pod.run() == 0
+    output = capsys.readouterr()
+    failures = [e["message"] for e in pod.api.items("core/events") if e["reason"] == "Failed"]
+    why = "hvd-worker-1 was asked to leave: deleted, evicted, or its node drained or shut down"
+    assert failures == ([why] * 3 if code else [])
+    assert output.err.count(f"[hvd] error: {why}\n") == len(failures)
+    assert output.out.count("counts as no failure") == len(failures)
+    item = pod.api.find("core/configmaps", "hvd-run")
+    assert item
+    data = json.loads(json.dumps(item["data"]))
+    assert (data["state"], data["failures"]) == ("Finished", "0")
+    warned = "hvd-worker-1 was asked to leave, and the ranks ended with 0" in output.out
+    assert warned == (code == 0)
+
+
+@pytest.mark.parametrize("loss", ["nan", "0.5"])
+def test_loss_that_is_nan_ends_the_run_at_the_second_attempt(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    def follow(told: progress.Progress, hosts: object) -> None:
+        told.take(f"horovod_step 3\thorovod_loss {loss}", 0.0)
+
+    monkeypatch.setattr(progress.Progress, "follow", follow)
+    pod.put_job(spec={"backoffLimit": 9})
+    pod.install('[ "$LOSS" = 0.5 ] || exec sleep 60')
+    monkeypatch.setenv("LOSS", loss)
+    if loss == "0.5":
+        assert pod.run(failOnNaN=True) == 0
+        return
+    assert pod.run(failOnNaN=True) == 1
+    assert pod.stages().count("Training") == 2
+    assert pod.recorded() == ("Failed", "the loss is NaN (launch.failOnNaN)")
