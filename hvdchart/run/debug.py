@@ -51,7 +51,7 @@ def debug_pods(
         )
     values = debug_values(release_values(name, cluster.namespace, helm))
     try:
-        upgrade(copy, cluster.namespace, values, helm, "--install")
+        upgrade(copy, cluster.namespace, values, helm)
         yield _wait_until_up(cluster, copy, report)
     finally:
         # There is no release when Helm was refused: that is the error to report.

@@ -1,4 +1,4 @@
-"""Calls the program `helm`; no other module does."""
+"""Calls Helm, through pyhelm3 and the program `helm`; no other module does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyhelm3
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError
@@ -16,14 +20,33 @@ from hvdchart.run.helm_errors import remedy_for
 from hvdchart.run.release import Object
 from hvdchart.values.check import checked_values
 
+T = TypeVar("T")
 # Older ones cannot ask the API server what an upgrade would change.
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
-# Revisions that Helm keeps of a release; each is a Secret.
-_REVISIONS = 10
 # Seconds that an interrupted Helm has to write that its release has failed.
 _GRACE = 5
+
+
+class _FailedError(Exception):
+    """Helm has ended with another exit code than 0; the message is Helm's."""
+
+
+class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
+    """pyhelm3's commands of Helm, started from a list of arguments: pyhelm3 uses a shell."""
+
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+        arguments = [self._executable, *map(str, command)]
+        if self._kubecontext:
+            arguments += ["--kube-context", self._kubecontext]
+        if input:
+            # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
+            input = json.dumps(json.loads(input), ensure_ascii=False).encode()
+        code, output, errors = _run(arguments, input)
+        if code:
+            raise _FailedError(errors.strip() or f"exit code {code}")
+        return output
 
 
 @dataclass(frozen=True)
@@ -33,19 +56,24 @@ class Helm:
     program: str = "helm"
     context: str | None = None
 
-    def call(self, name: str, namespace: str, *arguments: str, values: Object | None = None) -> str:
-        """What Helm prints about a release; `values` go to its standard input.
+    @property
+    def command(self) -> Any:
+        """pyhelm3's commands, each a coroutine for `call`."""
+        return _Command(executable=self.program, kubecontext=self.context)
+
+    def call(self, what: str, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
+        """What a command of Helm about a release answers.
 
         Raises HelmError with Helm's message, and ClusterError where there is no such release.
         """
-        command = [self.program, *arguments]
-        command += ["--kube-context", self.context] if self.context else []
-        # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
-        text = None if values is None else json.dumps(values, ensure_ascii=False)
-        code, output, errors = _run(command, text)
-        if code == 0:
-            return output
-        message = errors.strip() or f"exit code {code}"
+        try:
+            return _result(command)
+        except _FailedError as error:
+            message = str(error)
+        except ValueError as error:
+            self.version()
+            output = str(getattr(error, "doc", error))[:200]
+            raise HelmError(f"{self.program} does not print JSON: {output}") from error
         if "release: not found" in message:
             raise ClusterError(
                 f"no run {name} in namespace {namespace}; list all runs: hvdchart list "
@@ -54,16 +82,18 @@ class Helm:
         # Not before: it takes as long as a tenth of a second.
         self.version()
         remedy = remedy_for(message, name, namespace)
-        raise HelmError(f"helm {arguments[0]}: {message}{f'; {remedy}' if remedy else ''}")
+        raise HelmError(f"helm {what}: {message}{f'; {remedy}' if remedy else ''}")
 
     def version(self) -> str:
         """The program's version; raises HelmError for one that is too old, and no Helm."""
-        code, output, errors = _run([self.program, "version", "--template", "{{ .Version }}"], None)
-        match = _VERSION.fullmatch(output.strip())
-        if code or not match:
+        try:
+            output = str(_result(self.command.version())).strip()
+        except _FailedError as error:
+            output = str(error)
+        match = _VERSION.fullmatch(output)
+        if not match:
             raise HelmError(
-                f"`{self.program} version` does not print a version, so it is not Helm: "
-                f"{(errors or output).strip()}"
+                f"`{self.program} version` does not print a version, so it is not Helm: {output}"
             )
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
@@ -98,11 +128,13 @@ def manifests(plan: Plan, namespace: str, helm: str = "helm") -> str:
     cannot look up existing SSH keys and generates new ones each time. Raises HelmError, and
     SpecError when the chart refuses the values of the spec's own `values` key.
     """
-    name = plan.spec.name
-    arguments = ["template", name, str(chart_dir()), "--namespace", namespace]
+    arguments = ["template", plan.spec.name, str(chart_dir()), "--namespace", namespace]
     # `helm install` sends no pods of `helm test` either.
     arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
-    return Helm(helm).call(name, namespace, *arguments, values=checked_values(plan))
+    # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
+    run = Helm(helm).command.run(arguments, json.dumps(checked_values(plan)).encode())
+    output: bytes = Helm(helm).call("template", plan.spec.name, namespace, run)
+    return output.decode()
 
 
 def deploy(
@@ -118,17 +150,21 @@ def deploy(
     Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
     and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
     """
-    more = ["--install", *(["--create-namespace"] if create_namespace else [])]
-    return upgrade(plan.spec.name, namespace, checked_values(plan), Helm(helm, context), *more)
+    name, client = plan.spec.name, Helm(helm, context)
+    return upgrade(name, namespace, checked_values(plan), client, create_namespace=create_namespace)
 
 
-def upgrade(name: str, namespace: str, values: Object, helm: Helm, *more: str) -> Installed:
-    """Run `helm upgrade` with these values only, and more options."""
+def upgrade(
+    name: str, namespace: str, values: Object, helm: Helm, *, create_namespace: bool = False
+) -> Installed:
+    """Run `helm upgrade --install` with these values only."""
     # Helm merges values into those of the last revision unless --reset-values is given.
-    arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
-    arguments += ["--history-max", str(_REVISIONS), "--output", "json", "--values", "-", *more]
-    output = helm.call(name, namespace, *arguments, values=values)
-    return Installed(name, namespace, int(_document(helm, output)["version"]))
+    command = helm.command.install_or_upgrade(
+        name, chart_dir(), values, namespace=namespace, create_namespace=create_namespace,
+        reset_values=True,
+    )  # fmt: skip
+    revision: Object = helm.call("upgrade", name, namespace, command)
+    return Installed(name, namespace, int(revision["version"]))
 
 
 def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
@@ -138,28 +174,41 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
     """
     name = plan.spec.name
     arguments = ["upgrade", name, str(chart_dir()), "--namespace", namespace, "--reset-values"]
+    # Not pyhelm3's own `install_or_upgrade`: its dry run does not ask the API server.
     arguments += ["--install", "--dry-run=server", "--output", "json", "--values", "-"]
-    output = helm.call(name, namespace, *arguments, values=checked_values(plan))
+
+    async def read(arguments: list[str], values: Object | None = None) -> str:
+        text = None if values is None else json.dumps(values).encode()
+        output: bytes = await helm.command.run(arguments, text)
+        return str(json.loads(output)["manifest"]) if values else output.decode()
+
+    after = helm.call("upgrade", name, namespace, read(arguments, checked_values(plan)))
     try:
-        before = helm.call(name, namespace, "get", "manifest", name, "--namespace", namespace)
+        present = read(["get", "manifest", name, "--namespace", namespace])
+        before = helm.call("get", name, namespace, present)
     except ClusterError:
         before = ""
-    return Preview(_public(before), _public(str(_document(helm, output)["manifest"])))
+    return Preview(_public(before), _public(after))
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
     """The chart of a release, with its version; None when there is no release of that name."""
     arguments = ["list", "--filter", f"^{re.escape(name)}$", "--all", "--namespace", namespace]
-    output = helm.call(name, namespace, *arguments, "--output", "json")
-    found: list[Object] = json.loads(output or "[]")
-    return str(found[0]["chart"]) if found else None
+
+    async def read() -> list[Object]:
+        # Not pyhelm3's own `list`, which has no filter.
+        found: list[Object] = json.loads(await helm.command.run([*arguments, "--output", "json"]))
+        return found
+
+    releases = helm.call("list", name, namespace, read())
+    return str(releases[0]["chart"]) if releases else None
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
     """The values that a release was installed with; raises ClusterError without a release."""
-    arguments = ["get", "values", name, "--namespace", namespace, "--output", "json"]
-    values = _document(helm, helm.call(name, namespace, *arguments))
-    return values or {}
+    command = helm.command.get_values(name, namespace=namespace)
+    values: Object = helm.call("get", name, namespace, command)
+    return values
 
 
 def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str = "helm") -> None:
@@ -167,8 +216,22 @@ def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str
 
     Raises ClusterError when there is no release of that name, and HelmError.
     """
-    arguments = ["uninstall", name, "--namespace", namespace, "--wait"]
-    Helm(helm, context).call(name, namespace, *arguments)
+    client = Helm(helm, context)
+    command = client.command.uninstall(name, namespace=namespace, wait=True)
+    client.call("uninstall", name, namespace, command)
+
+
+def _result(command: Coroutine[Any, Any, T]) -> T:
+    """The result of a command of pyhelm3. It waits nowhere but in `_Command.run`, which blocks.
+
+    Without an event loop, because asyncio's holds back a KeyboardInterrupt.
+    """
+    try:
+        command.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("pyhelm3 waits for something else than Helm")
 
 
 def _public(manifest: str) -> str:
@@ -178,16 +241,7 @@ def _public(manifest: str) -> str:
     return "".join(f"---\n{each}\n" for each in kept)
 
 
-def _document(helm: Helm, output: str) -> Object:
-    try:
-        document: Object = json.loads(output)
-    except ValueError as error:
-        helm.version()
-        raise HelmError(f"{helm.program} does not print JSON: {output[:200]}") from error
-    return document
-
-
-def _run(command: list[str], text: str | None) -> tuple[int, str, str]:
+def _run(command: list[str], values: bytes | None) -> tuple[int, bytes, str]:
     """Run a program to its end; its exit code, output and errors.
 
     An interrupt is passed on, and Helm has time to write that its release has failed: otherwise
@@ -199,11 +253,10 @@ def _run(command: list[str], text: str | None) -> tuple[int, str, str]:
             "PATH"
         )
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        encoding="utf-8", errors="replace",
-    ) as process:  # fmt: skip
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         try:
-            output, errors = process.communicate(text or "")
+            output, errors = process.communicate(values or b"")
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
             try:
@@ -211,4 +264,4 @@ def _run(command: list[str], text: str | None) -> tuple[int, str, str]:
             except subprocess.TimeoutExpired:
                 process.kill()
             raise
-    return process.returncode, output, errors
+    return process.returncode, output, errors.decode(errors="replace")

@@ -19,6 +19,7 @@ SLOW = {
     "oauthlib",
     "pathspec",
     "pydantic",
+    "pyhelm3",
     "requests",
     "requests_oauthlib",
     "rich",
