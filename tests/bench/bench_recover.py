@@ -15,7 +15,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, pairwise
 from pathlib import Path
@@ -117,7 +117,7 @@ class Training:
                 for of in steps
             )  # fmt: skip
 
-        wait_until(trained, PATIENCE, f"{self.contestant.name} trains\n{self.contestant.log()}")
+        self._wait_until(trained, "it trains")
 
     def make_fault(self, kind: str) -> float:
         """Make a fault; when it happened."""
@@ -132,7 +132,7 @@ class Training:
             lines = read_lines(self.output / "rank-1")
             return [line for line in lines if line.stage == "fault" and line.at > before]
 
-        wait_until(fault, 30, "rank 1 is killed")
+        self._wait_until(fault, "rank 1 is killed")
         return fault()[0].at
 
     def recover(self, kind: str) -> Recovery:
@@ -142,16 +142,22 @@ class Training:
         def next_steps() -> dict[str, float]:
             last: dict[str, float] = {}
             for lines in self.ranks():
-                new = [line for line in lines if line.attempt > at or line.at > at]
-                own = {line.stage: line.at for line in reversed(new) if line.attempt > at}
+                own = {line.stage: line.at for line in reversed(lines) if line.attempt > at}
                 if "step" not in own:
                     return {}
                 for stage, when in own.items():
                     last[stage] = max(last.get(stage, 0.0), when - at)
             return last
 
-        wait_until(next_steps, PATIENCE, f"it recovers\n{self.contestant.log()}")
+        self._wait_until(next_steps, "it recovers")
         return Recovery(at, next_steps())
+
+    def _wait_until(self, condition: Callable[[], object], what: str) -> None:
+        try:
+            wait_until(condition, PATIENCE, what)
+        except AssertionError:
+            print(self.contestant.log())
+            raise
 
 
 @contextmanager
