@@ -190,11 +190,11 @@ def _run_in(
     context: str | None,
 ) -> None:
     """Run a command in the pod that a person means, and exit with its code."""
-    from hvdchart.run.kubectl import SHELL, Kubectl
+    from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.logs import main_container
     from hvdchart.run.output import running_pod
 
     pod = running_pod(release, target)
     kubectl = Kubectl(cluster.namespace, context)
     container = main_container(pod)
-    raise typer.Exit(kubectl.run_in(pod["metadata"]["name"], container, command or SHELL))
+    raise typer.Exit(kubectl.run_in(pod["metadata"]["name"], container, command or ()))

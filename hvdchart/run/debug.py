@@ -10,8 +10,10 @@ from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.control import present_release
 from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
+from hvdchart.run.phases import TRAINING, phase_of
+from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object, Release
-from hvdchart.run.status import run_status
+from hvdchart.run.status import newest_job, run_status
 from hvdchart.run.watch import watch_release
 
 # Values that name or belong to objects of the run itself.
@@ -63,7 +65,7 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
     last = ""
     for release in watch_release(cluster, name):
         current = run_status(release)
-        if current.state == "running":
+        if current.state == "running" and _has_launched(release):
             return release
         if current.over:
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")
@@ -71,3 +73,9 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
             last = current.reason
             report(f"{last}{f'; {current.advice}' if current.advice else ''}")
     raise AssertionError("a watch without a time-out has no end")
+
+
+def _has_launched(release: Release) -> bool:
+    """Whether the master has handed out the code; without access to the API it does not say so."""
+    job = newest_job(release)
+    return phase_of(release).name == TRAINING or (job is not None and not run_of(job).get("api"))

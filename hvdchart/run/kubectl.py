@@ -13,12 +13,9 @@ from hvdchart.errors import ClusterError
 
 # How `port-forward` tells the port that it listens on.
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
-# A shell that every image has, in the directory of the user's code if there is any.
-SHELL = (
-    "sh",
-    "-c",
-    "cd /horovod/code/*/ 2>/dev/null; command -v bash >/dev/null && exec bash; exec sh",
-)
+# A command, or the shell that the image has, in the directory of the user's code if there is any.
+IN_CODE = ("sh", "-c", 'cd /horovod/code/*/ 2>/dev/null; exec "$@"', "sh")
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,10 @@ class Kubectl:
         return [program, *context, "--namespace", self.namespace, *arguments]
 
     def run_in(self, pod: str, container: str, command: Sequence[str]) -> int:
-        """Run a command in a container with this terminal; returns its exit code."""
+        """Run a command, or a shell, in a container with this terminal; returns its exit code."""
         options = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
-        arguments = self.command("exec", options, pod, "-c", container, "--", *command)
+        line = (*IN_CODE, *(command or SHELL))
+        arguments = self.command("exec", options, pod, "-c", container, "--", *line)
         return subprocess.run(arguments, check=False).returncode
 
     def read(self, pod: str, container: str, command: Sequence[str]) -> bytes:

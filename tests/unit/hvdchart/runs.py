@@ -39,7 +39,7 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2},
     ]
     run = {
-        "mode": more.get("mode", "mpirun"), "options": more.get("options", []),
+        "api": True, "mode": more.get("mode", "mpirun"), "options": more.get("options", []),
         "args": ["python", "$$HOME/train.py"], "groups": groups[: more.get("groups", 1)],
     }  # fmt: skip
     return [{"name": "HVD_RUN", "value": json.dumps(run)}]

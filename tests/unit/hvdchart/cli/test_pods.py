@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.kubectl import SHELL
+from hvdchart.run.kubectl import IN_CODE, SHELL
 from hvdchart.run.top import parse_probe
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
@@ -16,7 +16,17 @@ from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_control import VALUES, upgraded
 from tests.unit.hvdchart.cli.test_run import play
 from tests.unit.hvdchart.run.test_timeline import OPEN
-from tests.unit.hvdchart.runs import CREATING, JOB, LABELS, MASTER, RUNNING, STATEFUL_SET, job, pod
+from tests.unit.hvdchart.runs import (
+    CREATING,
+    JOB,
+    LABELS,
+    MASTER,
+    RUNNING,
+    STATEFUL_SET,
+    event,
+    job,
+    pod,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(30)
@@ -44,7 +54,7 @@ def test_exec_runs_the_command_in_the_pod_of_the_rank(
     (call,) = kubectl.calls
     assert call.arguments == [
         *("--context", "main", "--namespace", "team", "exec", "-i", "hvd-worker-1"),
-        *("-c", "worker", "--", "nvidia-smi", "-L"),
+        *("-c", "worker", "--", *IN_CODE, "nvidia-smi", "-L"),
     ]
 
 
@@ -62,7 +72,7 @@ def test_exec_opens_a_shell_by_default(
 ) -> None:
     assert hvdchart("exec", "hvd", target).code == 0
     (call,) = kubectl.calls
-    assert call.arguments[4:] == [pod_name, "-c", container, "--", *SHELL]
+    assert call.arguments[4:] == [pod_name, "-c", container, "--", *IN_CODE, *SHELL]
 
 
 def test_exec_names_what_is_missing(
@@ -152,6 +162,8 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
             for kind, item in (("pods", master), ("jobs", copy)):
                 labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
                 running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
+        about = "hvd-debug-master-1"
+        running.put("events", event(about, "Job", "Training", "starts", type="Normal"))
 
     starting = threading.Thread(target=start)
     starting.start()
@@ -171,7 +183,7 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
     assert call.arguments[1] == "hvd-debug"
     assert "--install" in call.arguments
     assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]
-    assert kubectl.calls[0].arguments[-2:] == ["--", "ls"]
+    assert kubectl.calls[0].arguments[-1:] == ["ls"]
 
 
 def test_debug_that_cannot_be_installed_leaves_nothing(

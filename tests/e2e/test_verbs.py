@@ -1,0 +1,107 @@
+"""The daily commands on a real cluster: one run, from doctor to undeploy."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devtools.toolchain.tools import tool
+from tests.e2e.cluster import Namespace
+from tests.e2e.test_hvdchart import here, hvdchart, write_spec
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+# Tells its steps, until it is let go: each rank looks for a file in its own container.
+TRAIN = """
+import os, time
+from pathlib import Path
+import hvd_progress
+hvd_progress.EVERY = 0.1
+for step in range(1, 6000):
+    hvd_progress.report(step, steps=6000, loss=1 / step, images_per_second=8)
+    print("step", step, time.time(), flush=True)
+    if Path("/tmp/go").exists():
+        break
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """kubectl on PATH, as people have it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "kubectl").symlink_to(tool("kubectl"))
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def test_a_run_is_followed_entered_stopped_started_and_scaled(
+    namespace: Namespace, tmp_path: Path, commands: None
+) -> None:
+    where = ["--namespace", namespace.name]
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text(TRAIN)
+    shutil.copy(ROOT / "examples" / "hvd_progress.py", code)
+    spec = write_spec(
+        tmp_path, namespace, ["python3", "train.py"], launch={"options": ["--tag-output"]}
+    )
+
+    def call(command: str, *arguments: str, code: int = 0) -> str:
+        done = hvdchart(namespace, command, *arguments, *where)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def progress() -> Any:
+        return json.loads(call("status", "hvd", "-o", "json"))["progress"]
+
+    examined = hvdchart(namespace, "doctor", spec, *here(namespace))
+    assert examined.returncode == 0, examined.stdout
+
+    deployed = hvdchart(
+        namespace, "deploy", spec, "--code", str(code), "--detach", *here(namespace)
+    )
+    assert deployed.returncode == 0, deployed.stderr
+    wait_until(progress, 60, "the record has a step")
+    told = progress()
+    assert (told["steps"], told["images_per_second"]) == (6000, 16.0), "two ranks"
+    assert re.search(r"progress: step \d+ of 6000, loss .*16 images/s", call("status", "hvd"))
+    assert "Job/hvd-master-" in call("events", "hvd")
+    ranks = call("logs", "hvd", "--no-follow", "--rank", "1", "--tail", "20").splitlines()
+    assert ranks
+    assert all(line.startswith("[rank 1] step ") for line in ranks)
+
+    assert call("exec", "hvd", "1", "--", "hostname") == "hvd-worker-1\n"
+    rows = [line.split() for line in call("top", "hvd").splitlines()]
+    by_pod = {row[0]: row for row in rows}
+    assert by_pod["hvd-worker-1"][3] == "1"
+    assert by_pod["hvd-worker-1"][5] == "8.0"
+    assert float(by_pod["hvd-worker-0"][1]) >= 0
+
+    stopped = hvdchart(namespace, "stop", "hvd", *here(namespace))
+    assert stopped.returncode == 0, stopped.stderr
+    wait_until(lambda: not namespace.get("pods")["items"], 60, "no pod is left")
+    assert call("status", "hvd").startswith("hvd: suspended")
+    timed_out = hvdchart(namespace, "wait", "hvd", "--timeout", "1s", *where)
+    assert timed_out.returncode == 124
+
+    assert hvdchart(namespace, "restart", "hvd", *here(namespace)).returncode == 0
+    wait_until(progress, 60, "the run trains again")
+    assert hvdchart(namespace, "scale", "hvd", "1", *here(namespace)).returncode == 0
+    wait_until(
+        lambda: progress() and progress()["images_per_second"] == 8.0, 60, "one rank trains alone"
+    )
+    call("exec", "hvd", "0", "--", "touch", "/tmp/go")
+    assert call("wait", "hvd", "--timeout", "60s") == "run hvd finished\n"
+    assert call("status", "hvd").startswith("hvd: finished")
+
+    entered = hvdchart(namespace, "debug", "hvd", "0", *here(namespace), "--", "ls")
+    assert entered.returncode == 0, entered.stderr
+    assert entered.stdout == "hvd_progress.py\ntrain.py\n", "the master has handed the code over"
+    assert hvdchart(namespace, "undeploy", "hvd", *here(namespace)).returncode == 0
+    assert namespace.get("all")["items"] == []
