@@ -21,6 +21,7 @@ from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import observe as cli_observe
 from hvdchart.cli import pods as cli_pods
+from hvdchart.cli import project as cli_project
 from hvdchart.cli import run as cli_run
 from hvdchart.cli import tune as cli_tune
 from hvdchart.cli.options import (
@@ -159,7 +160,7 @@ def schema() -> None:
 
 
 for _module in (
-    *(cli_run, cli_dev, cli_observe, cli_control, cli_pods),
+    *(cli_project, cli_run, cli_dev, cli_observe, cli_control, cli_pods),
     *(cli_doctor, cli_discover, cli_migrate, cli_tune, cli_image),
 ):
     _module.register(app)

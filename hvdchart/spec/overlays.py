@@ -47,7 +47,7 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
     """
     for setting in settings:
         path, equals, text = setting.partition("=")
-        steps = _steps(path)
+        steps = split_path(path)
         if not equals or not steps:
             problem = f"got {setting!r}"
             raise SpecError("--set", "", problem, "path=value, such as nodes.0.count=8")
@@ -57,7 +57,7 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
     return tree
 
 
-def _steps(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """The keys of a dotted path; empty when it is not one."""
     steps, end = [], 0
     for match in _STEP.finditer(path):

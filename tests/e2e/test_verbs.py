@@ -53,7 +53,7 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     )
 
     def call(command: str, *arguments: str, code: int = 0) -> str:
-        done = hvdchart(namespace, command, *arguments, *where)
+        done = hvdchart(namespace, command, *where, *arguments)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 

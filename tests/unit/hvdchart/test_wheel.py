@@ -22,7 +22,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, wheels, target = (tmp_path_factory.mktemp(name) for name in ("src", "whl", "site"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for name in ("hvdchart", "charts"):
+    for name in ("hvdchart", "charts", "examples"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     # What a checkout has in which a pod's program has run.
@@ -50,6 +50,11 @@ def test_wheel_has_every_file_of_the_chart(installed: Path) -> None:
     assert (there / "templates" / "job.yaml").read_bytes() == (
         chart / "templates" / "job.yaml"
     ).read_bytes()
+
+
+def test_wheel_has_the_examples_that_new_projects_start_from(installed: Path) -> None:
+    there = {path.name for path in (installed / "hvdchart" / "examples").iterdir()}
+    assert there == {path.name for path in (ROOT / "examples").glob("*.py")}
 
 
 def test_wheel_has_the_types_and_the_version_of_the_package(installed: Path) -> None:

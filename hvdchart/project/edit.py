@@ -1,0 +1,176 @@
+"""Reads and changes single keys of a spec's file; its comments and the order of its keys stay."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hvdchart.errors import FileError, SpecError
+from hvdchart.files import write_atomically
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.overlays import split_path
+from hvdchart.spec.yaml_tree import Node, Plain, parse
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
+
+
+def get(file: Path, path: str) -> Plain:
+    """The value at a path such as nodes.0.count. Raises SpecError where there is none."""
+    node = parse(_read(file), str(file))
+    for step in _steps(path):
+        child = _child(node.value, step)
+        if child is None:
+            raise SpecError(str(node.place), path, f"there is no {step!r}", _expected(node.value))
+        node = child
+    return node.plain
+
+
+def items(file: Path) -> Iterator[tuple[str, Plain]]:
+    """Each scalar and empty value of the file with its path, in order."""
+    yield from _leaves(parse(_read(file), str(file)), "")
+
+
+def set_values(file: Path, settings: Sequence[str]) -> None:
+    """Set each `path=value`; the file stays as it is when the spec would be wrong then.
+
+    Raises SpecError and FileError.
+    """
+
+    def change(root: Any) -> None:
+        for setting in settings:
+            path, equals, text = setting.partition("=")
+            if not equals:
+                raise SpecError("config set", "", f"got {setting!r}", "path=value")
+            value = parse(text.encode() or b'""', f"the value of {path}").plain
+            steps = _steps(path)
+            target = _walk(root, steps[:-1], path, creates=True)
+            _assign(target, steps[-1], value, path)
+
+    _edit(file, change)
+
+
+def unset_values(file: Path, paths: Sequence[str]) -> None:
+    """Remove each path. Raises SpecError where there is none, or the spec would be wrong then."""
+
+    def change(root: Any) -> None:
+        for path in paths:
+            steps = _steps(path)
+            target = _walk(root, steps[:-1], path, creates=False)
+            key: Any = _key(target, steps[-1], path)
+            if isinstance(target, dict) and key not in target:
+                raise SpecError(str(file), path, f"there is no {key!r}", "a key of the file")
+            del target[key]
+
+    _edit(file, change)
+
+
+def _edit(file: Path, change: Callable[[Any], None]) -> None:
+    text = _read(file)
+    # First, because it says where something is wrong, and refuses what ruamel.yaml would change.
+    yaml = _round_trip(parse(text, str(file)))
+    root = yaml.load(text)
+    change(root)
+    written = io.StringIO()
+    yaml.dump(root, written)
+    parse_spec(written.getvalue(), str(file))
+    write_atomically(file, written.getvalue())
+
+
+def _round_trip(tree: Node) -> YAML:
+    """A reader and writer that keeps the file's own way to indent lists."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    if _has_indented_list(tree):
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _has_indented_list(node: Node) -> bool:
+    """Whether the dashes of a list are right of its key: `- ` takes two more columns."""
+    if isinstance(node.value, dict):
+        return any(map(_has_indented_list, node.value.values()))
+    if not isinstance(node.value, list) or not node.value:
+        return False
+    first, key = node.value[0].place, node.key_place
+    is_block = key is not None and first.line > key.line
+    if is_block and key is not None and first.column - key.column >= 4:
+        return True
+    return any(map(_has_indented_list, node.value))
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FileError(f"{file}: cannot read the spec: {error.strerror}") from error
+
+
+def _steps(path: str) -> list[str]:
+    steps = split_path(path)
+    if not steps:
+        raise SpecError("config", "", f"got {path!r}", "a path such as nodes.0.count")
+    return steps
+
+
+def _walk(root: Any, steps: Sequence[str], path: str, *, creates: bool) -> Any:
+    """The map or list at some steps; missing maps are made where `creates`."""
+    for step in steps:
+        key = _key(root, step, path)
+        if isinstance(root, dict) and (key not in root or root[key] is None):
+            if not creates:
+                raise SpecError("config", path, f"there is no {step!r}", "a key of the file")
+            root[key] = {}
+        root = root[key]
+    return root
+
+
+def _assign(target: Any, step: str, value: Plain, path: str) -> None:
+    target[_key(target, step, path)] = value
+
+
+def _key(target: Any, step: str, path: str) -> str | int:
+    """A step as a key of a map, or as the index of an item that is there."""
+    if isinstance(target, dict):
+        return step
+    if isinstance(target, list):
+        if step.isdecimal() and int(step) < len(target):
+            return int(step)
+        problem, expected = f"{step!r} is not an item", f"a number from 0 to {len(target) - 1}"
+        raise SpecError("config", path, problem, expected)
+    raise SpecError(
+        "config", path, f"{step!r} is below {target!r}", "a path through maps and lists"
+    )
+
+
+def _child(value: Any, step: str) -> Node | None:
+    if isinstance(value, dict):
+        child: Node | None = value.get(step)
+        return child
+    if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        item: Node = value[int(step)]
+        return item
+    return None
+
+
+def _expected(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"one of {', '.join(value)}" if value else "no key: the map is empty"
+    return f"a number from 0 to {len(value) - 1}" if isinstance(value, list) else "no further step"
+
+
+def _leaves(node: Node, path: str) -> Iterator[tuple[str, Plain]]:
+    if isinstance(node.value, dict) and node.value:
+        for key, child in node.value.items():
+            name = key.replace("\\", "\\\\").replace(".", "\\.")
+            yield from _leaves(child, f"{path}.{name}" if path else name)
+    elif isinstance(node.value, list) and node.value:
+        for index, child in enumerate(node.value):
+            yield from _leaves(child, f"{path}.{index}")
+    else:
+        yield path, node.plain

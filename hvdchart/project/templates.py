@@ -1,0 +1,154 @@
+"""New projects: a script that trains as it is, what tells its progress, a spec and a README."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdchart.chart_files import chart_dir
+from hvdchart.errors import FileError
+from hvdchart.files import write_atomically
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.yaml_tree import parse
+
+_PROGRESS = "hvd_progress.py"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A kind of project: the example that becomes its script, its image and its command."""
+
+    name: str
+    about: str
+    example: str
+    image: str
+    arguments: tuple[str, ...] = ()
+
+
+_DIGITS = ("--data", "/examples/digits.csv.gz")
+TEMPLATES = {
+    template.name: template
+    for template in (
+        Template(
+            "benchmark", "measures images per second with well-known networks and random data",
+            "benchmark.py", "horovod-cpu",
+            ("--model", "mobilenet2", "--batch-size", "8", "--rounds", "5"),
+        ),
+        Template(
+            "keras", "trains a small Keras network on handwritten digits, with checkpoints",
+            "digits.py", "horovod-examples", _DIGITS,
+        ),
+        Template(
+            "pytorch", "trains a small PyTorch network on handwritten digits, with checkpoints",
+            "digits_torch.py", "horovod-examples-pytorch", _DIGITS,
+        ),
+    )
+}  # fmt: skip
+_SPEC = """\
+# What trains, and on which nodes. `hvdchart schema` prints all keys.
+apiVersion: hvdchart/v1
+name: {name}
+nodes:
+  # `hvdchart discover` writes this part for the nodes of a cluster.
+  - name: worker
+    count: 2              # Two workers, with a rank on each of their sockets or GPUs.
+    shared: true          # Others use the nodes as well: ranks are not bound to cores.
+    coresPerSocket: 1
+    memory: 3Gi
+    tuning: {{cpu: 250m}}
+image: {{repository: {repository}, tag: {tag}}}
+volumes:
+  # Checkpoints. With a volume that stays, such as {{pvc: my-claim}}, a later run goes on from them.
+  output: {{emptyDir: {{}}}}
+train: {{command: [{command}]}}
+"""
+_README = """\
+# {name}
+
+{about}.
+
+    hvdchart doctor run.spec.yaml                 # is anything missing?
+    hvdchart deploy run.spec.yaml --code .        # train, and follow
+    hvdchart dev run.spec.yaml --code .           # train again at each save
+    hvdchart status {name}                        # step, loss, images/s, time left
+    hvdchart undeploy {name}
+
+The files of this folder are handed to the pods, but for those that `.hvdignore` names. The image
+`{image}` has only the frameworks.{more}
+"""
+_DOCKERFILE = """\
+# For packages of your own: add them to requirements.txt, build, and name the image in the spec.
+FROM {image}
+COPY requirements.txt /tmp/
+RUN pip install --no-cache-dir -r /tmp/requirements.txt
+"""
+_REQUIREMENTS = "# Packages that the image does not have, one a line.\n"
+_IGNORED = "README.md\n*.spec.yaml\nDockerfile\nrequirements.txt\n"
+
+
+def examples_dir() -> Path:
+    """The folder of the examples: inside an installed wheel, or of a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for candidate in (package / "examples", package.parent / "examples"):
+        if (candidate / _PROGRESS).is_file():
+            return candidate
+    raise FileError(f"{package}: the examples are missing; install the package again")
+
+
+def make_project(
+    folder: Path, name: str, template: Template, image: str = "", *, has_dockerfile: bool = False
+) -> list[Path]:
+    """Write a new project to a folder that does not exist yet; returns its files.
+
+    `image` is a reference to use instead of the template's. Raises FileError for a folder that
+    exists, and SpecError for a name that no run can have.
+    """
+    image = image or f"{template.image}:{_app_version()}"
+    repository, tag = _split(image)
+    words = ", ".join(["python", "train.py", *map(_quoted, template.arguments)])
+    spec = _SPEC.format(name=_quoted(name), repository=repository, tag=_quoted(tag), command=words)
+    parse_spec(spec, "the new spec")
+    more = " Packages of your own go into `requirements.txt` and `Dockerfile`." * has_dockerfile
+    about = f"It {template.about}"
+    readme = _README.format(name=name, about=about, image=image, more=more)
+    files = {
+        "train.py": (examples_dir() / template.example).read_text("utf-8"),
+        _PROGRESS: (examples_dir() / _PROGRESS).read_text("utf-8"),
+        "run.spec.yaml": spec,
+        "README.md": readme,
+        ".hvdignore": _IGNORED,
+    }
+    if has_dockerfile:
+        files |= {
+            "Dockerfile": _DOCKERFILE.format(image=image), "requirements.txt": _REQUIREMENTS,
+        }  # fmt: skip
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise FileError(f"{folder}: exists already; choose another name, or remove it") from error
+    except OSError as error:
+        raise FileError(f"{folder}: cannot create it: {error.strerror}") from error
+    for file, content in files.items():
+        write_atomically(folder / file, content)
+    return [folder / file for file in files]
+
+
+def _app_version() -> str:
+    for line in (chart_dir() / "Chart.yaml").read_text("utf-8").splitlines():
+        if line.startswith("appVersion:"):
+            return line.partition(":")[2].strip().strip("\"'")
+    raise FileError(f"{chart_dir()}: Chart.yaml has no appVersion")
+
+
+def _split(image: str) -> tuple[str, str]:
+    """Repository and tag; a port of the registry is no tag."""
+    repository, colon, tag = image.rpartition(":")
+    return (repository, tag) if colon and "/" not in tag else (image, "latest")
+
+
+def _quoted(text: str) -> str:
+    """A word as YAML reads text, whatever it looks like."""
+    is_plain = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) and parse(text.encode(), "").plain == text
+    return text if is_plain else json.dumps(text)

@@ -1,0 +1,89 @@
+"""New projects from templates."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from devtools.images.catalogue import load_catalogue
+from hvdchart.code.archive import list_files
+from hvdchart.errors import FileError, SpecError
+from hvdchart.plan.planner import make_plan
+from hvdchart.project.templates import TEMPLATES, make_project
+from hvdchart.spec.load import load_spec
+from hvdchart.values.check import checked_values
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_a_new_project_can_be_deployed_as_it_is(template: object, tmp_path: Path) -> None:
+    chosen = next(each for each in TEMPLATES.values() if each is template)
+    folder = tmp_path / "mine"
+    files = make_project(folder, "mine", chosen)
+    assert {file.name for file in files} == {file.name for file in folder.iterdir()}
+    spec = load_spec(folder / "run.spec.yaml")
+    values = checked_values(make_plan(spec))
+    assert spec.name == "mine"
+    assert values["master"]["args"][:2] == ["python", "train.py"]
+    handed = {file.name for file in list_files(folder)}
+    assert handed == {"train.py", "hvd_progress.py", ".hvdignore"}
+    for file in folder.glob("*.py"):
+        ast.parse(file.read_text())
+    assert "hvd_progress" in (folder / "train.py").read_text(), "it tells its progress"
+    assert "hvdchart deploy run.spec.yaml --code ." in (folder / "README.md").read_text()
+
+
+def test_the_images_of_templates_are_those_of_this_repository() -> None:
+    ours = {f"horovod-{name}" for name in load_catalogue()}
+    assert {template.image for template in TEMPLATES.values()} <= ours
+
+
+@pytest.mark.parametrize(
+    ("image", "repository", "tag"),
+    [
+        ("team/a:1.0", "team/a", "1.0"),
+        ("host:5000/a", "host:5000/a", "latest"),
+        ("host:5000/a:2", "host:5000/a", "2"),
+        ("a", "a", "latest"),
+    ],
+)
+def test_the_image_may_be_another(tmp_path: Path, image: str, repository: str, tag: str) -> None:
+    make_project(tmp_path / "p", "p", TEMPLATES["keras"], image)
+    found = load_spec(tmp_path / "p" / "run.spec.yaml").image
+    assert found is not None
+    assert (found.repository, found.tag) == (repository, tag)
+
+
+def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    make_project(tmp_path / "p", "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
+    dockerfile = (tmp_path / "p" / "Dockerfile").read_text()
+    assert "FROM team/a:1\nCOPY requirements.txt" in dockerfile
+    assert (tmp_path / "p" / "requirements.txt").exists()
+
+
+def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    with pytest.raises(FileError, match="p: exists already; choose another name"):
+        make_project(tmp_path / "p", "p", TEMPLATES["keras"])
+    assert list((tmp_path / "p").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match="cannot create it: Not a directory"):
+        make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
+
+
+@pytest.mark.parametrize("name", ["Upper", "a_b", "", "-a", "a" * 60, 'a"b'])
+def test_a_name_that_no_run_can_have_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(SpecError):
+        make_project(tmp_path / "p", name, TEMPLATES["keras"])
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("name", ["true", "no", "null"])
+def test_a_name_that_yaml_reads_as_something_else_is_text(tmp_path: Path, name: str) -> None:
+    make_project(tmp_path / "p", name, TEMPLATES["keras"])
+    assert load_spec(tmp_path / "p" / "run.spec.yaml").name == name
