@@ -150,5 +150,5 @@ def _split(image: str) -> tuple[str, str]:
 
 def _quoted(text: str) -> str:
     """A word as YAML reads text, whatever it looks like."""
-    is_plain = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) and parse(text.encode(), "").plain == text
-    return text if is_plain else json.dumps(text)
+    is_word = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) is not None
+    return text if is_word and parse(text.encode(), "").plain == text else json.dumps(text)
