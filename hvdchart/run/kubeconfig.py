@@ -119,6 +119,8 @@ class _Kubeconfig:
         self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
         for file in files:
             document = yaml.load(file.read_bytes(), _LOADER)  # noqa: S506
+            if document is None:
+                continue
             if not isinstance(document, dict):
                 raise UnusableError(f"{file} is no mapping with clusters, contexts and users")
             self._current = self._current or _text(document, "current-context")

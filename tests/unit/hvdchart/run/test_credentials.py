@@ -262,7 +262,8 @@ def test_first_file_that_has_an_entry_decides(
     changes: dict[str, Any] = {"contexts": again, "users": users, "current-context": "own"}
     write_kubeconfig(second, api.cluster(), **changes)
     write_kubeconfig(third, {"server": "https://none.example"})
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none::{first}:{second}:{third}")
+    (tmp_path / "empty").touch()
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none::{tmp_path}/empty:{first}:{second}:{third}")
     cluster = Cluster.connect()
     assert cluster.namespace == "n"
     cluster.nodes()
