@@ -32,10 +32,9 @@ class PodNeeds:
 
 def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
-    groups = list(_groups(values))
     found = [
-        _needs(str(group.get("name") or "worker"), int(group.get("number") or 1), group)
-        for group in groups
+        _needs(str(group.get("name") or "worker"), _count_pods(group), group)
+        for group in _groups(values)
     ]
     return [*found, _needs("master", 1, values.get("master") or {})]
 
@@ -73,6 +72,10 @@ def _groups(values: Values) -> Iterator[Values]:
     worker = values.get("worker") or {}
     for group in values.get("workerGroups") or [{}]:
         yield {**worker, **group}
+
+
+def _count_pods(group: Values) -> int:
+    return int(group.get("number") or 1) + int(group.get("spares") or 0)
 
 
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:

@@ -193,6 +193,14 @@ def test_needs_are_read_from_the_values_of_a_spec() -> None:
     ]  # fmt: skip
 
 
+def test_spares_need_what_other_workers_need() -> None:
+    groups = [{"name": "a"}, {"name": "b", "spares": None}]
+    values = {"worker": {"number": 2, "spares": 1}, "workerGroups": groups}
+    assert [(pod.name, pod.number) for pod in pod_needs(values)] == [
+        ("a", 3), ("b", 2), ("master", 1),
+    ]  # fmt: skip
+
+
 def test_the_report_has_a_line_for_each_subject_and_the_fix_below() -> None:
     text = report([Finding("DNS", "ok", "2 servers"), Finding("quotas", "problem", "full", "ask")])
     assert text.splitlines() == [
