@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 import typer.main
 
+from hvdchart.cli import build as cli_build
 from hvdchart.cli import control as cli_control
 from hvdchart.cli import dev as cli_dev
 from hvdchart.cli import discover as cli_discover
@@ -160,7 +161,7 @@ def schema() -> None:
 
 
 for _module in (
-    *(cli_project, cli_run, cli_dev, cli_observe, cli_control, cli_pods),
+    *(cli_project, cli_build, cli_run, cli_dev, cli_observe, cli_control, cli_pods),
     *(cli_doctor, cli_discover, cli_migrate, cli_tune, cli_image),
 ):
     _module.register(app)

@@ -1,0 +1,241 @@
+"""Building images: a builder that records its calls."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdchart.errors import FileError, ImageError
+from hvdchart.image import build as building
+from hvdchart.image.build import Source, choose_engine, context_files
+from tests.fakes.fixtures import Command
+from tests.fakes.program import StubProgram
+
+SPEC = """\
+apiVersion: hvdchart/v1
+name: r   # mine
+nodes: [{name: a, count: 1, gpus: 1}]
+image: {repository: old, tag: old}
+train: {command: [a]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a Dockerfile, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    project = tmp_path / "project"
+    (project / "data").mkdir(parents=True)
+    (project / "Dockerfile").write_text("FROM a\n")
+    (project / "train.py").write_text("pass")
+    (project / "data" / "big").write_text("1")
+    return project
+
+
+@pytest.fixture
+def docker(programs: Path) -> StubProgram:
+    """A Docker that builds, and has no image yet."""
+    stub = StubProgram(programs, "docker")
+    stub.answer("inspect", code=1)
+    stub.answer("build", "STEP 1/1: FROM a\n")
+    return stub
+
+
+def commands(stub: StubProgram) -> list[list[str]]:
+    """The calls, but for those that ask whether the engine works."""
+    return [call.arguments for call in stub.calls if call.arguments != ["info"]]
+
+
+def test_an_image_is_built_once_for_each_content(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    done = hvdchart("build", folder, "--image", "host:5000/team/r")
+    assert done.code == 0, done.errors
+    reference = done.output.strip()
+    assert reference == Source(folder, "host:5000/team/r").reference()
+    assert commands(docker) == [
+        ["inspect", "--type=image", reference],
+        ["build", "--file", str(folder / "Dockerfile"), "--tag", reference, str(folder)],
+    ]
+    assert "built host:5000/team/r:" in done.errors
+    assert "STEP" not in done.errors
+    docker.answer("inspect")
+    again = hvdchart("build", folder, "--image", "host:5000/team/r")
+    assert again.output == done.output
+    assert "is built already" in again.errors
+    docker.answer("inspect", code=1)
+    third = hvdchart("build", folder, "--image", "host:5000/team/r", "-v")
+    assert ", about 0 s as the last time\n" in third.errors
+    assert "STEP 1/1: FROM a\n" in third.errors
+
+
+def test_the_tag_is_that_of_the_content(folder: Path) -> None:
+    def tag() -> str:
+        return Source(folder, "r").reference()
+
+    first = tag()
+    (folder / "train.py").touch()
+    assert tag() == first, "times do not count"
+    (folder / "train.py").write_text("1")
+    changed = tag()
+    (folder / "train.py").chmod(0o755)
+    assert len({first, changed, tag()}) == 3
+    (folder / ".dockerignore").write_text("data\n.dockerignore\n")
+    ignored = tag()
+    (folder / "data" / "big").write_text("2")
+    assert tag() == ignored
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        ("", ["Dockerfile", "data/big", "data/x.pyc", "x.pyc"]),
+        ("*.pyc\n", ["Dockerfile", "data/big", "data/x.pyc"]),
+        ("**/*.pyc\n", ["Dockerfile", "data/big"]),
+        ("# note\n./data\n", ["Dockerfile", "x.pyc"]),
+        ("*\n!data\n", ["Dockerfile", "data/big", "data/x.pyc"]),
+        ("Dockerfile\n", ["Dockerfile", "data/big", "data/x.pyc", "x.pyc"]),
+    ],
+)
+def test_patterns_begin_at_the_folder_as_dockers_do(
+    folder: Path, patterns: str, left: list[str]
+) -> None:
+    (folder / "train.py").unlink()
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").touch()
+    for name in ("x.pyc", "data/x.pyc"):
+        (folder / name).touch()
+    (folder / ".dockerignore").write_text(patterns)
+    assert [name for name in context_files(folder) if name != ".dockerignore"] == left
+
+
+def test_the_image_is_pushed_and_named_in_the_spec(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    spec = folder.parent / "run.spec.yaml"
+    spec.write_text(SPEC)
+    done = hvdchart("build", folder, "--image", "team/r", "--push", "--spec", spec)
+    assert done.code == 0, done.errors
+    reference = done.output.strip()
+    assert commands(docker)[-1] == ["push", reference]
+    tag = reference.partition(":")[2]
+    assert spec.read_text().splitlines()[1] == "name: r   # mine"
+    assert f"image: {{repository: team/r, tag: {tag}}}" in spec.read_text().replace('"', "")
+
+
+def test_a_build_that_fails_shows_its_last_lines(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    docker.answer("build", "".join(f"line {n}\n" for n in range(30)), "no such package\n", 1)
+    done = hvdchart("build", folder, "--image", "r", "--push")
+    assert done.code == 9
+    assert done.output == ""
+    assert f"docker cannot build {folder} (exit code 1): " in done.errors
+    assert "line 29" in done.errors
+    assert "line 5;" not in done.errors
+    assert "push" not in [call[0] for call in commands(docker)]
+
+
+def test_a_push_that_is_refused_names_the_way_out(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    docker.answer("push", errors="denied: requested access to the resource is denied\n", code=1)
+    done = hvdchart("build", folder, "--image", "host.example/r", "--push")
+    assert done.code == 9
+    assert "is denied; log in with `docker login host.example`" in done.errors
+
+
+def test_a_folder_without_a_dockerfile_is_refused(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    (folder / "Dockerfile").unlink()
+    done = hvdchart("build", folder, "--image", "r")
+    assert (done.code, "Dockerfile: no such file" in done.errors) == (5, True)
+    with pytest.raises(FileError):
+        context_files(folder / "none")
+
+
+def test_each_engine_has_its_own_command(
+    folder: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "runtime_options", lambda: ["--runtime=runc"])
+    expected = {
+        "podman": ["--runtime=runc", "build"],
+        "buildah": ["bud", "--isolation", "oci", "--runtime=runc"],
+    }
+    for name, words in expected.items():
+        stub = StubProgram(programs, name)
+        stub.answer("inspect", code=1)
+        building.build(Source(folder, "r"), name, lambda line: None)
+        assert commands(stub)[-1][: len(words)] == words
+        building.save("r:1", name, folder / "a.tar")
+    assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
+
+
+def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -> None:
+    with pytest.raises(ImageError, match="'kaniko' is no builder: use one of docker, podman, bu"):
+        choose_engine("kaniko")
+    for name in ("docker", "podman", "buildah"):
+        StubProgram(programs, name).answer("info", code=1)
+    with pytest.raises(ImageError, match="docker does not work here: install or start it"):
+        choose_engine("docker")
+    with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
+        choose_engine(None)
+
+
+def test_the_image_is_loaded_into_kind(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path
+) -> None:
+    missing = hvdchart("build", folder, "--image", "r", "--kind", "mine")
+    assert (missing.code, "no program kind is on PATH" in missing.errors) == (9, True)
+    kind = StubProgram(programs, "kind")
+    assert hvdchart("build", folder, "--image", "r", "--kind", "mine").code == 0
+    (call,) = kind.calls
+    assert call.arguments[:2] == ["load", "image-archive"]
+    assert call.arguments[-2:] == ["--name", "mine"]
+    kind.answer("load", errors="ERROR: no nodes found", code=1)
+    refused = hvdchart("build", folder, "--image", "r", "--kind", "mine")
+    assert "into kind: ERROR: no nodes found" in refused.errors
+
+
+def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
+    hvdchart: Command, folder: Path, docker: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker.answer("build", errors="boom", code=1)
+
+    def changes(watched: Path) -> object:
+        docker.answer("build")
+        (watched / "train.py").write_text("mended")
+        yield None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(building, "changes", changes)
+    done = hvdchart("build", folder, "--image", "r", "--watch")
+    assert done.code == 130
+    assert "boom; waiting for the next change" in done.errors
+    assert done.output == f"{Source(folder, 'r').reference()}\n"
+
+
+def test_changes_are_noticed(folder: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from hvdchart.image.build import changes;"
+        "print('ready', flush=True); next(changes(Path(sys.argv[1]))); print('changed')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        number = 0
+        # The watch has begun some time after the line.
+        while process.poll() is None:
+            number += 1
+            (folder / "train.py").write_text(str(number))
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+        assert process.stdout.readline() == "changed\n"
