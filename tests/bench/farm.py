@@ -79,7 +79,7 @@ def _user(root: Path, hosts: Path) -> User:
 
 def _move_to_run(pod: Worker | Master) -> None:
     """Let a pod's files have the same paths in every pod."""
-    for name in ("paths.py", "settings.py"):
+    for name in ("basics.py", "settings.py"):
         source = pod.files / name
         source.write_text(source.read_text().replace(f'"{pod.root}/', '"/run/horovod/'))
 

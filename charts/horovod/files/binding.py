@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import List, Set
+from typing import TYPE_CHECKING, List, NamedTuple, Set
 
-from settings import Binding
+import basics
 
-CPUS = Path("/sys/devices/system/cpu")
+if TYPE_CHECKING:
+    from basics import Folder
+
+CPUS = "/sys/devices/system/cpu"
 # Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
 Topology = List[List[Set[int]]]
+
+
+class Binding(NamedTuple):
+    """What a rank is bound to: `to` is none, core or socket; a number is 0 where it is not set.
+
+    With `cores_per_rank`, each rank has that many cores of its own, in the order of local ranks.
+    With `ranks_per_socket`, that many ranks share each socket.
+    """
+
+    to: str = "none"
+    cores_per_rank: int = 0
+    ranks_per_socket: int = 0
 
 
 class BindingError(Exception):
     """The ranks cannot be bound as the values say; the message names the key and the CPUs."""
 
 
-def read_topology(allowed: set[int], root: Path = CPUS) -> Topology:
+def read_topology(allowed: set[int], root: Folder = CPUS) -> Topology:
     """The CPUs that this container may use, as sockets and cores. Raises BindingError."""
     cores: dict[tuple[int, int], set[int]] = {}
     for cpu in allowed:
-        folder = root / f"cpu{cpu}" / "topology"
+        folder = os.path.join(root, f"cpu{cpu}", "topology")
         try:
-            socket = int((folder / "physical_package_id").read_text())
-            core = int((folder / "core_id").read_text())
+            socket = int(basics.read(f"{folder}/physical_package_id"))
+            core = int(basics.read(f"{folder}/core_id"))
         except (OSError, ValueError) as problem:
             raise BindingError(
                 f"launch.binding.to is not none, but this host does not report the socket and core "

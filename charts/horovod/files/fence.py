@@ -5,7 +5,7 @@ everything that older ones have left in this worker before its own command start
 older epoch is refused. So nothing of an earlier attempt, or of a master that was replaced, writes
 to the run's output beside the present attempt.
 
-Each session starts with this: it imports neither pathlib nor what needs it.
+Each session starts with this (files/basics.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import fcntl
 import os
 import time
 
-import paths
+import basics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def admit(requested: str | None) -> str:
 
     Raises FenceError for an older epoch, and when processes of an older one do not end.
     """
-    with open(paths.EPOCH, "a+", encoding="ascii") as file:  # noqa: PTH123
+    with open(basics.EPOCH, "a+", encoding="ascii") as file:
         # The others of a new epoch wait until nothing of the old one is left.
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -87,13 +87,13 @@ def end_older(epoch: int) -> None:
 def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
     parents, older = {}, set()
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names only
+    for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         folder = f"/proc/{name}"
         try:
-            state, parent = read(f"{folder}/stat").rpartition(b")")[2].split()[:2]
-            is_older = _is_guard(folder) or _is_older(read(f"{folder}/environ"), epoch)
+            state, parent = basics.read(f"{folder}/stat").rpartition(b")")[2].split()[:2]
+            is_older = _is_guard(folder) or _is_older(basics.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
         except OSError:
             # It has ended, or is another user's.
@@ -116,19 +116,13 @@ def _is_older(environment: bytes, epoch: int) -> bool:
 
 def _is_guard(folder: str) -> bool:
     """Whether a process guards a warm rank, whose environment does not show its epoch."""
-    return read(f"{folder}/comm").strip() == GUARD.encode()
+    return basics.read(f"{folder}/comm").strip() == GUARD.encode()
 
 
 def _is_here(folder: str) -> bool:
     """Whether a process is in this container: with hostPID, /proc has those of the whole node."""
-    namespaces = [os.stat(f"{one}/ns/mnt").st_ino for one in (folder, "/proc/self")]  # noqa: PTH116
+    namespaces = [os.stat(f"{one}/ns/mnt").st_ino for one in (folder, "/proc/self")]
     return namespaces[0] == namespaces[1]
-
-
-def read(path: str) -> bytes:
-    """The content of a file."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        return file.read()
 
 
 def _ancestry(pid: int, parents: dict[int, int]) -> Iterator[int]:

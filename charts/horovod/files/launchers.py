@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any, Iterator, Sequence
+import os
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
-from settings import ConfigurationError, Run
+import basics
+
+if TYPE_CHECKING:
+    from settings import Run
 
 KNOWLEDGE: dict[str, Any] = json.loads(
-    Path(__file__).with_name("launchers.json").read_text("utf-8")
+    basics.read(os.path.join(os.path.dirname(__file__), "launchers.json"))
 )
 _OPTIONS = {name: option for option in KNOWLEDGE["options"] for name in option["names"]}
 
@@ -44,6 +47,9 @@ def check_options(run: Run, launcher: str) -> None:
     The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
     whose own error would not say where the option comes from.
     """
+    # Ranks need what launchers know, and do without the settings of the run.
+    from settings import ConfigurationError
+
     for argument, option in given_options(run.options):
         problem = ""
         if "value" in option:

@@ -11,8 +11,6 @@ import json
 import socket
 from typing import Any, Dict
 
-from settings import log
-
 ADDRESS = "HVD_NOTICES"
 # Seconds in which a notice has to be sent.
 SEND_WITHIN = 3.0
@@ -30,4 +28,7 @@ def send(address: str, epoch: str, **content: object) -> None:
             # The master closes the connection when it has taken the notice.
             connection.recv(1)
     except (OSError, ValueError) as problem:
+        # Each rank imports this module, and few come here.
+        from settings import log
+
         log(f"cannot tell the master {content}: {problem}")

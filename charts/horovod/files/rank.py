@@ -8,23 +8,29 @@ many ranks as slots; together these checks put the right number of ranks on ever
 
 from __future__ import annotations
 
-import argparse
 import os
-import shutil
 import socket
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import basics
 import hydra
 import ranks
 import threads
 import warm_client
-from binding import BindingError, bind
+from basics import BAD_CONFIGURATION
+from binding import Binding, BindingError, bind
 from launchers import KNOWLEDGE
-from settings import BAD_CONFIGURATION, Binding
+
+
+class Arguments(NamedTuple):
+    """How to bind, how many ranks the run has (0 when their number may change), and the script."""
+
+    binding: Binding
+    ranks: int
+    command: list[str]
 
 
 class Place(NamedTuple):
@@ -68,28 +74,27 @@ def format_cpus(cpus: set[int]) -> str:
     return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends))
 
 
-def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
-    """The arguments: how to bind, how many ranks the run has, and the script."""
-    parser = argparse.ArgumentParser(prog="rank.py", description=__doc__)
-    parser.add_argument("--bind-to", default="none")
-    parser.add_argument("--cores-per-rank", type=int, default=0)
-    parser.add_argument("--ranks-per-socket", type=int, default=0)
-    parser.add_argument("ranks", type=int, help="0 when their number may change")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    return parser.parse_args(words)
+def parse_arguments(words: Sequence[str]) -> Arguments:
+    """Parse what files/launch.py writes."""
+    options = {"--bind-to": "none", "--cores-per-rank": "0", "--ranks-per-socket": "0"}
+    rest = list(words)
+    while rest[0] in options:
+        name = rest.pop(0)
+        options[name] = rest.pop(0)
+    to, cores, per_socket = options.values()
+    return Arguments(Binding(to, int(cores), int(per_socket)), int(rest[0]), rest[1:])
 
 
-def prepare(arguments: argparse.Namespace) -> tuple[Place | None, str | None]:
+def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
     """Check this rank's place and bind it there; its place, and the problem or None."""
     place = find_place(os.environ)
     problem = find_problem(place, arguments.ranks, os.environ.get("HVD_SLOTS"))
     program = arguments.command[0]
-    if problem is None and shutil.which(program) is None:
+    if problem is None and basics.which(program) is None:
         problem = f"command {program!r} is not on PATH ({os.environ.get('PATH')}) in this image"
     if problem is None and place is not None:
-        binding = Binding(arguments.bind_to, arguments.cores_per_rank, arguments.ranks_per_socket)
         try:
-            bind(binding, place.local_rank)
+            bind(arguments.binding, place.local_rank)
         except BindingError as error:
             problem = str(error)
     return place, problem

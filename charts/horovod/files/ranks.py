@@ -11,14 +11,13 @@ import json
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import Iterator, NamedTuple
 
+import basics
 import notices
 from fence import EPOCH
-from settings import GENERATED
 
-FOLDER = GENERATED / "ranks"
+FOLDER = f"{basics.GENERATED}/ranks"
 
 
 class Script(NamedTuple):
@@ -35,24 +34,25 @@ class Script(NamedTuple):
 def register(rank: int, pid: int) -> None:
     """Write down that this process is, or becomes, the script of a rank."""
     address, epoch = os.environ.get(notices.ADDRESS, ""), os.environ.get(EPOCH, "")
-    beside = FOLDER / f".{rank}"
+    beside = os.path.join(FOLDER, f".{rank}")
     try:
-        FOLDER.mkdir(exist_ok=True)
+        os.makedirs(FOLDER, exist_ok=True)
         script = Script(rank, pid, read_stat(pid)[19], address, epoch)
-        beside.write_text(json.dumps(script))
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(script, file)
         # In one step: the worker reads at any moment.
-        beside.replace(FOLDER / str(rank))
+        os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
         # It has ended already, this is no worker, or its memory is full. The rank can do without.
-        if GENERATED.exists() and Path(f"/proc/{pid}").exists():
+        if os.path.exists(basics.GENERATED) and os.path.exists(f"/proc/{pid}"):
             print(f"[hvd] rank {rank} will get no notice to leave: {problem}", flush=True)
 
 
 def running() -> Iterator[Script]:
     """Yield the scripts that have not ended, by their ranks."""
-    names = [path.name for path in FOLDER.glob("*") if path.name.isdigit()]
+    names = [name for name in basics.list_names(FOLDER) if name.isdigit()]
     for name in sorted(names, key=int):
-        script = Script(*json.loads((FOLDER / name).read_text()))
+        script = Script(*json.loads(basics.read(os.path.join(FOLDER, name))))
         try:
             fields = read_stat(script.pid)
         except OSError:
@@ -63,14 +63,14 @@ def running() -> Iterator[Script]:
 
 def read_stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the third one, the state, on. Raises OSError."""
-    text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    return text.rpartition(")")[2].split()
+    return basics.read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
 
 
 def ask_to_end(script: Script) -> bool:
     """Send SIGTERM to a script. False when it has got it before: it may end itself at a second."""
     try:
-        (FOLDER / f"{script.rank}.{script.pid}.{script.began}.asked").touch(exist_ok=False)
+        asked = f"{script.rank}.{script.pid}.{script.began}.asked"
+        os.close(os.open(os.path.join(FOLDER, asked), os.O_CREAT | os.O_EXCL))
         os.kill(script.pid, signal.SIGTERM)
     except (FileExistsError, ProcessLookupError):
         return False

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - see files/paths.py
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import basics
 import fence
-import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def prepare_session(
 
 def read_environment() -> dict[str, str]:
     """Return the environment that ssh.write_environment saved."""
-    entries = fence.read(paths.ENVIRONMENT).split(b"\0")
+    entries = basics.read(basics.ENVIRONMENT).split(b"\0")
     pairs = (entry.split(b"=", 1) for entry in entries if entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import paths
+import basics
+from binding import Binding
 
-FILES, SECRETS = Path(paths.FILES), Path(paths.SECRETS)
-GENERATED = Path(paths.GENERATED)
-CODE_SOURCE, CODE = Path(paths.CODE_SOURCE), Path(paths.CODE)
+FILES, SECRETS = Path(basics.FILES), Path(basics.SECRETS)
+GENERATED = Path(basics.GENERATED)
+CODE_SOURCE, CODE = Path(basics.CODE_SOURCE), Path(basics.CODE)
 TERMINATION_LOG = Path("/dev/termination-log")
 LONGEST_TERMINATION_MESSAGE = 4096
 
-# The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
-BAD_CONFIGURATION = 78
+BAD_CONFIGURATION = basics.BAD_CONFIGURATION
 # A defect of the master itself (EX_SOFTWARE): the Job makes another one.
 DEFECT = 70
 # What ends the master's pod but not the run: by these the Job makes another master.
@@ -107,19 +107,6 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What a rank is bound to: `to` is none, core or socket; a number is 0 where it is not set.
-
-    With `cores_per_rank`, each rank has that many cores of its own, in the order of local ranks.
-    With `ranks_per_socket`, that many ranks share each socket.
-    """
-
-    to: str = "none"
-    cores_per_rank: int = 0
-    ranks_per_socket: int = 0
-
-
-@dataclass(frozen=True)
 class Run:
     """The run, as the chart's template `horovod.run` describes it.
 
@@ -144,7 +131,7 @@ class Run:
     api: bool
     min_ranks: int = 0
     max_ranks: int = 0
-    binding: Binding = Binding()
+    binding: Binding = Binding()  # noqa: RUF009 - it cannot be changed
     transport: str = ""
     retries: int = 0
     # Seconds after which a host that is silent is lost; 0: never.

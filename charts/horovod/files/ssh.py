@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import Mapping
 
-import paths
+import basics
 from passwd import require_user_name
 from settings import FILES, GENERATED, SECRETS, ConfigurationError, Host
 
 # All workers of a release have the same host key, so the master knows it by one name.
 HOST_KEY_ALIAS = "horovod-worker"
-ENVIRONMENT = Path(paths.ENVIRONMENT)
+ENVIRONMENT = Path(basics.ENVIRONMENT)
 BANNER_MARK = "hvd-"
 # What begins the verdict on a worker of another revision.
 STALE = "from before the last upgrade"

@@ -7,15 +7,16 @@ hvdchart's plan sets the same variables by the same rules, from the spec (hvdcha
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Mapping, MutableMapping
 
+import basics
 import binding
 
-CGROUPS = Path("/sys/fs/cgroup")
-DEVICES = Path("/dev")
-# The files of accelerators: NVIDIA's, AMD's, and Intel's graphics.
-_GPUS = ("nvidia[0-9]*", "kfd", "dri/renderD*")
+if TYPE_CHECKING:
+    from basics import Folder
+
+CGROUPS = "/sys/fs/cgroup"
+DEVICES = "/dev"
 
 
 def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
@@ -65,7 +66,7 @@ def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
     return variables if gpus else {**variables, "TF_ENABLE_ONEDNN_OPTS": "1"}
 
 
-def count_cores(cpus: set[int], root: Path = binding.CPUS) -> int:
+def count_cores(cpus: set[int], root: Folder = binding.CPUS) -> int:
     """The physical cores of some CPUs: hyperthreads share one."""
     try:
         return sum(len(socket) for socket in binding.read_topology(cpus, root))
@@ -74,12 +75,12 @@ def count_cores(cpus: set[int], root: Path = binding.CPUS) -> int:
         return len(cpus)
 
 
-def read_quota(root: Path) -> float | None:
+def read_quota(root: Folder) -> float | None:
     """The CPU limit of this container, in CPUs; None without one, or where it cannot be read."""
-    files = (root / "cpu.max",), (root / "cpu/cpu.cfs_quota_us", root / "cpu/cpu.cfs_period_us")
-    for paths in files:
+    for names in ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"):
         try:
-            quota, period = " ".join(path.read_text() for path in paths).split()[:2]
+            texts = [basics.read(os.path.join(root, name)).decode() for name in names]
+            quota, period = " ".join(texts).split()[:2]
             # Without a limit, cgroup v2 has the word max and v1 has -1.
             return int(quota) / int(period) if int(quota) > 0 else None
         except (OSError, ValueError):
@@ -87,6 +88,8 @@ def read_quota(root: Path) -> float | None:
     return None
 
 
-def has_gpus(root: Path) -> bool:
-    """Whether this container has a GPU."""
-    return any(any(root.glob(pattern)) for pattern in _GPUS)
+def has_gpus(root: Folder) -> bool:
+    """Whether this container has the file of an accelerator: NVIDIA's, AMD's, Intel's graphics."""
+    names, graphics = basics.list_names(root), basics.list_names(os.path.join(root, "dri"))
+    is_nvidia = any(name.startswith("nvidia") and name[6:7].isdigit() for name in names)
+    return is_nvidia or "kfd" in names or any(name.startswith("renderD") for name in graphics)

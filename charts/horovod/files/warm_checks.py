@@ -6,13 +6,11 @@ the log gives. files/warm_state.py checks what only the warm process can tell.
 
 from __future__ import annotations
 
-import ast
 import os
-import shutil
 import sys
-from pathlib import Path
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
+import basics
 from launchers import KNOWLEDGE
 
 # Libraries read these when they are imported or loaded, so a script that sets one does it before.
@@ -64,7 +62,7 @@ def parse_command(command: Sequence[str]) -> Program:
     if not words or words[0] == "-":
         raise ColdStart(f"{command[0]} reads its program from standard input")
     script = words.pop(0)
-    if not Path(script).is_file() or script.endswith(".pyc"):
+    if not os.path.isfile(script) or script.endswith(".pyc"):
         raise ColdStart(f"{script} is not a file of Python source")
     return Program("file", script, words, unbuffered)
 
@@ -74,10 +72,10 @@ def check_interpreter(program: str, python: str) -> None:
 
     The folder counts, too: Python finds its packages from there, through links as well.
     """
-    path = shutil.which(program)
-    if path is None or not Path(path).samefile(python):
+    path = basics.which(program)
+    if path is None or not os.path.samefile(path, python):
         raise ColdStart(f"{program} is not {python}, the worker's Python")
-    if not Path(path).parent.samefile(Path(python).parent):
+    if not os.path.samefile(os.path.dirname(path), os.path.dirname(python)):
         raise ColdStart(f"{path} has other packages than {python}, the worker's Python")
 
 
@@ -109,14 +107,14 @@ def folders(environment: Mapping[str, str]) -> list[str]:
     the usual ones or not exist.
     """
     named = dict.fromkeys(environment.get("LD_LIBRARY_PATH", "").split(":"))
-    return [path for path in named if path not in USUAL_FOLDERS and Path(path).is_dir()]
+    return [path for path in named if path not in USUAL_FOLDERS and os.path.isdir(path)]
 
 
 def read_source(program: Program) -> bytes:
     """The program's text; none of a module, which is found only by importing its packages."""
     if program.kind == "module":
         return b""
-    return Path(program.target).read_bytes() if program.kind == "file" else program.target.encode()
+    return basics.read(program.target) if program.kind == "file" else program.target.encode()
 
 
 def check_script(program: Program, preloaded: Sequence[str]) -> None:
@@ -124,14 +122,13 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
     source = read_source(program)
     if b"environ" not in source and b"putenv" not in source:
         return
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        # The rank reports it.
-        return
+    # Most ranks do without: the text alone says enough.
+    import script_text
+
+    text = script_text.parse(source)
     tops = {name.partition(".")[0] for name in preloaded}
-    imported = min((line for line, top in _imports(tree) if top in tops), default=None)
-    for line, name in _variables(tree):
+    imported = min((line for line, top in script_text.imports(text) if top in tops), default=None)
+    for line, name in script_text.variables(text):
         read = name.startswith(READ_AT_IMPORT) and not name.startswith(READ_LATER)
         if read and (imported is None or line < imported):
             where = f"{program.target}:{line}" if program.kind == "file" else "the program"
@@ -146,66 +143,12 @@ def check_use(program: Program) -> None:
     source = read_source(program)
     if program.kind == "module" or any(word in source for word in IMPORTS_BY_CALL):
         return
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return
+    import script_text
+
     # Older releases do not know the names of their modules.
     standard = {*getattr(sys, "stdlib_module_names", sys.builtin_module_names)}
-    is_relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-    if not is_relative and all(top in standard for _, top in _imports(tree)):
+    if all(top in standard for _, top in script_text.imports(script_text.parse(source))):
         raise ColdStart("the modules are still being imported, and the program does not use them")
-
-
-def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and top-level name of each module that the script imports."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name.partition(".")[0]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield node.lineno, (node.module or "").partition(".")[0]
-
-
-def _variables(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of each environment variable that the script sets."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Subscript) and _is_environ(target.value):
-                    yield from _texts(node.lineno, [target.slice])
-                elif _is_environ(target) and isinstance(node.value, ast.Dict):
-                    yield from _texts(node.lineno, node.value.keys)
-        elif isinstance(node, ast.Call):
-            yield from _set_by_call(node)
-
-
-def _set_by_call(call: ast.Call) -> Iterator[tuple[int, str]]:
-    function = call.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    owner = function.value if isinstance(function, ast.Attribute) else None
-    if name == "putenv" or (name == "setdefault" and _is_environ(owner)):
-        yield from _texts(call.lineno, call.args[:1])
-    elif name == "update" and _is_environ(owner):
-        for argument in call.args:
-            if isinstance(argument, ast.Dict):
-                yield from _texts(call.lineno, argument.keys)
-        for keyword in call.keywords:
-            yield call.lineno, keyword.arg or ""
-
-
-def _is_environ(node: Any) -> bool:
-    return getattr(node, "attr", getattr(node, "id", None)) in ("environ", "environb")
-
-
-def _texts(line: int, nodes: Sequence[Any]) -> Iterator[tuple[int, str]]:
-    """The literal texts; Python 3.8 wraps the index of a subscript once more."""
-    for node in nodes:
-        constant = node.value if type(node).__name__ == "Index" else node
-        if isinstance(constant, ast.Constant) and isinstance(constant.value, (str, bytes)):
-            value = constant.value
-            yield line, value if isinstance(value, str) else os.fsdecode(value)
 
 
 def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> Program:

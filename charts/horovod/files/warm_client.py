@@ -15,16 +15,16 @@ import sys
 from types import FrameType
 from typing import Any, Callable, Sequence
 
+import basics
 import warm_wire
-from settings import GENERATED
 from warm_checks import ColdStart, Program, check, check_use
 from warm_wire import GO
 
 # Written by the worker; without it, ranks start as they would without a warm process.
-DESCRIPTION = GENERATED / "warm.json"
-SOCKET = GENERATED / "warm.sock"
+DESCRIPTION = f"{basics.GENERATED}/warm.json"
+SOCKET = f"{basics.GENERATED}/warm.sock"
 # There while the warm process has imported its modules.
-READY = SOCKET.with_suffix(".ready")
+READY = f"{basics.GENERATED}/warm.ready"
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0
 # Python itself ignores these two in each of its processes.
@@ -44,12 +44,12 @@ def run(command: Sequence[str], started: Callable[[int], None], speaks: bool) ->
     None when the command is to be started cold. If `speaks`, the log has the reason.
     """
     try:
-        description = json.loads(DESCRIPTION.read_text())
+        description = json.loads(basics.read(DESCRIPTION))
     except FileNotFoundError:
         return None
     try:
         program = check(command, os.environ, description)
-        if not READY.exists():
+        if not os.path.exists(READY):
             check_use(program)
         with _connect() as connection:
             _ask(connection, command, program)
@@ -68,7 +68,7 @@ def _connect() -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(WAIT_SECONDS)
     try:
-        connection.connect(str(SOCKET))
+        connection.connect(SOCKET)
     except OSError as problem:
         connection.close()
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
@@ -120,7 +120,7 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
 def inheritable_descriptors() -> list[int]:
     """The open files that a started program gets: also a launcher's, such as Hydra's PMI_FD."""
     numbers = []
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the folder's own descriptor is gone
+    for name in os.listdir("/proc/self/fd"):
         try:
             if os.get_inheritable(int(name)):
                 numbers.append(int(name))

@@ -37,7 +37,7 @@ def preloaded(environment: Mapping[str, str]) -> list[str]:
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     """Start to import in a process of its own, beside sshd; ranks connect to its socket."""
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
-        left.unlink(missing_ok=True)
+        Path(left).unlink(missing_ok=True)
     modules = preloaded(environment)
     if not modules:
         return
@@ -47,7 +47,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
-    listener.bind(str(warm_client.SOCKET))
+    listener.bind(warm_client.SOCKET)
     os.umask(before)
     listener.listen(socket.SOMAXCONN)
     number = listener.detach()
@@ -62,7 +62,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     os.close(number)
     described = {"python": python, "modules": modules, "environment": environment}
     # Values may be secrets.
-    ssh.write_private_file(warm_client.DESCRIPTION, json.dumps(described).encode())
+    ssh.write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
 
 
 def start_metrics(environment: Mapping[str, str]) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import binding
 import pytest
-from binding import BindingError, read_topology, select_cpus
+from binding import Binding, BindingError, read_topology, select_cpus
 from hypothesis import given
 from hypothesis import strategies as st
-from settings import Binding
 
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
@@ -127,7 +126,7 @@ PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import binding
-from settings import Binding
+from binding import Binding
 binding.read_topology = lambda allowed: [[{cpu} for cpu in sorted(allowed)]]
 binding.bind(Binding(sys.argv[2], 1), int(sys.argv[3]))
 print(*sorted(os.sched_getaffinity(0)))

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import basics
 import fence
-import paths
 import pytest
 
 from tests.unit.podfiles.warm.worker import is_alive, make_worker, warm
@@ -31,9 +31,9 @@ MARK = {"TEST_OF_FENCE": secrets.token_hex()}
 
 @pytest.fixture(autouse=True)
 def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(paths, "EPOCH", str(tmp_path / "epoch"))
+    monkeypatch.setattr(basics, "EPOCH", str(tmp_path / "epoch"))
     mark = MARK["TEST_OF_FENCE"].encode()
-    monkeypatch.setattr(fence, "_is_here", lambda folder: mark in fence.read(f"{folder}/environ"))
+    monkeypatch.setattr(fence, "_is_here", lambda folder: mark in basics.read(f"{folder}/environ"))
     return tmp_path / "epoch"
 
 
@@ -157,7 +157,7 @@ def test_sessions_of_a_new_epoch_wait_until_the_old_one_is_ended(
     assert holder.stdout
     assert holder.stdout.readline() == b"up\n"
     admit = f"import sys; sys.path.insert(0, {str(Path(fence.__file__).parent)!r}); import fence;"
-    admit += f"fence.paths.EPOCH = {str(newest)!r};"
+    admit += f"fence.basics.EPOCH = {str(newest)!r};"
     admit += "fence.end_older = lambda epoch: None; fence.admit('7')"
     other = subprocess.Popen([sys.executable, "-c", admit])
     waiting = Path("/proc") / str(other.pid) / "wchan"

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import rank
-from binding import BindingError
+from binding import Binding, BindingError
 from hypothesis import given
 from hypothesis import strategies as st
-from settings import Binding
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
@@ -88,16 +87,14 @@ def test_cpu_lists_join_neighbours() -> None:
 def test_arguments_of_a_rank_end_where_its_command_begins() -> None:
     words = "--bind-to core --cores-per-rank 3 --ranks-per-socket 2 8 python --bind-to x -- -h"
     arguments = rank.parse_arguments(words.split())
-    assert (arguments.bind_to, arguments.cores_per_rank) == ("core", 3)
-    assert (arguments.ranks_per_socket, arguments.ranks) == (2, 8)
+    assert (arguments.binding, arguments.ranks) == (Binding("core", 3, 2), 8)
     assert arguments.command == ["python", "--bind-to", "x", "--", "-h"]
 
 
 def test_arguments_without_a_binding_ask_for_none() -> None:
     arguments = rank.parse_arguments(["0", "python", "-c", "1"])
     assert arguments.command == ["python", "-c", "1"]
-    asked = (arguments.bind_to, arguments.cores_per_rank, arguments.ranks_per_socket)
-    assert asked == ("none", 0, 0) == tuple(vars(Binding()).values())
+    assert arguments.binding == Binding() == ("none", 0, 0)
 
 
 @pytest.fixture

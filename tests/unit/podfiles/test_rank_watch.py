@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import basics
 import notice_server
 import notices as notices_program
 import pytest
@@ -29,8 +30,8 @@ HOST = socket.gethostname()
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The worker's list of its ranks."""
-    monkeypatch.setattr(ranks, "FOLDER", tmp_path / "ranks")
-    monkeypatch.setattr(ranks, "GENERATED", tmp_path)
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
+    monkeypatch.setattr(basics, "GENERATED", str(tmp_path))
     return tmp_path / "ranks"
 
 

@@ -120,7 +120,7 @@ class Pod:
         for folder in (root / "ssh", root / "code", root / "code-source", self.generated):
             folder.mkdir()
         for name, before, after, number in (
-            ("paths.py", '"/horovod/', f'"{root}/', 5),
+            ("basics.py", '"/horovod/', f'"{root}/', 5),
             ("settings.py", '"/dev/', f'"{self.generated}/', 1),
         ):
             text = (self.files / name).read_text()

@@ -120,7 +120,7 @@ def make_worker(modules: Mapping[str, str] | None = None) -> Iterator[Worker]:
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         worker = Worker(Path(name))
         shutil.copytree(FILES, worker.root / "bin", ignore=shutil.ignore_patterns("__pycache__"))
-        shared = worker.root / "bin" / "paths.py"
+        shared = worker.root / "bin" / "basics.py"
         shared.write_text(shared.read_text().replace('"/horovod/', f'"{name}/'))
         (worker.root / "generated").mkdir()
         (worker.root / "imports").touch()

@@ -1,0 +1,55 @@
+"""What programs need that start for each SSH session or each rank.
+
+They do without pathlib, dataclasses, argparse and others, whose import takes longer than all that
+these programs do. So paths are texts here.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Union
+
+    Folder = Union[str, os.PathLike[str]]
+
+# This folder. __file__ would do for this pod only: it is resolved to the directory of one version
+# of the ConfigMap.
+FILES = "/horovod/bin"
+SECRETS = "/horovod/ssh"
+# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
+GENERATED = "/horovod/generated"
+# The user's code: as the chart mounts it into the master, and where every pod unpacks it.
+CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
+# The container's environment for its SSH sessions: each entry ended by a NUL.
+ENVIRONMENT = f"{GENERATED}/environment"
+# The newest epoch that this worker has served.
+EPOCH = f"{GENERATED}/epoch"
+
+# The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
+BAD_CONFIGURATION = 78
+
+
+def which(program: str) -> str | None:
+    """The path of a program as shells find it, or None."""
+    folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in folders:
+        path = os.path.join(folder, program)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def read(path: str) -> bytes:
+    """The content of a file. Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def list_names(folder: Folder) -> list[str]:
+    """The names in a folder; none where it is missing."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
