@@ -244,7 +244,7 @@ def main() -> None:
                     measured.setdefault(name, []).append(stages)
                     shown = {stage: round(at, 2) for stage, at in stages.items()}
                     print(name, shown, flush=True)
-    write_report("bench-recover", tables(measured), turns=options.turns)
+    write_report("bench-recover", tables(measured), stages_of(measured), options.turns)
 
 
 def tables(measured: dict[str, list[dict[str, float]]]) -> dict[str, Rows]:
@@ -259,12 +259,18 @@ def tables(measured: dict[str, list[dict[str, float]]]) -> dict[str, Rows]:
     if any(warm.values()):
         shown = {name: figures for name, figures in warm.items() if figures}
         titles["The launcher's start to the first step on warm workers, s"] = shown
-    for name, all_ in measured.items():
-        names = list(dict.fromkeys(stage for stages in all_ for stage in stages))
-        titles[f"Seconds from the fault to each stage, {name}"] = {
-            stage: [stages[stage] for stages in all_ if stage in stages] for stage in names
-        }
     return titles
+
+
+def stages_of(measured: dict[str, list[dict[str, float]]]) -> dict[str, Rows]:
+    """The seconds to each stage, of each fault."""
+    return {
+        name: {
+            stage: [stages[stage] for stages in all_ if stage in stages]
+            for stage in dict.fromkeys(stage for stages in all_ for stage in stages)
+        }
+        for name, all_ in measured.items()
+    }
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def main() -> None:
         everyone.pop("spare", None)
         for contestant in in_turns(choose(options.only, everyone), options.turns):
             turn(contestant, found)
-    write_report("bench-start", tables(found), turns=options.turns)
+    write_report("bench-start", tables(found), found, options.turns)
 
 
 def tables(found: Found) -> dict[str, Rows]:
@@ -110,7 +110,7 @@ def tables(found: Found) -> dict[str, Rows]:
             for name, stages in living.items()
             for start in ("helm upgrade", "launcher")
         }
-    return titles | {f"Seconds to each stage: {name}": found[name] for name in found}
+    return titles
 
 
 if __name__ == "__main__":

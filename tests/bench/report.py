@@ -1,4 +1,6 @@
-"""What benchmarks leave: a table, a file for programs in build/, and a plot in docs/plots/."""
+"""What benchmarks leave: tables, a file for programs in build/, and their part of the page
+docs/performance.md with a plot in docs/plots/.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from tests.bench.figures import print_figures
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "performance.md"
 Rows = Mapping[str, Sequence[float]]
 # Of a plot, in pixels.
 WIDTH, NAMES, ROW, BAR, MARGIN = 860, 330, 26, 14, 40
@@ -28,23 +32,26 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
-def write_report(name: str, titles: Mapping[str, Rows], **settings: object) -> None:
-    """Print a table of seconds for each title, and write build/NAME.json and docs/plots/NAME.svg.
+def write_report(
+    name: str, titles: Mapping[str, Rows], stages: Mapping[str, Rows], turns: int
+) -> None:
+    """Print tables of seconds, and write build/NAME.json: totals by title, and stages by row.
 
-    The plot has the first title only.
+    docs/performance.md gets the tables, and a plot of the first one.
     """
-    for title, rows in titles.items():
+    for title, rows in {**titles, **stages}.items():
         print_figures(title, rows)
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    document = {
+    document: dict[str, Any] = {
         "machine": machine(),
         "commit": commit.stdout.strip(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        **settings,
+        "turns": turns,
         "seconds": titles,
+        "stages": stages,
     }
     file = ROOT / "build" / f"{name}.json"
     file.parent.mkdir(exist_ok=True)
@@ -53,7 +60,48 @@ def write_report(name: str, titles: Mapping[str, Rows], **settings: object) -> N
     picture = ROOT / "docs" / "plots" / f"{name}.svg"
     picture.parent.mkdir(exist_ok=True)
     picture.write_text(plot(title, rows))
-    print(f"written: {file}, {picture}")
+    about = f"{document['machine']}; {turns} turns; {document['commit']}, {document['time'][:10]}."
+    parts = [about, f"![{title}](plots/{picture.name})"]
+    parts += [*(as_markdown(*item) for item in titles.items()), stage_table(stages)]
+    PAGE.write_text(replace_part(PAGE.read_text(), name, "\n\n".join(parts)))
+    print(f"written: {file}, {picture}, {PAGE}")
+
+
+def as_markdown(title: str, rows: Rows) -> str:
+    """A table with the median and the range of each row."""
+    lines = [f"| {title} | median | range |", "|---|---|---|"]
+    for name, row in rows.items():
+        low, high = min(row), max(row)
+        lines.append(f"| {name} | {statistics.median(row):.2f} | {low:.2f} to {high:.2f} |")
+    return "\n".join(lines)
+
+
+def stage_table(stages: Mapping[str, Rows]) -> str:
+    """A table with the median time of each stage, in the order of the first time of any."""
+    medians = {
+        name: {stage: statistics.median(times) for stage, times in rows.items()}
+        for name, rows in stages.items()
+    }
+    first: dict[str, float] = {}
+    for times in medians.values():
+        for stage, median in times.items():
+            first[stage] = min(median, first.get(stage, median))
+    order = sorted(first, key=lambda stage: first[stage])
+    lines = [
+        f"| Seconds to each stage, median | {' | '.join(order)} |",
+        "|---" * len(order) + "|---|",
+    ]
+    for name, times in medians.items():
+        shown = (f"{times[stage]:.2f}" if stage in times else "" for stage in order)
+        lines.append(f"| {name} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def replace_part(text: str, name: str, content: str) -> str:
+    """The text with other content between the comments that name the part."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}"
 
 
 def plot(title: str, rows: Rows) -> str:
