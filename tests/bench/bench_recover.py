@@ -69,7 +69,7 @@ COMMAND = ("python3", "-c", SCRIPT)
 KILLED, DELETED = "rank killed", "worker deleted"
 ORDER = ("first", "second")
 # Seconds: of training before a fault, and in which a run has to recover.
-TRAINED, PATIENCE = 3.0, 180.0
+TRAINED, PATIENCE = 2.0, 180.0
 
 
 class Line(NamedTuple):
