@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import attempts
 import launch
+import losses
 import progress
 import pytest
 import remote
 import stall
-from settings import LaunchError
+from settings import Host, LaunchError
 
+from tests.unit.podfiles.fake_worker import ssh_banner
+from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.podfiles.rendezvous import Background
 from tests.unit.podfiles.runs import make_run
 from tests.waiting import wait_until
 
@@ -239,6 +244,43 @@ def test_attempt_that_a_worker_has_left_counts_as_no_failure(
     assert (data["state"], data["failures"]) == ("Finished", "0")
     warned = "hvd-worker-1 was asked to leave, and the ranks ended with 0" in output.out
     assert warned == (code == 0)
+
+
+def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, background: Background
+) -> None:
+    """Its sshd listens no more, so that no other attempt begins there."""
+    for name, value in (("HVD_POD_IP", "127.0.0.1"), ("HVD_NOTICES", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr("probing.SUSPECT_EVERY", 0.02)
+    folder = pod.generated.parent
+    (folder / "leaves.py").write_text(LEAVES)
+    program = f"{sys.executable} {folder}/leaves.py"
+    saves = f"touch {folder}/saving; until [ -e {folder}/saved ]; do sleep 0.01; done; exit 143"
+    pod.install(f'[ "$HVD_ATTEMPT" -ge 2 ] || {{ {program}; {saves}; }}')
+    looks = threading.Semaphore(0)
+    may_save = launch.Launcher.may_save
+
+    def look(self: launch.Launcher, host: Host) -> bool:
+        looks.release()
+        return may_save(self, host)
+
+    monkeypatch.setattr(launch.Launcher, "may_save", look)
+
+    def lose() -> None:
+        wait_until((folder / "saving").exists, PATIENCE, "the rank saves")
+        pod.workers.drop(1)
+        for _ in range(3):
+            assert looks.acquire(timeout=PATIENCE), "the host was not missed, or taken for lost"
+        pod.workers.listen(1, ssh_banner("r1"))
+        (folder / "saved").touch()
+
+    losing = background(lose)
+    assert pod.run(lostAfterSeconds=0.2) == 0
+    losing.result(PATIENCE)
+    (failed,) = [e["message"] for e in pod.api.items("core/events") if e["reason"] == "Failed"]
+    assert failed.startswith("hvd-worker-1 was asked to leave")
 
 
 @pytest.mark.parametrize("loss", ["nan", "0.5"])
