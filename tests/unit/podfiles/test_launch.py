@@ -340,7 +340,6 @@ def test_ranks_may_save_before_the_launcher_is_asked_to_end(
 
     def ask(given: Any) -> int:
         hosts.extend(given)
-        saved.touch()
         return asked
 
     launcher.ask_ranks, launcher.hosts = ask, lambda: make_run().hosts
@@ -353,8 +352,10 @@ def test_ranks_may_save_before_the_launcher_is_asked_to_end(
     def end() -> None:
         ready.read_text()
         wait_until(lambda: launcher._process, 20, "the launcher has started")
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(lambda: hosts, 20, "the ranks are asked")
+        os.kill(os.getpid(), signal.SIGTERM)
+        saved.touch()
 
     ending = threading.Thread(target=end)
     ending.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,8 @@ import notice_server
 import pytest
 import worker as worker_program
 
-from tests.unit.podfiles.ssh.pods import WORKER, SshPods, read_banner, start_ssh_pods
+from tests.unit.podfiles.ssh.pods import CONTAINER, WORKER, SshPods, read_banner, start_ssh_pods
+from tests.waiting import wait_until
 
 EPOCH = "300"
 # Waits for a signal, says that it saves, and does so when the test lets it.
@@ -114,9 +116,27 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
         wait_for(client, "saving")
         (pods.worker.generated / "go").write_text("")
         assert client.wait(20) == 143
+        assert client.stdout is not None
+        assert client.stdout.read() == b"", "it was asked again while it saved"
     assert (pods.worker.generated / "checkpoint").read_text() == "x"
     assert notices == []
     assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"0\n"
+
+
+def test_worker_tells_of_a_rank_that_is_stopped(
+    pods: SshPods, notices: list[dict[str, Any]]
+) -> None:
+    program = pods.worker.files / "rank_watch.py"
+    program.write_text(program.read_text().replace("LOOK_EVERY = 5.0", "LOOK_EVERY = 0.05"))
+    often = {**CONTAINER, "HOROVOD_STALL_CHECK_TIME_SECONDS": "0"}
+    with pods.worker.serve(often) as port:
+        pods.master.prepare(port)
+        with running_rank(pods):
+            script = json.loads((pods.worker.generated / "ranks" / "4").read_text())
+            os.kill(script[1], signal.SIGSTOP)
+            wait_until(lambda: notices, 20, "the master is told")
+            os.kill(script[1], signal.SIGKILL)
+    assert (notices[0]["kind"], notices[0]["rank"]) == ("stopped", 4)
 
 
 def test_worker_without_ranks_ends_at_once(pods: SshPods) -> None:
