@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import settings
-
 from devtools.common.apt import install_packages
 from devtools.common.errors import DevtoolsError
+from tests.unit.podfiles.copies import copy_files, replace_in
 from tests.waiting import wait_until
 
-FILES = Path(settings.__file__).parent
 WORKER = "hvd-worker-0"
 REVISION = "r1"
 KEYS = ("user-key", "host-key")
@@ -115,17 +113,10 @@ class Pod:
 
     def __init__(self, root: Path, user: User, keys: Mapping[str, bytes]) -> None:
         self.root, self.user = root, user
-        self.files, self.generated = root / "bin", root / "generated"
-        shutil.copytree(FILES, self.files, ignore=shutil.ignore_patterns("__pycache__"))
+        self.files, self.generated = copy_files(root, PYTHON), root / "generated"
         for folder in (root / "ssh", root / "code", root / "code-source", self.generated):
             folder.mkdir()
-        for name, before, after, number in (
-            ("basics.py", '"/horovod/', f'"{root}/', 5),
-            ("settings.py", '"/dev/', f'"{self.generated}/', 1),
-        ):
-            text = (self.files / name).read_text()
-            assert text.count(before) == number, f"a path of {name} was missed"
-            (self.files / name).write_text(text.replace(before, after))
+        replace_in(self.files / "settings.py", '"/dev/', f'"{self.generated}/', 1)
         for name, key in keys.items():
             (root / "ssh" / name).write_bytes(key)
             (root / "ssh" / name).chmod(0o440)

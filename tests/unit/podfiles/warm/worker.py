@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,11 +12,9 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import settings
-
+from tests.unit.podfiles.copies import copy_files
 from tests.waiting import wait_until
 
-FILES = Path(settings.__file__).parent
 # It imports what frameworks import, whose state at that time a rank must not inherit.
 FRAMEWORK = """
 import logging, multiprocessing.spawn, os, sys
@@ -119,9 +116,7 @@ def make_worker(modules: Mapping[str, str] | None = None) -> Iterator[Worker]:
     """A worker without a warm process. A path of a Unix socket must be short."""
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         worker = Worker(Path(name))
-        shutil.copytree(FILES, worker.root / "bin", ignore=shutil.ignore_patterns("__pycache__"))
-        shared = worker.root / "bin" / "basics.py"
-        shared.write_text(shared.read_text().replace('"/horovod/', f'"{name}/'))
+        copy_files(worker.root, sys.executable)
         (worker.root / "generated").mkdir()
         (worker.root / "imports").touch()
         for module, text in {"framework": FRAMEWORK, **(modules or {})}.items():
