@@ -7,8 +7,7 @@ the same for a master that is asked to end.
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -26,13 +25,16 @@ LOOK_EVERY = 0.2
 ALL = sys.maxsize
 
 
-def leave(sshd: int, grace: float, wait: Callable[[], None]) -> None:
-    """Return when no rank and no session is left in this worker; `wait` passes a moment.
+def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
+    """Return when no rank and no session is left in this worker.
 
+    `wait` passes a moment, and reaps what has ended in it.
     The kubelet kills a worker that does not end in `grace` seconds.
     """
     # No other attempt may begin here. Sessions go on without the listener.
-    os.kill(sshd, signal.SIGTERM)
+    sshd.kill()
+    while sshd.returncode is None:
+        wait()
     told: set[str] = set()
     # None has run yet: nothing will be reported.
     give_up_at = 0.0

@@ -126,7 +126,7 @@ def serve(command: list[str], signals: Signals) -> int:
     while sshd.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get("HVD_GRACE", "0"))
-            leaving.leave(sshd.pid, grace, lambda: wait(leaving.LOOK_EVERY))
+            leaving.leave(sshd, grace, lambda: wait(leaving.LOOK_EVERY))
             return 0
         wait(rank_watch.LOOK_EVERY)
         watch.look()
