@@ -161,4 +161,5 @@ class _Log:
         if current.job == self._reported:
             return
         self._reported = current.job
-        say(f"run {current.state}{f': {current.reason}' if current.reason else ''}")
+        progress = f" at {current.progress.text(is_over=True)}" if current.progress else ""
+        say(f"run {current.state}{progress}{f': {current.reason}' if current.reason else ''}")

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, event_time
-from hvdchart.run.status import Status
+from hvdchart.run.status import PodStatus, Status
+
+# More pods than fit on a screen.
+_MOST_PODS = 30
+_RUNNING = "Running"
 
 
 def status_report(status: Status, namespace: str) -> str:
@@ -29,14 +33,23 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
         yield f"why: {status.reason}"
     if status.advice:
         yield f"what to do: {status.advice}"
-    if status.pods:
-        width = max(len(pod.name) for pod in status.pods)
-        for pod in status.pods:
-            node = f" on {pod.node}" if pod.node else ""
-            restarts = f", restarted {pod.restarts} times" if pod.restarts else ""
-            yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
+    yield from _pod_lines(status.pods)
     if status.job:
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {status.name} -n {namespace}"
+
+
+def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
+    """A line for each pod; of many pods, for those that do not just run."""
+    shown = pods
+    if len(pods) > _MOST_PODS:
+        shown = [pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem]
+    width = max((len(pod.name) for pod in shown), default=0)
+    for pod in shown:
+        node = f" on {pod.node}" if pod.node else ""
+        restarts = f", restarted {pod.restarts} times" if pod.restarts else ""
+        yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
+    if len(shown) < len(pods):
+        yield f"  {len(pods) - len(shown)} {'other ' if shown else ''}pods run; -o json lists all"
 
 
 def list_report(runs: Sequence[tuple[str, Status]]) -> str:

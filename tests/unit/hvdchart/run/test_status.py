@@ -246,6 +246,23 @@ def test_events_of_one_second_are_sorted_by_name() -> None:
     assert sorted([second, first], key=event_order) == [first, second]
 
 
+def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
+    number = 200
+    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(number)]
+    many[150] = pod("hvd-worker-150", "worker", CREATING)
+    many[7] = pod("hvd-worker-7", "worker", RUNNING, ready=True, restarts=2)
+    sets = [{**STATEFUL_SET, "spec": {"replicas": number}}]
+    lines = status_report(status([MASTER, *many], sets=sets), "team").splitlines()
+    assert lines[0] == "hvd: waiting, 199 of 200 workers up"
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  hvd-worker-7    Running on n1, restarted 2 times",
+        "  hvd-worker-150  ContainerCreating on n1",
+        "  199 other pods run; -o json lists all",
+    ]
+    healthy = status([MASTER, *many[:7], *many[8:150]], sets=sets)
+    assert "  150 pods run; -o json lists all" in status_report(healthy, "team")
+
+
 def test_report_shows_what_each_pod_waits_for() -> None:
     creating = pod("hvd-worker-0", "worker", CREATING, node="")
     deleting = pod("hvd-worker-1", "worker", RUNNING)
