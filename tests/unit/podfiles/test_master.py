@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from typing import Any
 import kube
 import master
 import mesh
+import progress
 import pytest
 from events import EventRecorder
 from settings import ConfigurationError
@@ -99,6 +101,21 @@ def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     assert 'horovod_stage{stage="Training"} 1' in page
     assert "horovod_hosts_ready 2" in page
     assert "horovod_launches_total 1" in page
+
+
+def test_the_record_has_the_last_step_that_the_ranks_have_told(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
+    # The session of the first host, which tells the last step when its input ends.
+    session = 'echo "$@" >"$OUT/session"; echo "horovod_step 7"; mkfifo "$OUT/go"; echo >"$OUT/go"'
+    pod.install(f'{session}; cat >/dev/null; echo "horovod_step 8"', "ssh")
+    pod.install('while ! test -p "$OUT/go"; do :; done; cat "$OUT/go"')
+    assert pod.run() == 0
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    assert json.loads(item["data"]["progress"])["step"] == 8
+    session = (pod.generated.parent / "session").read_text()
+    assert session.endswith("hvd-worker-0.hvd python3 -I -S /horovod/bin/progress.py\n")
 
 
 def test_the_meshs_proxy_is_ended_after_the_run(

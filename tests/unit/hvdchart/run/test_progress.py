@@ -35,6 +35,9 @@ def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     assert progress is not None
     assert progress.idle_seconds == 430
     assert progress.text().endswith("images/s, no step for 7 min")
+    soon = read_progress(record(told, renewed="2026-01-01T10:01:00Z"))
+    assert soon is not None
+    assert soon.text().endswith("about 4 min left"), "the record is written every ten seconds"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run import watch
+from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.watch import wait_for_end, watch_release
 from tests.fakes.cluster import FakeCluster
@@ -89,6 +90,19 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
     fake_cluster.refusals["pods watch"] = (503, "starting")
     fake_cluster.put("jobs", job(("Complete", "", "")))
     assert wait_for_end(cluster, "hvd").state == "finished"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 504, 410])
+def test_an_answer_that_passes_is_asked_for_again(cluster: Cluster, status: int) -> None:
+    answers: Any = iter([RefusedError("later", status), ClusterError("reset"), "done"])
+
+    def call() -> str:
+        answer = next(answers)
+        if isinstance(answer, ClusterError):
+            raise answer
+        return str(answer)
+
+    assert watch._patiently(call) == "done"
 
 
 def test_a_server_that_stays_away_is_an_error(
