@@ -1,0 +1,297 @@
+"""Trains a 2D U-Net that finds a tissue or a tumour in slices of brain scans, on all ranks.
+
+    mpirun -np 2 python unet.py --filters 16 --steps 300
+
+unet_data.py makes the data set, with a shard for each rank. Comments that start with "Horovod:"
+mark what makes this a distributed training.
+
+Every --check-every steps, all ranks measure the held-out slices together. Rank 0 then writes a
+checkpoint, from which a later run resumes, and logs for TensorBoard. The order of the slices and
+the dropout follow from --seed, the rank and the step, so that a run that was interrupted comes to
+the same model.
+
+The last line that rank 0 prints is `RESULT` and a JSON object. Exit status: 0 if training
+succeeded; 1 if the Dice coefficient is below --target-dice, the loss is not a number, or the data
+cannot be used; 2 if an argument is invalid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from hvd_progress import report
+from tensorflow import keras
+from unet_data import SIDE, read_shards
+
+LEVELS = 4
+# Other first weights of a layer with ReLU, and a network of this depth hardly learns.
+RELU = {"activation": "relu", "kernel_initializer": "he_normal"}
+SMOOTH = 1.0
+PICTURES = 6
+
+
+def make_model(filters: int) -> keras.Model:
+    """Make a U-Net: slices (batch, SIDE, SIDE, 1) -> probabilities of the same shape."""
+
+    def convolve_twice(state: Any, level: int, dropout: float = 0.0) -> Any:
+        for drop in (dropout, 0.0):
+            state = keras.layers.Conv2D(filters << level, 3, padding="same", **RELU)(state)
+            state = keras.layers.Dropout(drop)(state) if drop else state
+        return state
+
+    slices = state = keras.Input((SIDE, SIDE, 1))
+    skipped = []
+    for level in range(LEVELS):
+        state = convolve_twice(state, level, dropout=0.2 if level >= LEVELS - 2 else 0.0)
+        skipped.append(state)
+        state = keras.layers.MaxPooling2D()(state)
+    state = convolve_twice(state, LEVELS)
+    for level in reversed(range(LEVELS)):
+        state = keras.layers.Conv2DTranspose(filters << level, 2, strides=2)(state)
+        state = convolve_twice(keras.layers.concatenate([state, skipped[level]]), level)
+    return keras.Model(slices, keras.layers.Conv2D(1, 1, activation="sigmoid")(state))
+
+
+def dice_loss(masks: tf.Tensor, predicted: tf.Tensor) -> tf.Tensor:
+    """Return the soft Dice loss of a batch: -log of the Dice coefficient of probabilities."""
+    shared = tf.reduce_sum(masks * predicted)
+    total = tf.reduce_sum(masks) + tf.reduce_sum(predicted)
+    return tf.math.log(total + SMOOTH) - tf.math.log(2 * shared + SMOOTH)
+
+
+class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that grows from 0 in the first steps, in which a large one would diverge."""
+
+    def __init__(self, rate: float, steps: int) -> None:
+        self.rate, self.steps = rate, steps
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        return self.rate * tf.minimum(1.0, (tf.cast(step, tf.float32) + 1) / self.steps)
+
+
+def split(slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return scans and masks in float32, as the model takes them."""
+    both = slices.astype(np.float32)
+    return both[..., :1], both[..., 1:]
+
+
+def batches(
+    shards: list[np.ndarray], options: argparse.Namespace, first: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the batches of this rank from step `first` on: each slice once in an epoch."""
+    places = [(shard, index) for shard in shards for index in range(len(shard))]
+
+    @lru_cache(2)
+    def order(epoch: int) -> np.ndarray:
+        return np.random.default_rng([options.seed, hvd.rank(), epoch]).permutation(len(places))
+
+    for start in range(first * options.batch_size, sys.maxsize, options.batch_size):
+        chosen = [divmod(place, len(places)) for place in range(start, start + options.batch_size)]
+        batch = [places[order(epoch)[place]] for epoch, place in chosen]
+        yield split(np.stack([shard[index] for shard, index in batch]))
+
+
+def make_step(
+    model: keras.Model, optimizer: keras.optimizers.Optimizer
+) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """Return a function that makes a step; it returns the loss and the norm of the gradient."""
+
+    @tf.function
+    def step(scans: tf.Tensor, masks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = dice_loss(masks, model(scans, training=True))
+        # Horovod: the tape averages the gradients of all ranks.
+        tape = hvd.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss, tf.linalg.global_norm(gradients)
+
+    return step
+
+
+def measure(model: keras.Model, held_out: np.ndarray, batch_size: int) -> dict[str, float]:
+    """Compare predictions with the truth, over the voxels of all held-out slices together."""
+    counts = np.zeros(4)
+    # Horovod: each rank predicts its share, and the counts are summed.
+    mine = held_out[hvd.rank() :: hvd.size()]
+    for start in range(0, len(mine), batch_size):
+        scans, masks = split(mine[start : start + batch_size])
+        found, truth = model.predict_on_batch(scans) > 0.5, masks > 0.5
+        counts += [(found & truth).sum(), (found & ~truth).sum(), (~found & truth).sum(),
+                   (~found & ~truth).sum()]  # fmt: skip
+    hit, false_alarm, missed, rest = map(float, hvd.allreduce(tf.constant(counts), op=hvd.Sum))
+    return {
+        "dice": 2 * hit / max(1, 2 * hit + false_alarm + missed),
+        "sensitivity": hit / max(1, hit + missed),
+        "specificity": rest / max(1, rest + false_alarm),
+    }
+
+
+def pictures(model: keras.Model, held_out: np.ndarray) -> np.ndarray:
+    """Return some held-out slices, each above the truth and the prediction: values of 0 to 1."""
+    chosen = np.linspace(0, len(held_out) - 1, PICTURES).astype(int)
+    scans, masks = split(held_out[chosen])
+    low, high = scans.min(), scans.max()
+    parts = ((scans - low) / (high - low), masks, model.predict_on_batch(scans))
+    # The second axis of a scan is from back to front.
+    return np.concatenate([np.rot90(part, axes=(1, 2)) for part in parts], axis=1)
+
+
+class Output:
+    """What rank 0 keeps in the folder: checkpoints, logs and a picture."""
+
+    def __init__(self, folder: Path, model: keras.Model, optimizer: Any) -> None:
+        self.folder, self.model = folder, model
+        # It records a checkpoint as the latest only after all of it is written.
+        state = tf.train.Checkpoint(model=model, optimizer=optimizer)
+        self.checkpoints = tf.train.CheckpointManager(state, str(folder), max_to_keep=2)
+        self.logs = tf.summary.create_file_writer(str(folder / "logs"))
+
+    def write(self, step: int, scalars: dict[str, float], held_out: np.ndarray) -> None:
+        """Write the state after a step. `scalars` and the pictures are for TensorBoard."""
+        images = pictures(self.model, held_out)
+        with self.logs.as_default(step):
+            for name, value in scalars.items():
+                tf.summary.scalar(name, value)
+            tf.summary.image("slice, truth, prediction", images, max_outputs=PICTURES)
+        self.logs.flush()
+        grey = tf.cast(255 * np.concatenate(list(images), axis=1), tf.uint8)
+        tf.io.write_file(str(self.folder / "predictions.png"), tf.io.encode_png(grey))
+        self.checkpoints.save(checkpoint_number=step)
+
+
+def say(text: str) -> None:
+    """Print on rank 0 only, and flush, so that a reader who follows the log sees it at once."""
+    if hvd.rank() == 0:
+        print(text, flush=True)
+
+
+def set_dropout(model: keras.Model, seed: int, step: int) -> None:
+    """Set what the dropout draws next. The ranks draw differently, a resumed one as if it had not
+    been interrupted.
+    """
+    # These are the only variables of this model that are not trained: a seed and a counter.
+    for layer, state in enumerate(model.non_trainable_variables):
+        state.assign([seed + LEVELS * hvd.rank() + layer, step])
+
+
+def train(options: argparse.Namespace) -> dict[str, Any]:
+    """Train, measure, and return the result to print."""
+    shards, held_out = read_shards(options.data, hvd.rank(), hvd.size())
+    keras.utils.set_random_seed(options.seed)
+    model = make_model(options.filters)
+    # A step processes the batches of all ranks, so the learning rate is scaled by their number.
+    rate = WarmUp(options.learning_rate * hvd.size(), options.warmup_steps)
+    optimizer = keras.optimizers.Adam(rate)
+    optimizer.build(model.trainable_variables)
+    output = None
+    if options.output and hvd.rank() == 0:
+        output = Output(options.output, model, optimizer)
+        output.checkpoints.restore_or_initialize()
+    # Horovod: all ranks start with the state of rank 0, which may come from a checkpoint.
+    hvd.broadcast_variables([*model.trainable_variables, *optimizer.variables], root_rank=0)
+    done = int(optimizer.iterations)
+    say(f"resumed after step {done}" if done else "training from the start")
+    set_dropout(model, options.seed, done)
+
+    step, source = make_step(model, optimizer), batches(shards, options, done)
+    # TensorFlow traces and compiles in the first step, which is not part of the throughput.
+    began, seconds, images = 0.0, 0.0, 0
+    metrics = {}
+    for number in range(done + 1, options.steps + 1):
+        loss, norm = step(*next(source))
+        if not math.isfinite(norm):
+            # The averaged gradient is the same on all ranks: they end together, and rank 0 does not
+            # write a checkpoint of weights that are lost.
+            raise FloatingPointError(
+                f"the gradient of step {number} is not finite, and this rank's loss is "
+                f"{float(loss):.4f}: lower --learning-rate, or look at the data of a rank with nan"
+            )
+        began = began or time.monotonic()
+        seconds, images = time.monotonic() - began, (number - done - 1) * options.batch_size
+        report(number, options.steps, float(loss), images / seconds if images else None)
+        if number % options.check_every == 0 or number == options.steps:
+            metrics = measure(model, held_out, options.batch_size)
+            # Horovod: average the loss over all ranks.
+            metrics = {"loss": float(hvd.allreduce(loss)), **metrics}
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+            say(f"step {number} of {options.steps}: {shown}")
+            if output:
+                more = {"learning rate": float(rate(number)), "norm of the gradient": float(norm)}
+                output.write(number, {**metrics, **more}, held_out)
+    digest = hashlib.sha256(b"".join(w.tobytes() for w in model.get_weights())).hexdigest()
+    return {
+        **(metrics or measure(model, held_out, options.batch_size)),
+        "steps": int(optimizer.iterations),
+        "resumed_after_step": done,
+        "ranks": hvd.size(),
+        "images_per_second": images * hvd.size() / seconds if images else None,
+        "weights": digest,
+        "ranks_agree": len(set(hvd.allgather_object(digest))) == 1,
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--data", type=Path, default=Path(__file__).with_name("mni152") / "white",
+        help="data set that unet_data.py wrote (default: mni152/white next to this script)",
+    )  # fmt: skip
+    output = os.environ.get("OUTPUT_PATH")
+    parser.add_argument(
+        "--output", type=Path, default=Path(output) if output else None,
+        help="folder for checkpoints and logs; a run resumes there (default: $OUTPUT_PATH)",
+    )  # fmt: skip
+    parser.add_argument("--steps", type=positive, default=600, help="of the whole training")
+    parser.add_argument("--batch-size", type=positive, default=8, help="slices per rank and step")
+    parser.add_argument(
+        "--filters", type=positive, default=32, help="of the first level; doubled at each other"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.0005, help="multiplied by the number of ranks"
+    )
+    parser.add_argument("--warmup-steps", type=positive, default=50)
+    parser.add_argument("--check-every", type=positive, default=50, metavar="STEPS")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--target-dice", type=float, default=0.85, help="below it, the exit status is 1"
+    )
+    return parser.parse_args()
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def main() -> int:
+    options = arguments()
+    # Horovod: connect to the other ranks.
+    hvd.init()
+    for device in tf.config.list_physical_devices("GPU")[hvd.local_rank() : hvd.local_rank() + 1]:
+        # Horovod: each rank uses a GPU of its own.
+        tf.config.set_visible_devices(device, "GPU")
+    result = train(options)
+    ok = result["ranks_agree"] and result["dice"] >= options.target_dice
+    if not ok:
+        say(f"FAILED: ranks with different weights, or a Dice below {options.target_dice}")
+    say(f"RESULT {json.dumps({**result, 'ok': ok})}")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The U-Net and the conversion of its data: right results, and a remedy for each wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from devtools.trials.sandbox import TWO_RANKS, Sandbox, output_of
+
+UNET = ("python", "unet.py", "--filters", "2", "--batch-size", "2")
+RIGHT = {
+    # All but the patient of 2020 whose mask has another name.
+    "folders_of_each_year_are_accepted": "3",
+    "patients_are_on_one_side_only": "right",
+    "slices_are_cropped_and_scaled": "right",
+    "half_written_is_converted_again": "",
+}
+CONVERT_AGAIN = "convert it again: python unet_data.py SOURCE FOLDER"
+# What the message names: the file, what is wrong with it, the remedy.
+WRONG = {
+    "no_folder": ["/scans/nowhere: no such folder"],
+    "no_masks": ["/scans: no file is named *_seg.nii.gz", "--mask"],
+    "no_scan": ["/scans/a_seg.nii.gz", "a_flair.nii.gz or a_t2f.nii.gz, is missing", "--image"],
+    "four_dimensions": ["/scans/a_flair.nii.gz", "4 dimensions", "four_to_three"],
+    "too_small": ["/scans/a_flair.nii.gz", "100 x 130", "at least 128 x 128", "resample"],
+    "mask_of_another_shape": ["/scans/a_seg.nii.gz", "20)", "19)", "a_flair.nii.gz", "resample"],
+    "mask_elsewhere": ["/scans/a_seg.nii.gz", "a_flair.nii.gz", "affine", "resample"],
+    "not_nifti": ["/scans/a/a_flair.nii.gz: not a NIfTI file"],
+    "cut_off": ["/scans/a/a_flair.nii.gz: not complete, copy it again", "half written"],
+    "not_a_number": ["/scans/a/a_flair.nii.gz", "not a number", "repair or remove it"],
+    "all_equal": ["/scans/a/a_flair.nii.gz", "all voxels are equal"],
+    "empty_mask": ["/scans/a/a_seg.nii.gz", "--threshold 127, the highest is 4"],
+    "too_many_shards": ["17 training slices for 18 shards", "fewer --shards"],
+    "converted_twice": ["/data: has a data set", "another folder"],
+    "no_data": ["/data: no data set", "python unet_data.py SOURCE /data"],
+    "half_written": ["/data: dataset.json is missing, so it is half written", CONVERT_AGAIN],
+    "damaged_manifest": ["/data/dataset.json: not readable", CONVERT_AGAIN],
+    "missing_shard": ["/data/train-002.npy: is missing", "copy the data set again"],
+    "shortened_shard": ["/data/test.npy: 1000 bytes", "copy the data set again"],
+    "overwritten_shard": ["/data/train-001.npy", "not those in dataset.json"],
+    "more_ranks_than_shards": ["/data: 4 shards for 5 ranks", "--shards 5", "fewer ranks"],
+}
+
+
+@pytest.fixture(scope="module")
+def said(examples: Sandbox) -> dict[str, str]:
+    """What the converter and the reader say to each case of unet_cases.py."""
+    cases = Path(__file__).with_name("unet_cases.py").read_text()
+    answers: dict[str, str] = json.loads(examples.python(cases))
+    return answers
+
+
+def test_each_case_is_looked_at(said: dict[str, str]) -> None:
+    assert set(said) == {*RIGHT, *WRONG}
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_right_files_become_a_right_data_set(said: dict[str, str], case: str) -> None:
+    assert said[case] == RIGHT[case]
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_file_is_refused_with_its_name_and_a_remedy(said: dict[str, str], case: str) -> None:
+    assert not [words for words in WRONG[case] if words not in said[case]], said[case]
+
+
+def test_missing_data_end_a_run_before_training(examples: Sandbox) -> None:
+    done = examples.run(*UNET, "--data", "/nowhere")
+    assert done.returncode == 1, output_of(done)
+    assert "/nowhere: no data set: convert one" in done.stderr
+    assert "training from the start" not in done.stdout
+
+
+def test_loss_that_is_not_a_number_ends_all_ranks_and_is_not_saved(examples: Sandbox) -> None:
+    output = examples.folder / "nan"
+    output.mkdir(mode=0o777)
+    output.chmod(0o777)
+    # The weights of the first step are so large that the second one overflows.
+    diverge = ("--learning-rate", "1e38", "--warmup-steps", "1", "--check-every", "1")
+    done = examples.run(*TWO_RANKS, *UNET, *diverge, OUTPUT_PATH="/output/nan")
+    assert done.returncode == 1, output_of(done)
+    words = "FloatingPointError: the gradient of step 2 is not finite"
+    assert done.stderr.count(words) == 2, output_of(done)
+    assert sorted(file.name for file in output.glob("*.index")) == ["ckpt-1.index"]
