@@ -42,8 +42,8 @@ EXPLANATIONS = {
 }
 # Exceptions that the same command raises again wherever it runs.
 SURE_TO_REPEAT = {
-    *("AttributeError", "ImportError", "IndentationError", "ModuleNotFoundError", "NameError"),
-    *("SyntaxError", "TabError", "TypeError"),
+    *("AttributeError", "FloatingPointError", "ImportError", "IndentationError", "NameError"),
+    *("ModuleNotFoundError", "SyntaxError", "TabError", "TypeError"),
 }
 # What the kernel says of volumes that stay full.
 FULL = ("No space left on device", "Disk quota exceeded")

@@ -103,6 +103,7 @@ def test_signals_are_explained(number: int, words: str) -> None:
         (SYNTAX, 1, True),
         (TYPE_ERROR.replace("TypeError", "ConnectionError"), 1, False),
         (TYPE_ERROR.replace("TypeError", "OSError: [Errno 28] No space left on device"), 1, True),
+        (TYPE_ERROR.replace("TypeError", "FloatingPointError"), 1, True),
         (OPEN_MPI_4.format(code=2), 2, True),
         (OPEN_MPI_4.format(code=3), 3, False),
     ],
