@@ -216,7 +216,7 @@ def test_the_end_waits_for_an_api_server_that_is_away(
         # Each failure is a second.
         failure = faults.status(429)
     for method in ("GET", "PATCH"):
-        api_server.fail(method, "", failure, times=20)
+        api_server.fail(method, "", failure, times=6)
     api_server.put("batch/jobs", make_job())
     api = kube.Api()
     job = ending.read_job(api, False)
