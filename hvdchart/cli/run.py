@@ -155,7 +155,7 @@ def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
 
     release = cluster.release(name)
     chart = None if release.exists else release_chart(name, cluster.namespace, helm)
-    if chart is not None and not chart.startswith("horovod-"):
+    if chart not in (None, "horovod"):
         raise ClusterError(
             f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
             "choose another with --set name=NAME"

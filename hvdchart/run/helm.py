@@ -192,16 +192,17 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
-    """The chart of a release, with its version; None when there is no release of that name."""
-    arguments = ["list", "--filter", f"^{re.escape(name)}$", "--all", "--namespace", namespace]
+    """The name of a release's chart; None when there is no release of that name."""
 
-    async def read() -> list[Object]:
-        # Not pyhelm3's own `list`, which has no filter.
-        found: list[Object] = json.loads(await helm.command.run([*arguments, "--output", "json"]))
-        return found
+    async def read() -> str:
+        # Not pyhelm3's own `list`, which has no filter: `--all` is an option of Helm 3 alone.
+        arguments = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
+        return str(json.loads(await helm.command.run(arguments))["chart"])
 
-    releases = helm.call("list", name, namespace, read())
-    return str(releases[0]["chart"]) if releases else None
+    try:
+        return helm.call("get", name, namespace, read())
+    except ClusterError:
+        return None
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:

@@ -74,7 +74,7 @@ def helm(programs: Path) -> StubProgram:
     """A Helm that answers as Helm 3 does, and installs revision 2."""
     stub = StubProgram(programs, "helm")
     stub.answer("version", "v3.19.0")
-    stub.answer("list", "[]\n")
+    stub.answer("get", errors="Error: release: not found", code=1)
     stub.answer("show", (chart_dir() / "Chart.yaml").read_text())
     answer_as(stub, "run")
     return stub

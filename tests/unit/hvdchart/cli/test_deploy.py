@@ -131,11 +131,11 @@ def test_deploy_never_rolls_back(
 def test_a_name_of_another_chart_is_refused(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    helm.answer("list", json.dumps([{"name": "hvd", "chart": "postgresql-12.1.0"}]))
+    helm.answer("get", json.dumps({"name": "hvd", "chart": "postgresql", "version": "12.1.0"}))
     done = hvdchart("deploy", spec)
     assert done.code == 7
     assert done.errors.endswith(
-        "hvdchart: hvd is the name of a release of chart postgresql-12.1.0 in namespace team: "
+        "hvdchart: hvd is the name of a release of chart postgresql in namespace team: "
         "choose another with --set name=NAME\n"
     )
     assert "upgrade" not in helm.commands()
@@ -144,10 +144,10 @@ def test_a_name_of_another_chart_is_refused(
 def test_a_release_of_this_chart_that_is_half_installed_is_upgraded(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    helm.answer("list", json.dumps([{"name": "hvd", "chart": "horovod-0.2.0"}]))
+    helm.answer("get", json.dumps({"name": "hvd", "chart": "horovod", "version": "0.2.0"}))
     assert hvdchart("deploy", spec, "--detach").code == 0
-    (call,) = [call for call in helm.calls if call.arguments[0] == "list"]
-    assert call.arguments[1:3] == ["--filter", "^hvd$"]
+    (call,) = [call for call in helm.calls if call.arguments[0] == "get"]
+    assert call.arguments[:3] == ["get", "metadata", "hvd"]
 
 
 def test_values_files_are_merged_in_order_and_code_last(
