@@ -10,9 +10,11 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Union
+    from typing import Iterator, Tuple, Union
 
     Folder = Union[str, os.PathLike[str]]
+    # Number, state, parent and session.
+    Process = Tuple[int, bytes, int, int]
 
 # This folder. __file__ would do for this pod only: it is resolved to the directory of one version
 # of the ConfigMap.
@@ -53,3 +55,15 @@ def list_names(folder: Folder) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def processes() -> Iterator[Process]:
+    """The processes that this one can see; of those that end meanwhile, some."""
+    for name in list_names("/proc"):
+        if name.isdigit():
+            try:
+                # The command's name, in parentheses, may have any characters.
+                fields = read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+            except OSError:
+                continue
+            yield int(name), fields[0], int(fields[1]), int(fields[3])

@@ -87,21 +87,18 @@ def end_older(epoch: int) -> None:
 def older_processes(epoch: int) -> Iterator[int]:
     """Yield the processes that sessions of older epochs have started, and their descendants."""
     parents, older = {}, set()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        folder = f"/proc/{name}"
+    for pid, state, parent, _ in basics.processes():
+        folder = f"/proc/{pid}"
         try:
-            state, parent = basics.read(f"{folder}/stat").rpartition(b")")[2].split()[:2]
             is_older = _is_guard(folder) or _is_older(basics.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
         except OSError:
             # It has ended, or is another user's.
             continue
         if state != b"Z":
-            parents[int(name)] = int(parent)
+            parents[pid] = parent
             if is_here:
-                older.add(int(name))
+                older.add(pid)
     # A process may overwrite its environment, as setproctitle does.
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 

@@ -17,6 +17,7 @@ from typing import Callable, Mapping, Sequence
 
 import launchers
 import mpi
+from basics import processes
 from failure import Cause, ErrorOutput
 from mpi import HOSTFILE, MpiImplementation, default_interface
 from settings import (
@@ -41,7 +42,6 @@ END_WITHIN = 5.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
 RESERVE = 15.0
-PROCESSES = Path("/proc")
 
 
 def write_live_hosts(hosts: Sequence[Host]) -> None:
@@ -261,8 +261,7 @@ class Launcher:
 
 def end_session(leader: int) -> None:
     """Kill what is left of the session of processes that this one led."""
-    for file in PROCESSES.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            session = file.read_text(errors="replace").rpartition(")")[2].split()[3]
-            if int(session) == leader:
-                os.kill(int(file.parent.name), signal.SIGKILL)
+    for pid, _, _, session in processes():
+        if session == leader:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import NoReturn
 
 import warm_wire
+from basics import processes
 from fence import GUARD
 from warm_wire import GO
 
@@ -169,15 +170,8 @@ def kill_descendants() -> None:
 def descendants(of: int) -> list[int]:
     """The processes that a process has started, and those that they have started."""
     children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                text = (folder / "stat").read_text(errors="replace")
-            except OSError:
-                # It has ended.
-                continue
-            parent = int(text.rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(folder.name))
+    for pid, _, parent, _ in processes():
+        children.setdefault(parent, []).append(pid)
     found, waiting = [], [of]
     while waiting:
         waiting = [child for parent in waiting for child in children.get(parent, ())]
