@@ -18,6 +18,7 @@ import pytest
 from settings import ConfigurationError, RunError
 
 from tests.unit.podfiles.runs import make_run
+from tests.unit.podfiles.warm.worker import is_alive
 from tests.waiting import wait_until
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
@@ -382,3 +383,18 @@ def test_master_of_an_earlier_epoch_gives_no_notice(
     script = f"trap 'exit 9' TERM; echo >{ready}; sleep 60 & wait"
     assert launcher.run(["sh", "-c", script], dict(os.environ)) == 9
     losing.join()
+
+
+def test_what_is_left_of_the_launchers_session_is_ended() -> None:
+    script = "set -m; sleep 60 >/dev/null & echo $!; read"
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as leader:
+        assert leader.stdout
+        left = int(leader.stdout.readline())
+        assert os.getpgid(left) != os.getsid(left) == leader.pid
+        launch.end_session(leader.pid)
+        wait_until(lambda: not is_alive(left), 10, "it is gone")
