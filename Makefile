@@ -16,7 +16,7 @@ demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current
 	@$(PY) -m devtools.demo $(if $(CLUSTER),--cluster $(CLUSTER))
 
 test: lint ## Run all checks and all tests
-	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 tests
+	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
 
 lint: venv ## Run the static checks: ruff, mypy, imports, generated files, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
@@ -41,6 +41,9 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e
+
+test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
+	@$(PY) -m pytest -q tests/faults
 
 generate: venv ## Write the generated files: values.yaml, schemas, tables in the docs
 	@for module in chart_docs spec_docs image_docs; do $(PY) -m devtools.docs_gen.$$module || exit; done

@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from devtools.localkube import cluster
 from tests.e2e.cluster import Namespace
+from tests.faults.report import rows, show
 
 # Whether this run started the shared cluster.
 _STARTED = pytest.StashKey[bool]()
@@ -43,6 +44,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         workeroutput["started"] = started
     elif started:
         cluster.down()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the tests of faults have measured."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    measured = rows(reports)
+    if measured:
+        show(measured)
 
 
 @pytest.hookimpl(optionalhook=True)

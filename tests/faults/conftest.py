@@ -1,0 +1,58 @@
+"""A training to disturb."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from devtools.localkube import cluster
+from devtools.localkube.images import load
+from devtools.localkube.instance import Instance
+from tests.e2e.cluster import Namespace
+from tests.e2e.volumes import claimed_folder
+from tests.faults.report import PROPERTY, Row
+from tests.faults.training import Training
+
+Trainings = Callable[[str], Training]
+
+
+@pytest.fixture
+def trainings(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Trainings]:
+    """Makes trainings by the names of their releases. What they measure is shown at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="hvd-faults-"))
+    folder.chmod(0o777)
+    mark = request.node.get_closest_marker("fault")
+
+    def report(measured: Row) -> None:
+        row = {"fault": mark.args[0] if mark else request.node.name, **measured}
+        request.node.user_properties.append((PROPERTY, row))
+        print(row)
+
+    with claimed_folder(namespace, "output", folder):
+        yield lambda release: Training(namespace, folder, report, release)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def training(trainings: Trainings) -> Training:
+    """The training of the release `hvd`."""
+    return trainings("hvd")
+
+
+@pytest.fixture(scope="session")
+def removed_node() -> Iterator[None]:
+    """No second node after the tests."""
+    yield
+    cluster.remove_node()
+
+
+@pytest.fixture
+def second_node(examples_image: str, removed_node: None) -> Instance:
+    """A second node of the cluster, with the image."""
+    second = cluster.add_node()
+    load(examples_image, second)
+    return second

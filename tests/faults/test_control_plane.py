@@ -1,0 +1,66 @@
+"""Trainings go on while a part of the control plane is away."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults.node import paused, restart_runtime
+from tests.faults.training import Training
+from tests.waiting import wait_until
+
+STEPS = 120
+FAULT_AT = 45
+# The fault is that nothing happens for so long: there is no event to wait for.
+AWAY = 20.0
+
+
+@pytest.mark.rare
+@pytest.mark.fault("API server away 20 s at the start")
+def test_api_away_at_the_start(training: Training) -> None:
+    training.install(STEPS)
+    training.namespace.client.wait_for_job_start(training.namespace.job("hvd"), 60)
+    fault = time.time()
+    with paused("apiserver"):
+        time.sleep(AWAY)
+    training.finish(fault)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("API server away 20 s in training")
+def test_api_away_in_training(training: Training) -> None:
+    steps = STEPS + int(AWAY / 0.05)
+    training.install(steps)
+    training.wait_for_step(FAULT_AT)
+    fault = time.time()
+    with paused("apiserver"):
+        time.sleep(AWAY)
+    assert training.steps()[-1].step < steps, "the training ended before the fault did"
+    training.finish(fault)
+    assert len({step.start for step in training.steps()}) == 1, "the ranks were started again"
+
+
+@pytest.mark.rare
+@pytest.mark.fault("API server away 20 s at the end")
+def test_api_away_at_the_end(training: Training) -> None:
+    training.install(STEPS)
+    training.wait_for_step(STEPS - 5)
+    fault = time.time()
+    with paused("apiserver"):
+        wait_until(lambda: training.lines("result"), 60, "the training ends")
+        time.sleep(AWAY)
+    training.finish(fault)
+    assert len(training.namespace.attempts("hvd")) == 1
+    training.namespace.wait_for_no_workers("hvd")
+
+
+@pytest.mark.rare
+@pytest.mark.fault("container runtime restarted")
+def test_restarted_container_runtime(training: Training) -> None:
+    training.install(STEPS)
+    training.wait_for_step(FAULT_AT)
+    fault = time.time()
+    restart_runtime()
+    training.finish(fault)
+    assert len({step.start for step in training.steps()}) == 1, "the ranks were started again"

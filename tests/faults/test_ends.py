@@ -1,0 +1,87 @@
+"""Trainings that cannot go on end once, and tell the reason."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from tests.e2e.cluster import Values
+from tests.e2e.test_life import events
+from tests.faults.training import Training
+
+STEPS = 120
+
+
+def failing(training: Training, how: str) -> Values:
+    """The arguments of a script that fails on rank 1, in every attempt."""
+    args = training.values(STEPS)["master"]["args"]
+    return {"args": [*args, "--fail", how, "--rank", "1"]}
+
+
+def end(training: Training, began: float) -> str:
+    """Wait for the end; return the reason, which the termination message and the event have."""
+    told = training.end(began)
+    assert told in events(training.namespace, "Failed")[-1]["message"]
+    return told
+
+
+@pytest.mark.fault("script raises on one rank")
+def test_exception_on_one_rank(training: Training) -> None:
+    began = time.time()
+    training.install(STEPS, master=failing(training, "raise"))
+    told = end(training, began)
+    assert told.startswith("rank 1 on hvd-worker-1: ValueError: this batch has no labels, train.py")
+
+
+@pytest.mark.rare
+@pytest.mark.fault("out of memory on one rank")
+def test_memory_of_one_rank(training: Training) -> None:
+    began = time.time()
+    limits = {"resources": {"limits": {"memory": "2Gi"}}}
+    training.install(STEPS, master=failing(training, "memory"), worker=limits)
+    told = end(training, began)
+    assert told.startswith("rank 1 on hvd-worker-1: ended by SIGKILL")
+    assert "out of memory (worker.resources.limits.memory)" in told
+
+
+@pytest.mark.rare
+@pytest.mark.fault("OUTPUT_PATH full")
+def test_full_output(training: Training) -> None:
+    began = time.time()
+    small = {"name": "output", "emptyDir": {"medium": "Memory", "sizeLimit": "16Ki"}}
+    mount = {"name": "output", "mountPath": "/output"}
+    training.install(STEPS, volumes=[small], volumeMounts=[mount])
+    told = end(training, began)
+    assert told.startswith("rank 0 on hvd-worker-0: OSError: [Errno 28] No space left on device")
+
+
+@pytest.mark.rare
+@pytest.mark.fault("quota")
+def test_quota(training: Training) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"requests.memory": "1536Mi"}},
+    }
+    training.namespace.kubectl("create", "--filename=-", input=json.dumps(quota))
+    began = time.time()
+    requests = {"resources": {"requests": {"memory": "1Gi"}}}
+    training.install(STEPS, worker=requests, launch={"preload": [], "hostsTimeoutSeconds": 8})
+    told = end(training, began)
+    assert "1 of 2 hosts did not answer" in told
+    assert "exceeded quota: small" in told
+    assert "request less" in told
+
+
+@pytest.mark.rare
+@pytest.mark.fault("Pod Security")
+def test_pod_security(training: Training) -> None:
+    began = time.time()
+    launch = {"preload": [], "hostsTimeoutSeconds": 8}
+    training.install(STEPS, hostPID=True, launch=launch)
+    told = end(training, began)
+    assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in told
+    assert "change the fields that the message names" in told

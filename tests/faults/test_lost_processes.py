@@ -1,0 +1,117 @@
+"""Trainings that lose a process or a pod go on where they were."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults.conftest import Trainings
+from tests.faults.node import cut_off
+from tests.faults.training import Training
+from tests.waiting import wait_until
+
+STEPS = 120
+# In the middle, and between two checkpoints.
+FAULT_AT = 45
+
+
+def begin(training: Training) -> None:
+    """Start a run, and wait until it is in the middle."""
+    training.install(STEPS)
+    training.wait_for_step(FAULT_AT)
+
+
+@pytest.mark.fault("rank killed")
+def test_killed_rank(training: Training) -> None:
+    begin(training)
+    fault = time.time()
+    training.rank(1).kill()
+    training.finish(fault)
+    assert {line["fork"] for line in training.lines("ranks")} == {True}
+    assert len(training.namespace.attempts("hvd")) == 1, "a killed rank cost the master"
+
+
+@pytest.mark.fault("worker deleted")
+def test_deleted_worker(training: Training) -> None:
+    begin(training)
+    fault = time.time()
+    training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
+    training.finish(fault)
+    assert len(training.namespace.attempts("hvd")) == 1, "a lost worker cost the master"
+
+
+@pytest.mark.rare
+@pytest.mark.fault("worker deleted, with a spare")
+def test_deleted_worker_with_a_spare(training: Training) -> None:
+    training.install(STEPS, worker={"spares": 1})
+    training.wait_for_step(FAULT_AT)
+    lost = training.newest(1)["host"]
+    fault = time.time()
+    training.namespace.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
+    training.finish(fault)
+    assert lost not in {training.newest(rank)["host"] for rank in (0, 1)}
+
+
+@pytest.mark.rare
+@pytest.mark.fault("network of a worker cut, with a spare")
+def test_cut_worker(training: Training) -> None:
+    training.install(STEPS, worker={"spares": 1})
+    training.wait_for_step(FAULT_AT)
+    lost = training.host(1)
+    fault = time.time()
+    with cut_off(lost):
+        training.finish(fault)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("sshd killed")
+def test_killed_sshd(training: Training) -> None:
+    begin(training)
+    fault = time.time()
+    # The first process of the container, which nothing inside can kill.
+    training.process(1, number=1).kill()
+    training.finish(fault)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("warm process killed, then a rank")
+def test_killed_warm_process(training: Training) -> None:
+    begin(training)
+    warm = training.process(1, command="warm_server.py")
+    # It watches the one that imports, which is its child.
+    (importing,) = warm.children()
+    importing.kill()
+    reached = training.steps()[-1].step
+    training.wait_for_step(reached + 10)
+    assert len({step.start for step in training.steps()}) == 1, "the ranks ended with it"
+    fault = time.time()
+    training.rank(1).kill()
+    training.finish(fault)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("rank 0 killed while it writes a checkpoint")
+def test_killed_in_a_checkpoint(training: Training) -> None:
+    begin(training)
+    (training.folder / "hold").touch()
+    wait_until((training.folder / "writing").exists, 60, "rank 0 writes a checkpoint")
+    fault = time.time()
+    training.rank(0).kill()
+    training.finish(fault)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("rank killed, beside another release")
+def test_two_releases(trainings: Trainings) -> None:
+    one, two = trainings("one"), trainings("two")
+    for training in (one, two):
+        training.install(STEPS, workers=1)
+    for training in (one, two):
+        training.wait_for_step(FAULT_AT)
+    fault = time.time()
+    one.rank(0).kill()
+    one.finish(fault)
+    two.wait_for_end(120)
+    assert two.steps()[-1].step == STEPS
+    assert len({step.start for step in two.steps()}) == 1, "the other release was disturbed"

@@ -1,0 +1,53 @@
+"""Trainings whose master is lost or replaced go on where they were."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults.training import Training
+
+STEPS = 120
+FAULT_AT = 45
+# More than a training does before it is given a lower target.
+MANY = 100_000
+UPGRADES, EACH_THAT_CHANGES_THE_RUN = 50, 10
+
+
+@pytest.mark.fault("master deleted")
+def test_deleted_master(training: Training) -> None:
+    training.install(STEPS)
+    training.wait_for_step(FAULT_AT)
+    first, fault = training.master(), time.time()
+    training.namespace.kubectl("delete", "pod", first, "--wait=false")
+    training.finish(fault)
+    assert training.master() != first
+
+
+@pytest.mark.fault("upgrade to more workers")
+def test_upgrade_to_more_workers(training: Training) -> None:
+    training.install(MANY)
+    training.wait_for_step(FAULT_AT)
+    fault = time.time()
+    training.upgrade(STEPS, workers=3)
+    training.finish(fault)
+    assert training.lines("result")[0]["ranks"] == 3
+
+
+@pytest.mark.rare
+@pytest.mark.fault("50 upgrades")
+def test_many_upgrades(training: Training) -> None:
+    training.install(MANY)
+    training.wait_for_step(FAULT_AT)
+    keys = training.namespace.get("secret", "hvd-ssh")["data"]
+    fault = time.time()
+    for number in range(1, UPGRADES):
+        # How often a failed run is tried again concerns no run; other settings replace it.
+        run = str(number // EACH_THAT_CHANGES_THE_RUN)
+        training.upgrade(MANY, master={"backoffLimit": number}, podLabels={"run": run})
+    training.upgrade(training.steps()[-1].step + FAULT_AT)
+    training.finish(fault)
+    assert training.namespace.get("secret", "hvd-ssh")["data"] == keys
+    starts = len({step.start for step in training.steps()})
+    assert starts <= 1 + UPGRADES // EACH_THAT_CHANGES_THE_RUN, "an upgrade disturbed the run"

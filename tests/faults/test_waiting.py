@@ -1,0 +1,65 @@
+"""Trainings wait for what comes late, and no longer."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from devtools.localkube.instance import current
+from tests.e2e.cluster import Values
+from tests.faults.node import after
+from tests.faults.stale_dns import stale_dns
+from tests.faults.training import Training
+
+STEPS = 120
+FAULT_AT = 45
+LATE = 30.0
+
+
+@pytest.mark.rare
+@pytest.mark.fault("worker 30 s late")
+def test_late_worker(training: Training) -> None:
+    namespace = training.namespace
+    node, label = current().node_name, f"{namespace.name[-8:]}/late"
+    groups = [{"name": "a", "number": 1}, {"name": "b", "number": 1, "nodeSelector": {label: "no"}}]
+    training.install(STEPS, workerGroups=groups)
+    try:
+        # The delay is the fault: there is no event to wait for.
+        time.sleep(LATE)
+        came = time.time()
+        namespace.kubectl("label", "node", node, f"{label}=no")
+        training.finish(came)
+    finally:
+        namespace.kubectl("label", "node", node, f"{label}-")
+
+
+WITHOUT_ACCOUNT: Values = {"serviceAccount": {"create": False}, "cleanup": "Never"}
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param({}, marks=pytest.mark.fault("worker deleted, DNS stale 30 s")),
+        pytest.param(
+            WITHOUT_ACCOUNT,
+            marks=pytest.mark.fault("worker deleted, DNS stale 30 s, no service account"),
+        ),
+    ],
+)
+def test_stale_dns(training: Training, values: Values) -> None:
+    """The master finds its hosts in DNS only where it may not read EndpointSlices."""
+    node = current()
+    with stale_dns(str(node.gateway_ip), str(node.control_ip)) as dns:
+        domain = f"{training.namespace.name}.svc.cluster.local"
+        servers = {"nameservers": [str(node.gateway_ip)], "searches": [domain]}
+        policy = {"podSpec": {"dnsPolicy": "None"}}
+        training.install(STEPS, dnsConfig=servers, master=policy, worker=policy, **values)
+        training.wait_for_step(FAULT_AT)
+        fault = time.time()
+        dns.stale = True
+        after(LATE, lambda: setattr(dns, "stale", False))
+        training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
+        training.finish(fault)
+        assert dns.repeated or not values, "nobody asked for a name while DNS was stale"

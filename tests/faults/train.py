@@ -1,0 +1,147 @@
+"""Trains a classifier of handwritten digits, one allreduce a step, for the tests of faults.
+
+    python3 train.py --steps 200
+
+Rank 0 writes a checkpoint every ten steps, in one atomic move, and a line for each step to
+OUTPUT_PATH/steps.jsonl. All ranks together compute the gradient of all training images. So the
+weights at the end depend neither on the number of ranks nor on what happened on the way. Rank 0
+compares them with those that it then trains alone, and writes the result to result.jsonl.
+
+With --fail, the rank of --rank fails at step --at, in every attempt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+DATA = Path("/examples/digits.csv.gz")
+OUTPUT = Path(os.environ["OUTPUT_PATH"])
+CHECKPOINT = OUTPUT / "checkpoint.npz"
+# 1440 images: 1, 2, 3, 4, 5 or 6 ranks have equal shares.
+TRAINING = 1440
+CLASSES = 10
+LEARNING_RATE, MOMENTUM = 0.3, 0.9
+CHECKPOINT_EVERY = 10
+
+
+def load() -> tuple[np.ndarray, np.ndarray]:
+    """Images with a constant pixel for the bias, and their labels as rows of the unit matrix."""
+    rows = np.loadtxt(DATA, delimiter=",", dtype=np.float64)
+    images = np.hstack([rows[:, :-1] / 16.0, np.ones((len(rows), 1))])
+    return images, np.eye(CLASSES)[rows[:, -1].astype(int)]
+
+
+def gradient(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The mean gradient of the cross entropy of a softmax."""
+    logits = images @ weights
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return images.T @ (odds / odds.sum(axis=1, keepdims=True) - labels) / len(images)
+
+
+def advance(state: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """One step of momentum; the state is weights and velocity."""
+    velocity = MOMENTUM * state[1] - LEARNING_RATE * slope
+    return np.stack([state[0] + velocity, velocity])
+
+
+def accuracy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> float:
+    """The share of images whose label is recognised."""
+    return float(np.mean((images @ weights).argmax(axis=1) == labels.argmax(axis=1)))
+
+
+def save(step: int, state: np.ndarray) -> None:
+    """Write a checkpoint that is complete under its name at any moment."""
+    beside = CHECKPOINT.with_name("checkpoint.new.npz")
+    with beside.open("wb") as file:
+        np.savez(file, step=step, state=state)
+        file.flush()
+        if (OUTPUT / "hold").exists():
+            # A test kills this rank before the checkpoint has its name.
+            (OUTPUT / "hold").rename(OUTPUT / "writing")
+            time.sleep(600)
+        os.fsync(file.fileno())
+    beside.replace(CHECKPOINT)
+
+
+def restore() -> tuple[int, np.ndarray]:
+    """Step and state of the checkpoint, on all ranks as rank 0 reads them."""
+    step, state = 0, np.zeros((2, 65, CLASSES))
+    if hvd.rank() == 0 and CHECKPOINT.exists():
+        with np.load(CHECKPOINT) as file:
+            step, state = int(file["step"]), file["state"]
+    step = int(hvd.broadcast(tf.constant(step), 0, name="step"))
+    return step, hvd.broadcast(tf.constant(state), 0, name="state").numpy()
+
+
+def fail(how: str) -> None:
+    """Fail as scripts do."""
+    if how == "raise":
+        raise ValueError("this batch has no labels")
+    taken = []
+    while how == "memory":
+        # 64 MiB that are touched, so that they are really taken.
+        taken.append(np.ones(1 << 23))
+
+
+def write_line(name: str, **fields: object) -> None:
+    """Add a line to a file, in one write."""
+    with (OUTPUT / name).open("a") as file:
+        file.write(json.dumps({"at": time.time(), **fields}) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=0.05, help="that a step takes at least")
+    parser.add_argument("--fail", choices=("raise", "memory"))
+    parser.add_argument("--rank", type=int, default=1)
+    parser.add_argument("--at", type=int, default=30)
+    options = parser.parse_args()
+    hvd.init()
+    rank, start = hvd.rank(), time.time()
+    parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    host = socket.gethostname()
+    is_fork = b"warm_server.py" in parent
+    write_line("ranks.jsonl", rank=rank, host=host, pid=os.getpid(), fork=is_fork)
+
+    images, labels = load()
+    mine = slice(rank, TRAINING, hvd.size())
+    done, state = restore()
+    for step in range(done + 1, options.steps + 1):
+        began = time.monotonic()
+        if options.fail and rank == options.rank and step >= options.at:
+            fail(options.fail)
+        slope = gradient(state[0], images[mine], labels[mine])
+        state = advance(state, hvd.allreduce(tf.constant(slope), name="gradient").numpy())
+        if rank == 0:
+            if step % CHECKPOINT_EVERY == 0 or step == options.steps:
+                save(step, state)
+            write_line("steps.jsonl", step=step, start=start)
+        time.sleep(max(0.0, began + options.seconds - time.monotonic()))
+    if rank == 0:
+        alone = np.zeros_like(state)
+        for _ in range(options.steps):
+            alone = advance(alone, gradient(alone[0], images[:TRAINING], labels[:TRAINING]))
+        result = {
+            "step": options.steps,
+            "ranks": hvd.size(),
+            "accuracy": accuracy(state[0], images[TRAINING:], labels[TRAINING:]),
+            "undisturbed": accuracy(alone[0], images[TRAINING:], labels[TRAINING:]),
+            "difference": float(np.abs(state - alone).max()),
+        }
+        write_line("result.jsonl", **result)
+        print(f"RESULT {json.dumps(result)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
