@@ -14,6 +14,7 @@ import time
 from collections import deque
 from typing import IO, Callable, NamedTuple, Sequence
 
+from notices import Notice
 from settings import Host
 
 # Lines of the launcher's end that are searched, and seconds before it in which the cause was
@@ -47,7 +48,8 @@ SURE_TO_REPEAT = {
 }
 # What the kernel says of volumes that stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
-CONSEQUENCE = "HorovodInternalError"
+# What ranks raise that have lost their peer; TensorFlow has errors of its own with Horovod's words.
+CONSEQUENCES = ("HorovodInternalError", "Horovod has been shut down")
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
 
@@ -84,21 +86,32 @@ class ErrorOutput:
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
         self._thread.start()
 
-    def find_cause(self, hosts: Sequence[Host], code: int) -> Cause | None:
-        """Return why the launcher ended with `code`; None when its output does not say it."""
+    def find_cause(
+        self, hosts: Sequence[Host], code: int, raised: Sequence[Notice] = ()
+    ) -> Cause | None:
+        """Return why the launcher ended with `code`; None when nothing says it.
+
+        `raised`: what ranks told of their exceptions (files/last_words.py), in this order.
+        """
         self._thread.join(DRAIN_WITHIN)
-        recent = [item for item in self._tracebacks if item.at > time.monotonic() - LAST_SECONDS]
+        since = time.monotonic() - LAST_SECONDS
+        recent = [item for item in self._tracebacks if item.at > since]
         match = next((m for r in RANKS for line in self._lines if (m := r.search(line))), None)
         rank = int(match["rank"]) if match else None
         number = (match.groupdict().get("signal") if match else None) or "0"
+        own_words = (n for n in raised if n["at"] > since and not is_consequence(n["text"]))
+        told = next(own_words, None)
+        if told and (number == "0" or told["rank"] == rank):
+            return _judge(f"rank {told['rank']} on {told['host']}: ", told["text"])
         # Ranks that lost their peer: a consequence, unless it is all that there is.
-        own = [item for item in recent if CONSEQUENCE not in item.text]
+        own = [item for item in recent if not is_consequence(item.text)]
         candidates = own if own or rank is not None else recent
         first = next((t for t in candidates if t.rank is None or rank in (None, t.rank)), None)
         if number == "0" and first:
-            who = _describe_rank(first.rank if rank is None else rank, hosts)
-            is_full = any(words in first.text for words in FULL)
-            return Cause(who + first.text, is_full or first.text.split(":")[0] in SURE_TO_REPEAT)
+            # Of several that ended, the launcher's first may be one that lost its peer.
+            is_known = first.rank is None and len(own) == len(recent)
+            who = _describe_rank(rank if is_known else first.rank, hosts)
+            return _judge(who, first.text)
         if rank is None:
             return None
         what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
@@ -133,6 +146,16 @@ class ErrorOutput:
             place = self._open.pop(rank)
             text = f"{line}, {place}" if place else line
             self._tracebacks.append(Traceback(time.monotonic(), rank, text))
+
+
+def is_consequence(text: str) -> bool:
+    """Whether a rank raised this because it has lost its peer."""
+    return any(words in text for words in CONSEQUENCES)
+
+
+def _judge(who: str, text: str) -> Cause:
+    is_full = any(words in text for words in FULL)
+    return Cause(who + text, is_full or text.split(":")[0] in SURE_TO_REPEAT)
 
 
 def _write(target: int, content: bytes) -> None:

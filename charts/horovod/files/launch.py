@@ -20,6 +20,7 @@ import mpi
 from basics import processes
 from failure import Cause, ErrorOutput
 from mpi import HOSTFILE, MpiImplementation, default_interface
+from notices import Notice
 from settings import (
     FILES,
     GENERATED,
@@ -171,6 +172,8 @@ class Launcher:
         # The hosts of the ranks, and until when those may save that were asked to leave, by name.
         self.hosts: Callable[[], Sequence[Host]] = list
         self.leaving: dict[str, float] = {}
+        # What ranks told of their exceptions.
+        self.raised: list[Notice] = []
         # How long the launcher ran, in seconds.
         self.seconds = 0.0
         self._errors: ErrorOutput | None = None
@@ -222,7 +225,7 @@ class Launcher:
 
     def find_cause(self, hosts: Sequence[Host], code: int) -> Cause | None:
         """Return why the launcher ended with `code`; None when its output does not say it."""
-        return self._errors.find_cause(hosts, code) if self._errors else None
+        return self._errors.find_cause(hosts, code, self.raised) if self._errors else None
 
     def may_save(self, host: Host) -> bool:
         """Whether a host was asked to leave, and its ranks still have time."""

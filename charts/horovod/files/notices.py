@@ -18,17 +18,11 @@ Notice = Dict[str, Any]
 
 
 def send(address: str, epoch: str, **content: object) -> None:
-    """Send a notice to the master of an epoch. A failure is logged."""
+    """Send a notice to the master of an epoch. Raises OSError, or ValueError for the address."""
     host, _, rest = address.partition(",")
     port, _, secret = rest.partition(",")
     line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
-    try:
-        with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
-            connection.sendall(line.encode())
-            # The master closes the connection when it has taken the notice.
-            connection.recv(1)
-    except (OSError, ValueError) as problem:
-        # Each rank imports this module, and few come here.
-        from settings import log
-
-        log(f"cannot tell the master {content}: {problem}")
+    with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
+        connection.sendall(line.encode())
+        # The master closes the connection when it has taken the notice.
+        connection.recv(1)

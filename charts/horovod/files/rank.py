@@ -115,7 +115,8 @@ def main() -> int:
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
     register = partial(ranks.register, place.rank)
-    status = warm_client.run(arguments.command, register, speaks=place.local_rank == 0)
+    speaks = place.local_rank == 0
+    status = warm_client.run(arguments.command, place.rank, register, speaks)
     if "PMI_FD" in os.environ:
         if status is None:
             return hydra.supervise(arguments.command, register)

@@ -78,7 +78,14 @@ def ask_to_end(script: Script) -> bool:
 
 
 def tell(script: Script, **content: object) -> None:
-    """Send a notice about a rank to its master."""
-    if script.notices:
-        host = socket.gethostname()
+    """Send a notice about a rank to its master. A failure is logged."""
+    if not script.notices:
+        return
+    host = socket.gethostname()
+    try:
         notices.send(script.notices, script.epoch, host=host, rank=script.rank, **content)
+    except (OSError, ValueError) as problem:
+        # Each rank imports this module, and few come here.
+        from settings import log
+
+        log(f"cannot tell the master {content}: {problem}")

@@ -14,6 +14,7 @@ from typing import Callable, NamedTuple, Sequence
 import notice_server
 import remote
 from failure import find_host
+from last_words import RAISED
 from launch import Launcher
 from notices import Notice
 from settings import Host, LaunchError, Run, log
@@ -79,6 +80,8 @@ class Stalls:
         if notice["kind"] == "stopped":
             what = "is stopped, by SIGSTOP or a debugger,"
             self._add(notice["rank"], host, what, notice["seconds"], notice["period"])
+        elif notice["kind"] == RAISED:
+            self._launcher.raised.append({**notice, "at": time.monotonic()})
         elif notice["kind"] == "leaving":
             self._launcher.leaving[host] = time.monotonic() + notice["seconds"]
             log(f"{host} was asked to leave: its ranks have {notice['seconds']:.0f} s to save")

@@ -36,7 +36,9 @@ NOT_PASSED_ON = {
 }
 
 
-def run(command: Sequence[str], started: Callable[[int], None], speaks: bool) -> int | None:
+def run(
+    command: Sequence[str], rank: int, started: Callable[[int], None], speaks: bool
+) -> int | None:
     """Run a rank's command in a fork of the warm process; its exit code, or minus the signal.
 
     `started` gets the process ID of the fork.
@@ -52,7 +54,7 @@ def run(command: Sequence[str], started: Callable[[int], None], speaks: bool) ->
         if not os.path.exists(READY):
             check_use(program)
         with _connect() as connection:
-            _ask(connection, command, program)
+            _ask(connection, rank, command, program)
             return _follow(connection, started)
     except ColdStart as reason:
         if speaks:
@@ -78,14 +80,14 @@ def _connect() -> socket.socket:
     return connection
 
 
-def _ask(connection: socket.socket, command: Sequence[str], program: Program) -> None:
+def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
     """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
     if len(numbers) >= warm_wire.MOST_DESCRIPTORS:
         raise ColdStart(f"the rank has {len(numbers)} open files")
     here = os.open(".", os.O_PATH | os.O_CLOEXEC)
     try:
-        request = {**describe(command, program), "descriptors": numbers}
+        request = {**describe(command, program), "rank": rank, "descriptors": numbers}
         warm_wire.send(connection, request, [*numbers, here])
         answer, _ = warm_wire.receive(connection)
     except (OSError, ValueError) as problem:

@@ -17,7 +17,7 @@ import traceback
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from types import CodeType, TracebackType
-from typing import Any, TextIO
+from typing import Any, Callable, TextIO
 
 # Python 3.9 and newer write standard error line by line in any case.
 LINES_TO_STDERR = sys.version_info >= (3, 9)
@@ -170,8 +170,13 @@ def set_title(command: list[str]) -> None:
     Path("/proc/self/comm").write_text(Path(command[0]).name[:15])
 
 
-def run(program: dict[str, Any], main: dict[str, Any]) -> None:
-    """Run the program in the namespace of the module `__main__`, as Python itself would."""
+def run(
+    program: dict[str, Any], main: dict[str, Any], raised: Callable[[BaseException], None]
+) -> None:
+    """Run the program in the namespace of the module `__main__`, as Python itself would.
+
+    `raised` gets an exception that nothing has caught, before it is reported.
+    """
     prepare_main(program, main)
     error = _execute(program, main)
     if error is None:
@@ -180,6 +185,7 @@ def run(program: dict[str, Any], main: dict[str, Any]) -> None:
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
+    raised(error)
     _report(error)
     if isinstance(error, KeyboardInterrupt):
         # Python ends itself by SIGINT, after all that is to be done at exit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import os
 import select
 import signal
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
+import last_words
 import warm_fork
 import warm_script
 import warm_wire
@@ -48,7 +50,8 @@ def main(main_namespace: dict[str, Any]) -> None:
         warm_script.set_up_python(request)
         faulthandler.register(warm_wire.STACK_SIGNAL, 2)
         warm_script.set_title(request["command"])
-        warm_script.run(request["program"], main_namespace)
+        raised = functools.partial(last_words.tell, request)
+        warm_script.run(request["program"], main_namespace, raised)
 
 
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:

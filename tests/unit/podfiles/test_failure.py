@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Sequence
 
 import failure
 import pytest
 from failure import Cause, ErrorOutput
+from notices import Notice
 
 from tests.unit.podfiles.runs import make_run
 
@@ -44,7 +47,7 @@ TAGGED = "".join(f"[1]<stderr>:{line}\n" for line in TYPE_ERROR.splitlines())
 SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: invalid syntax\n'
 
 
-def cause(text: str, code: int = 1) -> Cause | None:
+def cause(text: str, code: int = 1, raised: Sequence[Notice] = ()) -> Cause | None:
     """What is found in a launcher's output, which is passed on unchanged."""
     reader, writer = os.pipe()
     out, passed_on = os.pipe()
@@ -52,7 +55,7 @@ def cause(text: str, code: int = 1) -> Cause | None:
         output = ErrorOutput(source, passed_on)
         os.write(writer, text.encode())
         os.close(writer)
-        found = output.find_cause(HOSTS, code)
+        found = output.find_cause(HOSTS, code, raised)
     os.close(passed_on)
     with os.fdopen(out, "rb") as received:
         assert received.read().decode() == text
@@ -62,8 +65,11 @@ def cause(text: str, code: int = 1) -> Cause | None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (TYPE_ERROR + PEER + OPEN_MPI_4.format(code=1),
+        (TYPE_ERROR + OPEN_MPI_4.format(code=1),
          "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94"),
+        # The rank that ended first may be the one that lost its peer.
+        (TYPE_ERROR + PEER + OPEN_MPI_4.format(code=1),
+         "a rank: TypeError: 'list' object is not callable, train.py:94"),
         (TAGGED + PEER,
          "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94"),
         (TYPE_ERROR, "a rank: TypeError: 'list' object is not callable, train.py:94"),
@@ -80,6 +86,39 @@ def cause(text: str, code: int = 1) -> Cause | None:
 )  # fmt: skip
 def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expected: str) -> None:
     found = cause(text, 3)
+    assert found
+    assert found.text == expected
+
+
+def words(rank: int, text: str, ago: float = 0.0) -> Notice:
+    """What a rank told of its exception."""
+    at = time.monotonic() - ago
+    return {"host": f"host-of-{rank}", "rank": rank, "text": text, "at": at}
+
+
+LOST_PEER = words(3, "tensorflow.errors.UnknownError: Horovod has been shut down., train.py:7")
+ENDED_FIRST = OPEN_MPI_4.format(code=1)
+KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
+
+
+@pytest.mark.parametrize(
+    ("output", "raised", "expected"),
+    [
+        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, words(1, "KeyError: 'x', train.py:8")],
+         "rank 1 on host-of-1: KeyError: 'x', train.py:8"),
+        (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
+        # An elastic run has gone on without that rank.
+        (ENDED_FIRST, [words(1, "KeyError: 'x'", ago=60)], "rank 3 on hvd-cpu-1: exit code 1"),
+        # The script's own end is followed by a crash of its rank; that of another rank is no end.
+        (KILLED, [words(1, "KeyError: 'x'")], "rank 1 on host-of-1: KeyError: 'x'"),
+        (KILLED, [words(0, "KeyError: 'x'")], "rank 1 on hvd-cpu-0: ended by SIGKILL (killed, as "
+         "the kernel does when a container is out of memory (worker.resources.limits.memory))"),
+    ],
+)  # fmt: skip
+def test_ranks_tell_which_of_them_raised_what(
+    output: str, raised: list[Notice], expected: str
+) -> None:
+    found = cause(output, 1, raised)
     assert found
     assert found.text == expected
 

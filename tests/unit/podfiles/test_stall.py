@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,8 +129,8 @@ def test_time_counts_from_the_first_message_of_a_stall_on(
         write(stalls)
 
     # Joined again before the third message, which is too late for the same stall.
-    for time in (1000.0, 1030.0, 1130.0, 1160.0):
-        at(time)
+    for moment in (1000.0, 1030.0, 1130.0, 1160.0):
+        at(moment)
     assert len(announced) == 2
     assert launcher.problem is None
     at(1199.0)
@@ -279,6 +280,17 @@ def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
     losing.result(PATIENCE)
     (failed,) = [e["message"] for e in pod.api.items("core/events") if e["reason"] == "Failed"]
     assert failed.startswith("hvd-worker-1 was asked to leave")
+
+
+def test_what_a_rank_raised_is_kept_for_the_launch(launcher: Launcher, watch: Watch) -> None:
+    stalls, announced = watch()
+    stalls.take({"kind": "raised", "host": "hvd-cpu-1", "rank": 3, "text": "KeyError: 'x'"})
+    (kept,) = launcher.raised
+    assert (kept["rank"], kept["text"]) == (3, "KeyError: 'x'")
+    assert time.monotonic() - kept["at"] < PATIENCE
+    assert announced == []
+    launcher.reset()
+    assert launcher.raised == []
 
 
 @pytest.mark.parametrize("loss", ["nan", "0.5"])

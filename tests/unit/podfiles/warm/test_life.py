@@ -13,7 +13,9 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
+import notice_server
 import pytest
 import warm_checks
 from warm_checks import Program
@@ -301,3 +303,51 @@ def test_client_that_sends_nonsense_does_not_stop_the_warm_process(warm_worker: 
             connection.connect(str(warm_worker.socket))
             connection.sendall(content)
     assert "cold" not in warm_worker.show("import framework")
+
+
+RAISES = """
+import framework
+def train(batch):
+    raise ValueError(f"no labels in\\n{batch}")
+train(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (RAISES, "ValueError: no labels in, train.py:4"),
+        ("import framework\n(\n", "SyntaxError: '(' was never closed, train.py:2"),
+        ("import framework\nraise SystemExit(1)\n", None),
+        (
+            f"import framework\nraise KeyError({'ü' * 900!r})\n",
+            f"KeyError: '{'ü' * 489}, train.py:2",
+        ),
+    ],
+)
+def test_master_is_told_what_a_rank_raised(
+    warm_worker: Worker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    text: str | None,
+) -> None:
+    monkeypatch.setenv("HVD_EPOCH", "7")
+    monkeypatch.setenv("HVD_NOTICES", "")
+    taken: list[dict[str, Any]] = []
+    (tmp_path / "train.py").write_text(program)
+    with notice_server.Server("127.0.0.1", taken.append) as server:
+        variables = {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
+        done = warm_worker.run("python3", "train.py", cwd=tmp_path, variables=variables)
+        server.shutdown()
+    assert done.returncode == 1
+    assert b"start cold" not in done.stdout
+    host = {"kind": "raised", "host": socket.gethostname(), "rank": 0}
+    assert taken == ([{**host, "text": text}] if text else [])
+
+
+def test_rank_ends_as_ever_where_no_master_listens(warm_worker: Worker) -> None:
+    variables = {"HVD_EPOCH": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
+    done = warm_worker.run("python3", "-c", "raise ValueError('x')", variables=variables)
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == "ValueError: x"

@@ -1,0 +1,45 @@
+"""What a fork tells the master of the exception that ends it.
+
+The launcher names the rank that ended first. That may be one which lost its peer: the rank that
+raised the exception ends only when Horovod has shut down on all of them. And the launcher's output
+does not say which rank wrote what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import traceback
+from typing import Any
+
+import notices
+from fence import EPOCH
+
+# The kind of the notice.
+RAISED = "raised"
+# Of an exception's line: a notice is no longer than the master reads, whatever the letters are.
+LONGEST = 500
+
+
+def describe(error: BaseException) -> str:
+    """The exception's line, and where it was raised; as files/failure.py finds both in a log."""
+    last = traceback.format_exception_only(type(error), error)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    file, line = (frames[-1].filename, frames[-1].lineno) if frames else ("", None)
+    if isinstance(error, SyntaxError) and error.filename:
+        file, line = error.filename, error.lineno
+    place = f", {os.path.basename(file)}:{line}" if file else ""  # noqa: PTH119 - a text
+    return last.splitlines()[0][:LONGEST] + place
+
+
+def tell(request: dict[str, Any], error: BaseException) -> None:
+    """Tell the master of the rank that `request` asked for."""
+    variables = request["environment"]
+    address = variables.get(notices.ADDRESS)
+    if address:
+        # Whatever happens here must not change how the rank ends.
+        with contextlib.suppress(Exception):
+            host, rank = socket.gethostname(), request["rank"]
+            content = {"host": host, "rank": rank, "text": describe(error)}
+            notices.send(address, variables.get(EPOCH, ""), kind=RAISED, **content)
