@@ -22,6 +22,7 @@ _STARTED = pytest.StashKey[bool]()
 SHARED_RESOURCES = {
     "tests/localkube/test_lifecycle.py": "a second cluster",
     "tests/localkube/test_second_node.py": "a second cluster",
+    "tests/localkube/test_static_cpu_manager.py": "a second cluster",
     "tests/localkube/test_workloads.py": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/chart/test_scanner.py": "renders of all cases",

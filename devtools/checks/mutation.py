@@ -53,6 +53,8 @@ TARGETS = {
         [f"{LIBRARY}/run", f"{LIBRARY}/cli", f"{POD_FILES}/test_podstatus.py"],
     ),
     "code": ("hvdchart/code/**/*.py", [f"{LIBRARY}/code", f"{LIBRARY}/cli"]),
+    "doctor": ("hvdchart/doctor/**/*.py", [f"{LIBRARY}/doctor", f"{LIBRARY}/cli"]),
+    "project": ("hvdchart/project/**/*.py", [f"{LIBRARY}/project", f"{LIBRARY}/cli"]),
     "discover": ("hvdchart/discover/**/*.py", [f"{LIBRARY}/discover", f"{LIBRARY}/cli"]),
     "migrate": ("hvdchart/migrate/**/*.py", [f"{LIBRARY}/migrate"]),
     "tune": ("hvdchart/tune/**/*.py", [f"{LIBRARY}/tune", f"{LIBRARY}/cli"]),
