@@ -27,6 +27,7 @@ def end(training: Training, began: float) -> str:
     return told
 
 
+@pytest.mark.rare
 @pytest.mark.fault("script raises on one rank")
 def test_exception_on_one_rank(training: Training) -> None:
     began = time.time()
