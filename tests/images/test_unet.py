@@ -73,6 +73,30 @@ def test_missing_data_end_a_run_before_training(examples: Sandbox) -> None:
     assert "training from the start" not in done.stdout
 
 
+def test_run_that_resumes_comes_to_the_weights_of_one_that_was_not_interrupted(
+    examples: Sandbox,
+) -> None:
+    results = []
+    for folder, steps in (("whole", 12), ("halves", 7), ("halves", 12)):
+        options = ("--steps", str(steps), "--check-every", "5", "--target-dice", "0")
+        done = examples.run(
+            *(*TWO_RANKS, *UNET, *options),
+            OUTPUT_PATH=f"/output/{folder}",
+            # How many there are changes the order of sums, and with it the last bits.
+            TF_NUM_INTRAOP_THREADS="1",
+            TF_NUM_INTEROP_THREADS="1",
+        )
+        assert done.returncode == 0, output_of(done)
+        results.append(json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT ")))
+    whole, first, second = results
+    assert (first["steps"], second["resumed_after_step"], second["steps"]) == (7, 7, 12)
+    assert (whole["ranks"], whole["ranks_agree"], whole["resumed_after_step"]) == (2, True, 0)
+    assert second["weights"] == whole["weights"] != first["weights"]
+    assert second["dice"] == whole["dice"]
+    files = {file.name for file in (examples.folder / "halves").iterdir()}
+    assert {"logs", "predictions.png", "ckpt-12.index"} <= files
+
+
 def test_loss_that_is_not_a_number_ends_all_ranks_and_is_not_saved(examples: Sandbox) -> None:
     output = examples.folder / "nan"
     output.mkdir(mode=0o777)
