@@ -73,7 +73,8 @@ def _user(root: Path, hosts: Path) -> User:
     """The user of a pod whose folder is `root`: root, as in an image of its own."""
     enter = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER_POD)
     passwd = root.parent / "passwd"
-    passwd.write_text(PASSWD)
+    if not passwd.exists():  # Pods that run would find it empty for a moment.
+        passwd.write_text(PASSWD)
     return User("root", 0, (*enter, str(root), str(hosts), str(passwd)))
 
 
@@ -125,7 +126,8 @@ class Farm:
         """An /etc/hosts with these names, the first of which is the first host."""
         file = self.folder / f"{len(hosts)}.hosts"
         lines = (f"{address(number)} {host}\n" for number, host in enumerate(hosts))
-        file.write_text(f"127.0.0.1 localhost {os.uname().nodename}\n{''.join(lines)}")
+        if not file.exists():  # As the file of users.
+            file.write_text(f"127.0.0.1 localhost {os.uname().nodename}\n{''.join(lines)}")
         return file
 
 
