@@ -148,7 +148,7 @@ Host *
   UserKnownHostsFile {GENERATED}/known_hosts
   GlobalKnownHostsFile none
   BatchMode yes
-  ConnectTimeout 10
+  ConnectTimeout 60
   KexAlgorithms -sntrup761*
   SendEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES
   ServerAliveInterval 15
