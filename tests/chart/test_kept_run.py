@@ -71,12 +71,12 @@ def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
     upgrade(place, version, CHART, RUN)
     before = written(place)
     mounted = mounted_files(place)
-    files = min(mounted)
     notes = upgrade(place, version, newer, merged(RUN, {"metrics": {"enabled": True}}))
     assert written(place) == before
     assert "A newer chart is used from the next run on." in notes
     assert mounted_files(place) == mounted
-    assert "mesh.py" in place.get("configmap", files)["data"], "the files of the run's own chart"
+    files = [name for each in mounted for name in place.get("configmap", each)["data"]]
+    assert "mesh.py" in files, "the files of the run's own chart"
     labels = place.get("job", place.job("hvd"))["metadata"]["labels"]
     assert labels["helm.sh/chart"].startswith("horovod-1")
     # The number of retries, the deadline and the time to live apply to the run as it is.

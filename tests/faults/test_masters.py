@@ -12,6 +12,8 @@ STEPS = 120
 FAULT_AT = 45
 # More than a training does before it is given a lower target.
 MANY = 100_000
+# More than it does until the run of an upgrade has its workers: 20 seconds of steps.
+MEANWHILE = 400
 UPGRADES, EACH_THAT_CHANGES_THE_RUN = 50, 10
 
 
@@ -30,7 +32,7 @@ def test_upgrade_to_more_workers(training: Training) -> None:
     training.install(MANY)
     training.wait_for_step(FAULT_AT)
     fault = time.time()
-    training.upgrade(STEPS, workers=3)
+    training.upgrade(FAULT_AT + MEANWHILE, workers=3)
     training.finish(fault)
     assert training.lines("result")[0]["ranks"] == 3
 
@@ -46,7 +48,7 @@ def test_many_upgrades(training: Training) -> None:
         # How often a failed run is tried again concerns no run; other settings replace it.
         run = str(number // EACH_THAT_CHANGES_THE_RUN)
         training.upgrade(MANY, master={"backoffLimit": number}, podLabels={"run": run})
-    training.upgrade(training.steps()[-1].step + FAULT_AT)
+    training.upgrade(training.steps()[-1].step + MEANWHILE)
     training.finish(fault)
     assert training.namespace.get("secret", "hvd-ssh")["data"] == keys
     starts = len({step.start for step in training.steps()})

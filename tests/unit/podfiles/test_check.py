@@ -7,8 +7,10 @@ import itertools
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import bandwidth
 import check
@@ -31,7 +33,7 @@ def allreduce(tensor, op, name):
 
 
 @pytest.fixture
-def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of Python packages, with no framework outside of it."""
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -39,9 +41,11 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         lambda name: find(name) if (tmp_path / f"{name}.py").exists() else None,
     )  # fmt: skip
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("tensorflow", "torch", "horovod", "horovod.tensorflow", "horovod.torch"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return tmp_path
+    # What the programs import from the folder is gone at the end.
+    with patch.dict(sys.modules):
+        for name in ("tensorflow", "torch", "horovod", "horovod.tensorflow", "horovod.torch"):
+            sys.modules.pop(name, None)
+        yield tmp_path
 
 
 def install(
