@@ -30,8 +30,10 @@ TIMEOUT_SECONDS = 90.0
 PROBE_IMAGE = "docker.io/localkube/probe:1"
 SHARED_SETTINGS = ("net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic")
 NETWORK = Path("/sys/class/net")
-# What rules of the network have in which podman and buildah run build steps.
+# What rules and routes of the network have in which podman and buildah run build steps.
 BUILDERS = ("cni-podman", "CNI-", "10.88.", "224.0.0.0/4")
+# The interfaces of the cluster of other tests.
+OTHERS = "lk-hvd"
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,8 @@ def machine_state() -> dict[str, Any]:
     processes = _output("ps", "-e", "-o", "pid=,args=").splitlines()
     return {
         "mounts": [mount for mount in mounts if "localkube" in mount or "cni" in mount],
-        "interfaces": [name for name in _interfaces() if "lk-hvd" not in name],
-        "routes": [r for r in _output("ip", "route").splitlines() if "lk-hvd" not in r],
+        "interfaces": [name for name in _interfaces() if OTHERS not in name],
+        "routes": _not_of_others(_output("ip", "route").splitlines(), OTHERS, *BUILDERS),
         "namespaces": sorted(_list(Path("/run/netns"))),
         "cgroups": groups,
         "rules": _rules(),
@@ -144,7 +146,12 @@ def _rules() -> list[str]:
     """The firewall's rules without their counters, and without those of containers that build."""
     lines = _output("nft", "list", "ruleset").splitlines()
     lines = [re.sub(r"counter packets \d+ bytes \d+", "counter", line) for line in lines]
-    return sorted({line for line in lines if not any(mark in line for mark in BUILDERS)})
+    return sorted(set(_not_of_others(lines, *BUILDERS)))
+
+
+def _not_of_others(lines: list[str], *marks: str) -> list[str]:
+    """The lines that have none of these marks."""
+    return [line for line in lines if not any(mark in line for mark in marks)]
 
 
 def _list(directory: Path) -> list[str]:
