@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Folder = Union[str, os.PathLike[str]]
     # Number, state, parent and session.
-    Process = Tuple[int, bytes, int, int]
+    Process = Tuple[int, str, int, int]
 
 # This folder. __file__ would do for this pod only: it is resolved to the directory of one version
 # of the ConfigMap.
@@ -57,13 +57,18 @@ def list_names(folder: Folder) -> list[str]:
         return []
 
 
+def read_stat(pid: int | str) -> list[str]:
+    """The fields of /proc/PID/stat from the third one, the state, on. Raises OSError."""
+    # The command's name, in parentheses, may have any characters.
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+
+
 def processes() -> Iterator[Process]:
     """The processes that this one can see; of those that end meanwhile, some."""
     for name in list_names("/proc"):
         if name.isdigit():
             try:
-                # The command's name, in parentheses, may have any characters.
-                fields = read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+                fields = read_stat(name)
             except OSError:
                 continue
             yield int(name), fields[0], int(fields[1]), int(fields[3])

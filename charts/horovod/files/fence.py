@@ -95,7 +95,7 @@ def older_processes(epoch: int) -> Iterator[int]:
         except OSError:
             # It has ended, or is another user's.
             continue
-        if state != b"Z":
+        if state != "Z":
             parents[pid] = parent
             if is_here:
                 older.add(pid)

@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from metrics import parse_samples, read_script_file
-from settings import FILES, GENERATED, Host
+from settings import Host
 
 NAMES = {
     "horovod_step": "step",
@@ -162,16 +162,15 @@ class Progress:
             number, pause = number + 1, AGAIN_AFTER
 
     def _follow_host(self, host: Host) -> None:
+        # The master only: this is a program in workers, which do without.
+        import remote
+
         with self._guard:
             if self._closed.is_set():
                 return
             try:
                 self._process = subprocess.Popen(
-                    [
-                        str(GENERATED / "bin" / "ssh"),
-                        host.address,
-                        f"python3 -I -S {FILES}/progress.py",
-                    ],
+                    remote.command_line(host, "progress.py"),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Mapping
 
+import basics
 import ranks
 
 LOOK_EVERY = 5.0
@@ -43,6 +44,6 @@ class RankWatch:
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped; one that has ended is not."""
     try:
-        return ranks.read_stat(pid)[0] in STOPPED
+        return basics.read_stat(pid)[0] in STOPPED
     except OSError:
         return False

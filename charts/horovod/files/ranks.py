@@ -37,7 +37,7 @@ def register(rank: int, pid: int) -> None:
     beside = os.path.join(FOLDER, f".{rank}")
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        script = Script(rank, pid, read_stat(pid)[19], address, epoch)
+        script = Script(rank, pid, basics.read_stat(pid)[19], address, epoch)
         with open(beside, "w", encoding="utf-8") as file:
             json.dump(script, file)
         # In one step: the worker reads at any moment.
@@ -54,16 +54,11 @@ def running() -> Iterator[Script]:
     for name in sorted(names, key=int):
         script = Script(*json.loads(basics.read(os.path.join(FOLDER, name))))
         try:
-            fields = read_stat(script.pid)
+            fields = basics.read_stat(script.pid)
         except OSError:
             continue
         if fields[0] not in "ZX" and fields[19] == script.began:
             yield script
-
-
-def read_stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third one, the state, on. Raises OSError."""
-    return basics.read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")[2].split()
 
 
 def ask_to_end(script: Script) -> bool:

@@ -15,6 +15,12 @@ CLIENTS = 32
 ASK_WITHIN = 10.0
 
 
+def command_line(host: Host, program: str, *arguments: str) -> list[str]:
+    """The command that runs a program of this folder on a host."""
+    line = shlex.join(["python3", "-I", "-S", str(FILES / program), *arguments])
+    return [str(GENERATED / "bin" / "ssh"), host.address, line]
+
+
 def call(
     hosts: Sequence[Host], program: Sequence[str], content: bytes = b"", *, seconds: float
 ) -> dict[Host, tuple[int, str]]:
@@ -22,13 +28,11 @@ def call(
 
     `content` is its standard input. A host that needs longer than `seconds` counts as failed.
     """
-    path, *arguments = program
-    line = shlex.join(["python3", "-I", str(FILES / path), *arguments])
 
     def run(host: Host) -> tuple[int, str]:
         try:
             done = subprocess.run(
-                [str(GENERATED / "bin" / "ssh"), host.address, line],
+                command_line(host, *program),
                 input=content,
                 capture_output=True,
                 timeout=seconds,

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import basics
 import ranks
 from warm_wire import STACK_SIGNAL
 
@@ -23,7 +24,7 @@ STATES = {
 
 def describe(script: ranks.Script) -> str:
     """Tell what a rank does; it writes its Python stack if it can."""
-    state = STATES.get(ranks.read_stat(script.pid)[0], "")
+    state = STATES.get(basics.read_stat(script.pid)[0], "")
     if state:
         return state
     if not handles(script.pid):

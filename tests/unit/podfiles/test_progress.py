@@ -17,6 +17,7 @@ import kube
 import metrics
 import progress
 import pytest
+import remote
 from progress import Progress
 
 from examples import hvd_progress
@@ -131,7 +132,7 @@ def test_a_worker_without_the_directory_ends_at_once(monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Progress]:
     """Follows the ranks of two hosts with a script in the place of ssh."""
-    monkeypatch.setattr(progress, "GENERATED", tmp_path)
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
     monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
     program = tmp_path / "bin" / "ssh"
