@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import failure
 import pytest
@@ -90,13 +91,20 @@ def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expec
     assert found.text == expected
 
 
-def words(rank: int, text: str, ago: float = 0.0) -> Notice:
-    """What a rank told of its exception."""
-    at = time.monotonic() - ago
-    return {"host": f"host-of-{rank}", "rank": rank, "text": text, "at": at}
+class Words(NamedTuple):
+    """What a rank told of its exception, `ago` seconds before the test."""
+
+    rank: int
+    text: str
+    ago: float = 0.0
+
+    def notice(self) -> Notice:
+        # Made in the test: pytest makes the parameters of all tests before it runs the first.
+        at = time.monotonic() - self.ago
+        return {"host": f"host-of-{self.rank}", "rank": self.rank, "text": self.text, "at": at}
 
 
-LOST_PEER = words(3, "tensorflow.errors.UnknownError: Horovod has been shut down., train.py:7")
+LOST_PEER = Words(3, "tensorflow.errors.UnknownError: Horovod has been shut down., train.py:7")
 ENDED_FIRST = OPEN_MPI_4.format(code=1)
 KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
 
@@ -104,21 +112,21 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
 @pytest.mark.parametrize(
     ("output", "raised", "expected"),
     [
-        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, words(1, "KeyError: 'x', train.py:8")],
+        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, Words(1, "KeyError: 'x', train.py:8")],
          "rank 1 on host-of-1: KeyError: 'x', train.py:8"),
         (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
         # An elastic run has gone on without that rank.
-        (ENDED_FIRST, [words(1, "KeyError: 'x'", ago=60)], "rank 3 on hvd-cpu-1: exit code 1"),
+        (ENDED_FIRST, [Words(1, "KeyError: 'x'", ago=60)], "rank 3 on hvd-cpu-1: exit code 1"),
         # The script's own end is followed by a crash of its rank; that of another rank is no end.
-        (KILLED, [words(1, "KeyError: 'x'")], "rank 1 on host-of-1: KeyError: 'x'"),
-        (KILLED, [words(0, "KeyError: 'x'")], "rank 1 on hvd-cpu-0: ended by SIGKILL (killed, as "
+        (KILLED, [Words(1, "KeyError: 'x'")], "rank 1 on host-of-1: KeyError: 'x'"),
+        (KILLED, [Words(0, "KeyError: 'x'")], "rank 1 on hvd-cpu-0: ended by SIGKILL (killed, as "
          "the kernel does when a container is out of memory (worker.resources.limits.memory))"),
     ],
 )  # fmt: skip
 def test_ranks_tell_which_of_them_raised_what(
-    output: str, raised: list[Notice], expected: str
+    output: str, raised: list[Words], expected: str
 ) -> None:
-    found = cause(output, 1, raised)
+    found = cause(output, 1, [words.notice() for words in raised])
     assert found
     assert found.text == expected
 
