@@ -40,7 +40,7 @@ class Contestant(Protocol):
     def log(self) -> str:
         """The log of the launcher, each line after the time at which it was written."""
 
-    def delete_worker(self, number: int) -> None:
+    def delete_worker(self, pod: str) -> None:
         """Delete a worker's pod without grace."""
 
     def remove(self) -> None:
@@ -74,9 +74,9 @@ class Chart:
             "logs", f"job/{self.namespace.job(NAME)}", "--container=master", "--timestamps"
         )
 
-    def delete_worker(self, number: int) -> None:
+    def delete_worker(self, pod: str) -> None:
         """Delete a worker's pod."""
-        _delete_worker(self.namespace, number)
+        _delete_worker(self.namespace, pod)
 
     def remove(self) -> None:
         """Uninstall the release."""
@@ -115,9 +115,9 @@ class MpiOperator:
         launcher = "--selector=training.kubeflow.org/job-role=launcher"
         return self.namespace.kubectl("logs", launcher, "--timestamps", "--tail=-1")
 
-    def delete_worker(self, number: int) -> None:
+    def delete_worker(self, pod: str) -> None:
         """Delete a worker's pod."""
-        _delete_worker(self.namespace, number)
+        _delete_worker(self.namespace, pod)
 
     def remove(self) -> None:
         """Delete the MPIJob."""
@@ -125,10 +125,9 @@ class MpiOperator:
         _wait_for_no_pods(self.namespace)
 
 
-def _delete_worker(namespace: Namespace, number: int) -> None:
-    """Both name their pods in the same way."""
+def _delete_worker(namespace: Namespace, pod: str) -> None:
     at_once = ("--grace-period=0", "--force", "--wait=false")
-    namespace.kubectl("delete", "pod", f"{NAME}-worker-{number}", *at_once)
+    namespace.kubectl("delete", "pod", pod, *at_once)
 
 
 def _wait_for_no_pods(namespace: Namespace) -> None:
