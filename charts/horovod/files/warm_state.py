@@ -35,6 +35,22 @@ class WarmState:
 
     def load(self, modules: Sequence[str]) -> None:
         """Import the modules; a module that fails is the problem of all ranks to come."""
+        # To look for garbage is a tenth of the work of an import; later, it would write to pages
+        # that the forks share.
+        gc.disable()
+        try:
+            self._import(modules)
+        finally:
+            gc.freeze()
+            gc.enable()
+        if threads() > 1:
+            # Libraries that know of forks, such as OpenBLAS, end their threads before one.
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+    def _import(self, modules: Sequence[str]) -> None:
         for name in modules:
             try:
                 importlib.import_module(name)
@@ -46,15 +62,6 @@ class WarmState:
         # Noted now: while a rank is asked for, its own files are open here, too.
         now = open_descriptors()
         self.opened = {n: path for n, path in now.items() if n not in self._before}
-        # Collecting garbage would write to pages that the forks share.
-        gc.collect()
-        gc.freeze()
-        if threads() > 1:
-            # Libraries that know of forks, such as OpenBLAS, end their threads before one.
-            pid = os.fork()
-            if pid == 0:
-                os._exit(0)
-            os.waitpid(pid, 0)
 
     def find_reason(self, request: dict[str, Any], path0: str | None) -> str | None:
         """Why this rank must start cold, or None. `path0` is the rank's sys.path[0]."""
