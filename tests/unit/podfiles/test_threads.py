@@ -102,11 +102,17 @@ def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
 def test_what_is_set_by_hand_stays() -> None:
     cpus = os.sched_getaffinity(0)
     chosen = threads.choose_threads({}, 1, cpus, cpus)
-    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS"}
-    del chosen["OMP_NUM_THREADS"], chosen["TF_ENABLE_ONEDNN_OPTS"]
-    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", rules.YIELD}
+    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", rules.YIELD: "0"}
+    for name in by_hand:
+        del chosen[name]
     assert threads.choose_threads(by_hand, 1, cpus, cpus) == chosen
     assert threads.choose_threads({**by_hand, **chosen}, 1, cpus, cpus) == {}
+
+
+@pytest.mark.parametrize(("own", "yields"), [({0, 1, 2, 3}, True), ({0, 1}, False)])
+def test_rank_that_is_bound_keeps_its_cores_while_it_waits(own: set[int], yields: bool) -> None:
+    assert (rules.YIELD in threads.choose_threads({}, 2, own, {0, 1, 2, 3})) == yields
 
 
 def start(environment: dict[str, str], *before: str) -> list[str]:

@@ -34,6 +34,7 @@ ONLY_RANK = {
 }
 # As a plan sets them; rank.py chooses them otherwise, and says so.
 THREADS = {
+    "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMP_NUM_THREADS": "1",
     "TF_ENABLE_ONEDNN_OPTS": "1",
     "TF_NUM_INTEROP_THREADS": "1",
