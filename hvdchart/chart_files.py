@@ -36,3 +36,13 @@ def is_gpu(resource: str) -> bool:
 def launch_modes() -> tuple[str, ...]:
     """The chart's launch modes, the default one first."""
     return tuple(read_data("launchers.json")["modes"])
+
+
+def example(name: str) -> str:
+    """The text of one of the examples. Raises FileError."""
+    package = Path(__file__).resolve().parent
+    # Inside an installed wheel, or of a checkout.
+    for folder in (package / "examples", package.parent / "examples"):
+        if (folder / name).is_file():
+            return (folder / name).read_text("utf-8")
+    raise FileError(f"{package}: the examples are missing; install the package again")

@@ -101,6 +101,24 @@ def parse_duration(text: str | None) -> int | None:
     return int(match[1]) * _UNITS[match[2] or "s"]
 
 
+def parse_numbers(option: str, text: str) -> tuple[int, ...]:
+    """The numbers of an option such as 1,2,4; none for an empty text."""
+    words = [word.strip() for word in text.split(",")] if text else []
+    if not all(word.isdecimal() and len(word) < 7 for word in words):
+        raise typer.BadParameter(f"--{option} {text!r}: must be whole numbers, separated by commas")
+    return tuple(int(word) for word in words)
+
+
+def split_words(option: str, text: str) -> list[str]:
+    """The words of an option that is a command line."""
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--{option} {text!r}: {str(error).lower()}") from error
+
+
 def code_values(code: Path | None) -> Mapping[str, Plain] | None:
     """The chart's values for the path of --code; raises FileError."""
     if code is None:

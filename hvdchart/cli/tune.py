@@ -1,6 +1,5 @@
 """The subcommand `tune`."""
 
-import shlex
 import sys
 from typing import Annotated, Any
 
@@ -14,7 +13,9 @@ from hvdchart.cli.options import (
     Output,
     Settings,
     Specs,
+    parse_numbers,
     plan_specs,
+    split_words,
     write_output,
 )
 
@@ -83,11 +84,11 @@ def tune(
 
     paths, plan = plan_specs(specs, files, settings)
     grid = tuning.Grid(
-        _numbers("omp", omp), _numbers("intra", intra), _numbers("inter", inter),
-        _numbers("kmp-blocktime", kmp_blocktime),
+        parse_numbers("omp", omp), parse_numbers("intra", intra), parse_numbers("inter", inter),
+        parse_numbers("kmp-blocktime", kmp_blocktime),
     )  # fmt: skip
     settings_to_try = tuning.list_settings(plan, grid)
-    words = _words(command) or tuning.benchmark_command(model, batch_size, steps)
+    words = split_words("command", command) or tuning.benchmark_command(model, batch_size, steps)
     cluster = Cluster.connect(context, namespace)
     sys.stderr.write(
         f"{len(settings_to_try)} settings, {pluralize(repeat, 'run')} each, "
@@ -99,17 +100,3 @@ def tune(
         context=context, helm=helm,
     )  # fmt: skip
     write_output(output, tuning.tuning_text(result, paths[0].name))
-
-
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise typer.BadParameter(f"--command {command!r}: {str(error).lower()}") from error
-
-
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")] if text else []
-    if not all(word.isdecimal() and len(word) < 7 for word in words):
-        raise typer.BadParameter(f"--{option} {text!r}: must be whole numbers, separated by commas")
-    return tuple(int(word) for word in words)

@@ -5,7 +5,6 @@ A setting is a part of the ranks' environment; the first setting is always the p
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import statistics
@@ -15,11 +14,8 @@ from pathlib import Path
 
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan import rules
+from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
-from hvdchart.spec.model import Launch, Spec
-from hvdchart.spec.tuning import Tuning
-from hvdchart.spec.validate import STATEFULSET_NAME_LIMIT
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.render import dump
 
@@ -31,8 +27,6 @@ VARIABLES = {
 }
 # Smaller differences are noise on a machine that others use too: the plan's setting stays.
 NOISE = 0.02
-# The StatefulSet of the run is named NAME-tune-worker.
-_LONGEST_NAME = STATEFULSET_NAME_LIMIT - len("-tune-worker")
 _HERE = Path(__file__).parent / "in_pod"
 
 Setting = Mapping[str, str]
@@ -98,29 +92,9 @@ def repeat_settings(settings: Sequence[Setting], repeats: int) -> list[Setting]:
 
 def tuning_plan(plan: Plan, runs: Sequence[Setting], command: Sequence[str], workers: int) -> Plan:
     """The plan of a run that tries the settings: the spec's, with `workers` workers."""
-    spec = plan.spec
-    group = spec.nodes[0]
     job = {"command": list(command), "runs": list(runs)}
     line = ["python3", "-c", (_HERE / "driver.py").read_text("utf-8")]
-    # The chart replaces $(LAUNCH) by the launcher's command line, for the image's own MPI.
-    line += [json.dumps(job), "$(LAUNCH)"]
-    tuned: Spec = dataclasses.replace(
-        spec,
-        name=f"{spec.name[:_LONGEST_NAME].rstrip('-')}-tune",
-        nodes=(dataclasses.replace(group, count=workers, spares=0, tuning=_unbound(group.tuning)),),
-        tuning=_unbound(spec.tuning),
-        train=dataclasses.replace(spec.train, command=tuple(line), retries=0),
-        launch=Launch(mode="custom", hosts_timeout_seconds=spec.launch.hosts_timeout_seconds),
-    )
-    # Measure with the plan's own bindings, but options of horovodrun are not options of mpirun.
-    options = plan.launching.options if spec.launch.mode == "mpirun" else ()
-    launching = dataclasses.replace(plan.launching, options=options)
-    return dataclasses.replace(make_plan(tuned), launching=launching)
-
-
-def _unbound(tuning: Tuning) -> Tuning:
-    """`tuning` without a binding, which mode custom takes from the launching of the plan."""
-    return dataclasses.replace(tuning, binding=None)
+    return measuring_plan(plan, "tune", [*line, json.dumps(job), "$(LAUNCH)"], workers)
 
 
 def benchmark_command(model: str, batch_size: int, steps: int) -> list[str]:

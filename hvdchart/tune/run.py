@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
-from hvdchart.run import helm as helm_module
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.logs import follow
+from hvdchart.run.temporary import temporary_run
 from hvdchart.tune.grid import (
     Measurement,
     Search,
@@ -80,9 +79,8 @@ def _run(
     """
     name = plan.spec.name
     results, last = [], ""
-    helm_module.deploy(plan, cluster.namespace, context=context, helm=helm)
-    try:
-        for line in follow(cluster, name, warnings=True):
+    with temporary_run(cluster, plan, context=context, program=helm) as lines:
+        for line in lines:
             result = parse_result(line.text)
             if result is None:
                 last = f"{line.pod}: {line.text}"
@@ -91,8 +89,6 @@ def _run(
             number, speed, error = result
             measured = Measurement(runs[number], () if speed is None else (speed,), (error,))
             report(f"{len(results)}/{len(runs)} {describe(measured)}")
-    finally:
-        helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
     if not results:
         raise RunFailedError(f"{name} ended without a measurement; its last line: {last or 'none'}")
     return results
