@@ -1,23 +1,46 @@
-"""The subcommand `build`."""
+"""The subcommand `build`, and the image that `deploy` builds first."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hvdchart.cli.options import split_words
 from hvdchart.cli.terminal import say
-from hvdchart.errors import HvdchartError
+from hvdchart.errors import HvdchartError, ImageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hvdchart.plan.model import Plan
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.spec.yaml_tree import Plain
 
 _EPILOG = """\b
 Examples:
   hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
   hvdchart build . --image resnet --kind kind --watch
+  hvdchart build . --image resnet --load-with "minikube image load"
 
 Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130 interrupted."""
+
+Builder = Annotated[
+    str | None,
+    typer.Option(
+        "--builder", metavar="NAME", help="docker, podman or buildah (default: the first found)."
+    ),
+]
+LoadWith = Annotated[
+    str,
+    typer.Option(
+        "--load-with",
+        envvar="HVDCHART_LOAD_WITH",
+        metavar="COMMAND",
+        help="Load the image into the cluster with this command, whose last argument it becomes.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what the builder prints.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,14 +56,12 @@ def build(
     dockerfile: Annotated[
         str, typer.Option(metavar="FILE", help="The Dockerfile, relative to FOLDER.")
     ] = "Dockerfile",
-    builder: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="docker, podman or buildah (default: the first found)."),
-    ] = None,
+    builder: Builder = None,
     push: Annotated[bool, typer.Option("--push", help="Push the image to its registry.")] = False,
     kind: Annotated[
         str | None, typer.Option(metavar="CLUSTER", help="Load the image into this kind cluster.")
     ] = None,
+    load_with: LoadWith = "",
     archive: Annotated[
         Path | None,
         typer.Option("--save", metavar="FILE", help="Write the image to an archive."),
@@ -52,27 +73,25 @@ def build(
     watch: Annotated[
         bool, typer.Option("--watch", help="Build again at each change, until interrupted.")
     ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print what the builder prints.")
-    ] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Build an image, whose tag is a hash of the folder's content, and print its name.
 
     An image that is there already is not built again.
     """
     from hvdchart.image import build as building
+    from hvdchart.image.deliver import Target, deliver, save
 
     source = building.Source(folder, image, dockerfile)
+    target = Target(tuple(split_words("load-with", load_with)), kind, push)
     engine = building.choose_engine(builder)
+    output = _print_error if verbose else None
 
     def once() -> None:
-        reference = building.build(source, engine, say, _print_error if verbose else None)
-        if push:
-            building.push(reference, engine, _print_error if verbose else None)
-        if kind is not None:
-            building.load_into_kind(reference, engine, kind)
+        reference = building.build(source, engine, say, output)
+        deliver(reference, target, engine, say, output)
         if archive is not None:
-            building.save(reference, engine, archive)
+            save(reference, engine, archive)
         if spec is not None:
             _write_spec(spec, reference)
         sys.stdout.write(f"{reference}\n")
@@ -87,6 +106,56 @@ def build(
             _try(once)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def with_own_image(
+    plan: "Plan",
+    specs: list[Path],
+    cluster: "Cluster",
+    *,
+    folder: Path | None = None,
+    pushes: bool = True,
+    is_preview: bool = False,
+    builder: str | None,
+    load_with: str,
+    verbose: bool,
+    report: "Callable[[str], None]" = say,
+) -> "Plan":
+    """The plan with the image of a folder's Dockerfile, which is built and brought to the cluster.
+
+    Without a folder: that of the first spec, if it has a Dockerfile and the plan's image neither a
+    tag nor a digest. With `is_preview` nothing is built.
+    """
+    from dataclasses import replace
+
+    from hvdchart.image.build import Source
+    from hvdchart.image.deliver import choose_target, provide
+    from hvdchart.values.build import make_values
+    from hvdchart.values.merge import merge_values
+
+    image: Any = make_values(plan).get("image") or {}
+    if not isinstance(image, dict):
+        # Refused with the other values.
+        return plan
+    if folder is None:
+        folder = specs[0].parent
+        is_fixed = bool(image.get("tag") or image.get("digest")) or specs[0] == Path("-")
+        if is_fixed or not (folder / "Dockerfile").is_file():
+            return plan
+    if image.get("digest"):
+        raise ImageError("image.digest names another image than the one to build: remove it")
+    if not image.get("repository"):
+        raise ImageError("image.repository is missing: what to name the image that is built")
+    source = Source(folder, str(image["repository"]))
+    reference = source.reference()
+    if is_preview:
+        report(f"would build {reference}, unless it is there")
+    else:
+        target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
+        output = _print_error if verbose else None
+        provide(source, target, cluster.has_image, report, builder=builder, output=output)
+    tag: dict[str, Plain] = {"image": {"tag": reference.rpartition(":")[2]}}
+    return replace(plan, spec=replace(plan.spec, values=merge_values(plan.spec.values, tag)))
 
 
 def _try(once: "Callable[[], None]") -> None:

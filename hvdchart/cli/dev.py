@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
 from hvdchart.cli.options import (
     Context,
     CreateNamespace,
@@ -46,11 +47,14 @@ def dev(
     context: Context = None,
     helm: Helm = "helm",
     create_namespace: CreateNamespace = False,
+    builder: Builder = None,
+    load_with: LoadWith = "",
+    verbose: Verbose = False,
 ) -> None:
     """Run the code, and run it again each time that it is saved.
 
-    The workers stay between the runs. Ctrl-C stops the run and keeps the workers for the next
-    change; Ctrl-C again uninstalls the release.
+    The project's image is built first, as `deploy` does. The workers stay between the runs. Ctrl-C
+    stops the run and keeps the workers for the next change; Ctrl-C again uninstalls the release.
     """
     from hvdchart.code.changes import CodeChanges
     from hvdchart.run import helm as helm_module
@@ -61,6 +65,14 @@ def dev(
     changes = CodeChanges(code)
     name = ""
     is_stopped = must_stop = False
+    said: set[str] = set()
+
+    def say_once(text: str) -> None:
+        """An image that is there is remarked at the first save only."""
+        if text not in said:
+            said.add(text)
+            say(text)
+
     while True:
         try:
             # Not where the interrupt is caught: another one may come at any moment.
@@ -74,7 +86,11 @@ def dev(
                     continue
                 is_stopped = False
                 try:
-                    _, plan = plan_specs(specs, files, settings, {**_VALUES, "code": change})
+                    paths, plan = plan_specs(specs, files, settings, {**_VALUES, "code": change})
+                    plan = with_own_image(
+                        plan, paths, cluster, builder=builder, load_with=load_with,
+                        report=say_once, verbose=verbose,
+                    )  # fmt: skip
                     if not name:
                         print_warnings(plan)
                     helm_module.deploy(

@@ -1,10 +1,12 @@
 """The subcommands that install and remove a run: deploy and undeploy."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
 from hvdchart.cli.options import (
     Code,
     Context,
@@ -40,9 +42,12 @@ Examples:
   hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
   hvdchart deploy run.spec.yaml --code train.py --wait
   hvdchart deploy run.spec.yaml --diff
+  hvdchart deploy run.spec.yaml --build . --builder podman -v
+  hvdchart deploy run.spec.yaml --load-with "minikube image load"
 
 Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
-cannot be used; 8 the run failed; 130 interrupted, and the run continues.""",
+cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130 interrupted, and the
+run continues.""",
     "undeploy": """\b
 Examples:
   hvdchart undeploy resnet50 --namespace team
@@ -84,21 +89,51 @@ def deploy(
     diff: Annotated[
         bool, typer.Option("--diff", help="Print what would change; change nothing.")
     ] = False,
+    build: Annotated[
+        Path | None,
+        typer.Option(
+            "--build",
+            metavar="FOLDER",
+            help="Build this folder's Dockerfile first (default: the spec's folder, where it has "
+            "one and image.tag is not set).",
+        ),
+    ] = None,
+    no_build: Annotated[bool, typer.Option("--no-build", help="Build no image.")] = False,
+    no_push: Annotated[
+        bool,
+        typer.Option("--no-push", help="Neither push nor load the image: the nodes have it."),
+    ] = False,
+    builder: Builder = None,
+    load_with: LoadWith = "",
+    verbose: Verbose = False,
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
-    Interrupting the command does not stop the run.
+    Where the project has a Dockerfile, its image is built and pushed first, unless that was done
+    for the same content, or loaded into a cluster of kind. Interrupting the command does not stop
+    the run.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
-    _, plan = plan_specs(specs, files, settings, read_values(values, code))
+    if build and no_build:
+        raise typer.BadParameter("--build and --no-build contradict each other")
+    paths, plan = plan_specs(specs, files, settings, read_values(values, code))
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
     program = helm_module.Helm(helm, context)
     name = plan.spec.name
     before = _check_name(cluster, name, program)
+    if not no_build:
+        try:
+            plan = with_own_image(
+                plan, paths, cluster, folder=build, pushes=not no_push,
+                is_preview=dry_run or diff, builder=builder, load_with=load_with, verbose=verbose,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            sys.stderr.write("\nnothing was deployed\n")
+            raise typer.Exit(130) from None
     if dry_run or diff:
         _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
         return

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import shutil
+import re
 import subprocess
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +14,19 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from hvdchart.errors import FileError, ImageError
-from hvdchart.files import write_atomically
 from hvdchart.image.engines import ENGINES, is_working, runtime_options, working_engines
+from hvdchart.image.memory import keep_duration, last_duration
 
 # Characters of a tag: enough that no two contents of one project have the same.
 _TAG_LENGTH = 12
 # Lines of a failed build that an error shows.
 _LAST_LINES = 10
+# How a step begins: `STEP 2/5: RUN ...` with Podman and Buildah, `Step 2/5 : RUN ...` with an old
+# Docker, `#7 [stage 2/5] RUN ...` with BuildKit.
+_STEP = re.compile(
+    r"^(?:(?:\[\d+/\d+\] )?(?:STEP|Step) |#\d+ \[(?:[^]]* )?)(\d+)/(\d+)(?: ?:|\]) (.*)"
+)
+_STEP_LENGTH = 60
 Report = Callable[[str], None]
 
 
@@ -78,61 +81,43 @@ def choose_engine(name: str | None) -> str:
 def build(source: Source, engine: str, report: Report, output: Report | None = None) -> str:
     """Build the image unless the engine has it; returns its reference.
 
-    `report` gets remarks, `output` each line of the builder. Raises ImageError with its last lines.
+    `report` gets remarks and each step of the Dockerfile, `output` each line of the builder. Raises
+    ImageError with the builder's last lines.
     """
     reference = source.reference()
     if _succeeds([engine, "inspect", "--type=image", reference]):
         report(f"{reference} is built already")
         return reference
-    last = _durations().get(source.repository)
+    last = last_duration(source.repository)
     about = "" if last is None else f", about {last:.0f} s as the last time"
     report(f"building {reference} with {engine}{about}")
     began = time.monotonic()
-    lines: deque[str] = deque(maxlen=_LAST_LINES)
-    code = _stream(_build_command(source, engine, reference), lines, output)
+    steps: set[str] = set()
+
+    def follow(line: str) -> None:
+        if output:
+            output(line)
+        step = read_step(line)
+        if step is None or step in steps:
+            return
+        steps.add(step)
+        report(f"{step} ({_times(time.monotonic() - began, last)})")
+
+    code, lines = stream(_build_command(source, engine, reference), follow)
     if code:
-        ending = "; ".join(line.strip() for line in lines if line.strip())
-        raise ImageError(f"{engine} cannot build {source.folder} (exit code {code}): {ending}")
+        raise ImageError(
+            f"{engine} cannot build {source.folder} (exit code {code}): {'; '.join(lines)}"
+        )
     seconds = time.monotonic() - began
-    _keep_duration(source.repository, seconds)
+    keep_duration(source.repository, seconds)
     report(f"built {reference} in {seconds:.1f} s")
     return reference
 
 
-def push(reference: str, engine: str, output: Report | None = None) -> None:
-    """Push an image to its registry, with the engine's own credentials."""
-    lines: deque[str] = deque(maxlen=_LAST_LINES)
-    if _stream([engine, "push", reference], lines, output):
-        ending = lines[-1].strip() if lines else "it printed no reason"
-        host = reference.partition("/")[0]
-        raise ImageError(
-            f"cannot push {reference}: {ending}; log in with `{engine} login {host}`, or correct "
-            "the repository"
-        )
-
-
-def save(reference: str, engine: str, file: Path) -> None:
-    """Write an image to an archive that containerd, Docker and kind read."""
-    if engine == "buildah":
-        command = [engine, "push", reference, f"docker-archive:{file}:{reference}"]
-    else:
-        command = [engine, "save", "-o", str(file), reference]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ImageError(f"cannot save {reference}: {' '.join(done.stderr.split())}")
-
-
-def load_into_kind(reference: str, engine: str, cluster: str) -> None:
-    """Load an image into the nodes of a cluster of kind."""
-    if shutil.which("kind") is None:
-        raise ImageError("no program kind is on PATH: install it, or use --push or --save")
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "image.tar"
-        save(reference, engine, archive)
-        command = ["kind", "load", "image-archive", str(archive), "--name", cluster]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")
+def read_step(line: str) -> str | None:
+    """The step of a Dockerfile that begins with a builder's line; None for any other line."""
+    match = _STEP.search(line)
+    return match and f"step {match[1]}/{match[2]}: {' '.join(match[3].split())[:_STEP_LENGTH]}"
 
 
 def changes(folder: Path) -> Iterator[None]:
@@ -165,43 +150,33 @@ def _build_command(source: Source, engine: str, reference: str) -> list[str]:
     return [engine, *(runtime if engine == "podman" else []), "build", *options]
 
 
-def _stream(command: Sequence[str], lines: deque[str], output: Report | None) -> int:
-    """Run a builder; its exit code. Its lines go to `output`, and the last ones to `lines`."""
+def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str]]:
+    """Run a program; its exit code and its last lines. Each line goes to `output` as it comes."""
+    last: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace",
     ) as process:  # fmt: skip
         assert process.stdout is not None  # noqa: S101
-        for line in process.stdout:
-            lines.append(line)
-            if output:
-                output(line.rstrip("\n"))
-    return process.returncode
+        try:
+            for line in process.stdout:
+                last.append(line.strip())
+                if output:
+                    output(line.rstrip("\n"))
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+    return process.returncode, [line for line in last if line]
+
+
+def _times(seconds: float, last: float | None) -> str:
+    """How long a build has taken, and how long it will take if it takes as long as the last one."""
+    if last is None:
+        return f"after {seconds:.0f} s"
+    left = last - seconds
+    return f"after {seconds:.0f} s, " + (f"about {left:.0f} s left" if left > 0 else "soon done")
 
 
 def _succeeds(command: Sequence[str]) -> bool:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode == 0
-
-
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "hvdchart" / "builds.json"
-
-
-def _durations() -> dict[str, float]:
-    """How many seconds the last build of each repository took."""
-    try:
-        found = json.loads(_cache().read_text())
-        return {str(name): float(seconds) for name, seconds in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _keep_duration(repository: str, seconds: float) -> None:
-    try:
-        _cache().parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(_cache(), json.dumps({**_durations(), repository: round(seconds, 1)}))
-    except (OSError, FileError):
-        # It only serves the next estimate.
-        return

@@ -31,6 +31,7 @@ class Cluster:
 
     def __init__(self, api: Api, namespace: str | None = None) -> None:
         self.namespace = namespace or api.namespace
+        self.context = api.context
         self._api = api
 
     @staticmethod
@@ -43,6 +44,25 @@ class Cluster:
     def nodes(self, labels: str = "") -> list[Object]:
         """The nodes that match a label selector; all nodes when it is empty."""
         return self._api.list("list nodes", "api/v1/nodes", labels)
+
+    def has_image(self, reference: str) -> bool:
+        """Whether all nodes have an image; False where one may not read nodes."""
+        try:
+            nodes = self.nodes()
+        except RefusedError as error:
+            if error.status == 403:
+                return False
+            raise
+        # Nodes have docker.io/library/resnet:1 for resnet:1.
+        ending = f"/{reference}"
+        return bool(nodes) and all(
+            any(
+                f"/{name}".endswith(ending)
+                for image in node["status"].get("images") or []
+                for name in image.get("names") or []
+            )
+            for node in nodes
+        )
 
     def all_pods(self) -> list[Object]:
         """The pods of all namespaces."""

@@ -53,6 +53,8 @@ class Connection:
     # The name in the server's certificate, where it is not that of `server`.
     server_name: str = ""
     proxy: str = ""
+    # The name of the kubeconfig's context; empty in a pod.
+    context: str = ""
 
 
 def find_connection(context: str | None = None) -> Connection:
@@ -166,6 +168,7 @@ class _Kubeconfig:
             cluster.get("insecure-skip-tls-verify") is not True,
             _text(cluster, "tls-server-name"),
             _text(cluster, "proxy-url"),
+            name,
         )
 
     def _entry(self, kind: str, name: str) -> _Entry:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import chart_dir
+from hvdchart.image.build import Source
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import StubProgram
@@ -109,3 +110,31 @@ def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
     dev.wait_for_error_line("release hvd uninstalled from namespace team")
     assert dev.process.wait(20) == 128 + signal.SIGINT
     assert "uninstall" in helm.commands()
+
+
+def test_the_projects_image_is_built_once_and_used_by_each_run(
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    programs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    docker = StubProgram(programs, "docker")
+    docker.answer("inspect", code=1)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # Only the Dockerfile is part of the image.
+    (tmp_path / "Dockerfile").write_text("FROM base")
+    (tmp_path / ".dockerignore").write_text("*")
+    play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
+    monkeypatch.setenv("HVDCHART_LOAD_WITH", str(StubProgram(programs, "loader").path))
+    dev = Dev(tmp_path, helm)
+    try:
+        image = dev.wait_for_deployed(1)["image"]
+        assert image == {"repository": "a", "tag": Source(tmp_path, "a").reference()[2:]}
+        docker.answer("inspect")
+        dev.script.write_text("second")
+        assert dev.wait_for_deployed(2)["image"] == image
+        assert docker.commands().count("build") == 1
+    finally:
+        dev.process.kill()
+        dev.process.communicate()

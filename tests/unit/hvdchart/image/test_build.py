@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from hvdchart.errors import FileError, ImageError
 from hvdchart.image import build as building
-from hvdchart.image.build import Source, choose_engine, context_files
+from hvdchart.image import memory
+from hvdchart.image.build import Source, choose_engine, context_files, read_step
+from hvdchart.image.deliver import push, save
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
@@ -61,6 +64,7 @@ def test_an_image_is_built_once_for_each_content(
         ["build", "--file", str(folder / "Dockerfile"), "--tag", reference, str(folder)],
     ]
     assert "built host:5000/team/r:" in done.errors
+    assert re.search(r"hvdchart: step 1/1: FROM a \(after \d+ s\)\n", done.errors)
     assert "STEP" not in done.errors
     docker.answer("inspect")
     again = hvdchart("build", folder, "--image", "host:5000/team/r")
@@ -69,6 +73,7 @@ def test_an_image_is_built_once_for_each_content(
     docker.answer("inspect", code=1)
     third = hvdchart("build", folder, "--image", "host:5000/team/r", "-v")
     assert ", about 0 s as the last time\n" in third.errors
+    assert "step 1/1: FROM a (after 0 s, " in third.errors
     assert "STEP 1/1: FROM a\n" in third.errors
 
 
@@ -171,8 +176,11 @@ def test_each_engine_has_its_own_command(
         stub.answer("inspect", code=1)
         building.build(Source(folder, "r"), name, lambda line: None)
         assert commands(stub)[-1][: len(words)] == words
-        building.save("r:1", name, folder / "a.tar")
-    assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
+        # Under the name that pods ask for: their own names begin with localhost/.
+        save("r:1", name, folder / "a.tar")
+        assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
+        push("team/r:1", name)
+        assert commands(stub)[-1] == ["push", "team/r:1", "docker://team/r:1"]
 
 
 def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -> None:
@@ -184,6 +192,62 @@ def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -
         choose_engine("docker")
     with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
         choose_engine(None)
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("STEP 2/5: RUN pip  install a\n", "step 2/5: RUN pip install a"),
+        ("[1/2] STEP 3/4: COPY . .", "step 3/4: COPY . ."),
+        ("Step 2/5 : RUN make", "step 2/5: RUN make"),
+        ("#7 [2/5] RUN make", "step 2/5: RUN make"),
+        ("#12 [stage-1 10/12] RUN make", "step 10/12: RUN make"),
+        ("#7 0.512 [2/5] of the tests", None),
+        ("#5 [internal] load metadata", None),
+        ("a step 2/5: of training", None),
+    ],
+)
+def test_steps_of_each_builder_are_read(line: str, step: str | None) -> None:
+    assert read_step(line) == step
+
+
+def test_an_estimate_says_what_is_left(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    memory.keep_duration("r", 4000.0)
+    done = hvdchart("build", folder, "--image", "r")
+    assert ", about 4000 s as the last time\n" in done.errors
+    assert re.search(r"step 1/1: FROM a \(after \d+ s, about (4000|39\d\d) s left\)", done.errors)
+
+
+@pytest.mark.parametrize("content", ["{broken", "[]", '{"r": []}'])
+def test_a_damaged_memory_is_no_obstacle(
+    hvdchart: Command, folder: Path, docker: StubProgram, content: str
+) -> None:
+    memory.keep_duration("r", 1.0)
+    (file,) = (folder.parent / "cache" / "hvdchart").iterdir()
+    file.write_text(content)
+    assert hvdchart("build", folder, "--image", "r").code == 0
+    assert isinstance(memory.last_duration("r"), float)
+
+
+def test_any_command_can_load_the_image(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    minikube = StubProgram(programs, "minikube")
+    done = hvdchart("build", folder, "--image", "r", "--load-with", "minikube -p 'my one' load")
+    assert done.code == 0, done.errors
+    reference = done.output.strip()
+    assert [call.arguments for call in minikube.calls] == [["-p", "my one", "load", reference]]
+    minikube.answer("my one", errors="no such profile", code=3)
+    monkeypatch.setenv("HVDCHART_LOAD_WITH", "minikube -p 'my one' load")
+    refused = hvdchart("build", folder, "--image", "r")
+    assert refused.code == 9
+    assert "`minikube -p my one load` ended with exit code 3: no such profile" in refused.errors
+    missing = hvdchart("build", folder, "--image", "r", "--load-with", "nowhere load")
+    assert "no program 'nowhere' is on PATH" in missing.errors
+    assert hvdchart("build", folder, "--image", "r", "--load-with", "'a").code == 2
 
 
 def test_the_image_is_loaded_into_kind(

@@ -1,0 +1,132 @@
+"""Brings a built image to where the nodes of a cluster find it: a registry, or the nodes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdchart.errors import ImageError
+from hvdchart.image import memory
+from hvdchart.image.build import Report, Source, build, choose_engine, stream
+
+# kind names the contexts of its clusters so.
+_KIND = "kind-"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an image goes: a command that loads it, a cluster of kind, its registry, or nowhere."""
+
+    loader: tuple[str, ...] = ()
+    kind: str | None = None
+    pushes: bool = False
+
+
+def choose_target(context: str, loader: Sequence[str], *, pushes: bool) -> Target:
+    """The target for the cluster of a kubeconfig's context."""
+    if not pushes or loader:
+        return Target(tuple(loader) if pushes else ())
+    if context.startswith(_KIND):
+        return Target(kind=context.removeprefix(_KIND))
+    return Target(pushes=True)
+
+
+def provide(
+    source: Source,
+    target: Target,
+    is_on_nodes: Callable[[str], bool],
+    report: Report,
+    *,
+    builder: str | None = None,
+    output: Report | None = None,
+) -> str:
+    """Build the image of a folder's content and bring it to the target; returns its reference.
+
+    What an earlier call did for the same content is not done again. Raises ImageError, FileError.
+    """
+    reference = source.reference()
+    if target.pushes and "/" not in source.repository:
+        raise ImageError(
+            f"image.repository is {source.repository}, which names no registry to push to: put "
+            "REGISTRY/TEAM/ before it, or use --load-with or --no-push"
+        )
+    if target.pushes and memory.was_pushed(reference):
+        report(f"{reference} was pushed already")
+        return reference
+    if (target.loader or target.kind) and is_on_nodes(reference):
+        report(f"{reference} is on all nodes already")
+        return reference
+    engine = choose_engine(builder)
+    build(source, engine, report, output)
+    deliver(reference, target, engine, report, output)
+    return reference
+
+
+def deliver(
+    reference: str, target: Target, engine: str, report: Report, output: Report | None = None
+) -> None:
+    """Bring an image that the engine has to the target; raises ImageError."""
+    if target.loader:
+        report(f"loading {reference}")
+        load_with(reference, target.loader, output)
+    if target.kind is not None:
+        report(f"loading {reference} into kind cluster {target.kind}")
+        load_into_kind(reference, engine, target.kind)
+    if target.pushes:
+        report(f"pushing {reference}")
+        push(reference, engine, output)
+
+
+def push(reference: str, engine: str, output: Report | None = None) -> None:
+    """Push an image to its registry, with the engine's own credentials."""
+    # Podman and Buildah would push what they have built under a short name to localhost.
+    destination = [] if engine == "docker" else [f"docker://{reference}"]
+    code, lines = stream([engine, "push", reference, *destination], output)
+    if code:
+        host = reference.partition("/")[0]
+        raise ImageError(
+            f"cannot push {reference}: {lines[-1] if lines else 'it printed no reason'}; log in "
+            f"with `{engine} login {host}`, or correct the repository"
+        )
+    memory.keep_pushed(reference)
+
+
+def load_with(reference: str, loader: Sequence[str], output: Report | None = None) -> None:
+    """Run a command that loads an image into a cluster, with the image as its last argument."""
+    if shutil.which(loader[0]) is None:
+        raise ImageError(f"cannot load {reference}: no program {loader[0]!r} is on PATH")
+    code, lines = stream([*loader, reference], output)
+    if code:
+        raise ImageError(
+            f"cannot load {reference}: `{' '.join(loader)}` ended with exit code {code}: "
+            f"{'; '.join(lines)}"
+        )
+
+
+def save(reference: str, engine: str, file: Path) -> None:
+    """Write an image to an archive that containerd, Docker and kind read."""
+    if engine == "docker":
+        command = [engine, "save", "-o", str(file), reference]
+    else:
+        # Their `save` would write the name localhost/..., which no pod asks for.
+        command = [engine, "push", reference, f"docker-archive:{file}:{reference}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ImageError(f"cannot save {reference}: {' '.join(done.stderr.split())}")
+
+
+def load_into_kind(reference: str, engine: str, cluster: str) -> None:
+    """Load an image into the nodes of a cluster of kind."""
+    if shutil.which("kind") is None:
+        raise ImageError("no program kind is on PATH: install it, or use --push or --save")
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "image.tar"
+        save(reference, engine, archive)
+        command = ["kind", "load", "image-archive", str(archive), "--name", cluster]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ImageError(f"cannot load {reference} into kind: {' '.join(done.stderr.split())}")

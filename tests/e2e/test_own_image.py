@@ -1,0 +1,43 @@
+"""deploy of a project with a Dockerfile, with this machine's builder, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdchart.image.build import Source, choose_engine
+from tests.e2e.cluster import Namespace
+from tests.e2e.test_hvdchart import here, hvdchart, write_spec
+
+NAME = "hvd-e2e-own-image"
+LOAD = f"{sys.executable} -m devtools.localkube load"
+
+
+@pytest.mark.rare
+def test_deploy_builds_loads_and_trains_and_does_it_once(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text("print('trained by my own image')")
+    (project / "Dockerfile").write_text(f"FROM {namespace.image}\nCOPY train.py /srv/\n")
+    spec = Path(write_spec(project, namespace, ["python3", "/srv/train.py"]))
+    document = {**json.loads(spec.read_text()), "image": {"repository": NAME}}
+    spec.write_text(json.dumps(document))
+    reference = Source(project, NAME).reference()
+    try:
+        options = [str(spec), "--load-with", LOAD, *here(namespace)]
+        done = hvdchart(namespace, "deploy", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"built {reference} in " in done.stderr
+        assert "trained by my own image" in done.stdout
+        again = hvdchart(namespace, "deploy", *options, "--detach")
+        assert again.returncode == 0, again.stderr
+        assert f"{reference} is on all nodes already" in again.stderr
+    finally:
+        subprocess.run([choose_engine(None), "rmi", reference], capture_output=True, check=False)

@@ -1,0 +1,86 @@
+"""A user's own image, with this machine's builder: pushed to a real registry, and saved."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvdchart.image.build import Source, choose_engine
+from hvdchart.image.deliver import Target, provide, save
+from tests.chart.registry import registry
+
+NAME = "hvd-test-own-image"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose image has one small layer and no base."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY train.py /\n")
+    (folder / "train.py").write_text("pass")
+    return folder
+
+
+@pytest.fixture
+def remarks() -> list[str]:
+    """What a command reported."""
+    return []
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A registry without TLS, as people have it on their own machine."""
+    with registry(tmp_path) as address:
+        settings = tmp_path / "registries.conf"
+        settings.write_text(f'[[registry]]\nlocation = "{address}"\ninsecure = true\n')
+        monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(settings))
+        yield address
+
+
+def test_an_image_is_pushed_once_for_each_content(
+    project: Path, address: str, remarks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = choose_engine(None)
+    source = Source(project, f"{address}/team/{NAME}")
+    reference = provide(source, Target(pushes=True), lambda _: False, remarks.append)
+    try:
+        steps = [remark for remark in remarks if remark.startswith("step ")]
+        assert any("COPY train.py /" in step for step in steps), remarks
+        connection = http.client.HTTPConnection(address)
+        kinds = "application/vnd.oci.image.manifest.v1+json"
+        kinds += ", application/vnd.docker.distribution.manifest.v2+json"
+        path = f"/v2/team/{NAME}/manifests/{reference.rpartition(':')[2]}"
+        connection.request("GET", path, headers={"Accept": kinds})
+        manifest = json.loads(connection.getresponse().read())
+        assert len(manifest["layers"]) == 1, manifest
+        # From now on no builder is needed.
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert provide(source, Target(pushes=True), lambda _: False, remarks.append) == reference
+        assert remarks[-1] == f"{reference} was pushed already"
+    finally:
+        monkeypatch.undo()
+        subprocess.run([engine, "rmi", reference], capture_output=True, check=False)
+
+
+def test_an_archive_has_the_name_that_pods_ask_for(
+    project: Path, tmp_path: Path, remarks: list[str]
+) -> None:
+    engine, source = choose_engine(None), Source(project, NAME)
+    reference = provide(source, Target(), lambda _: False, remarks.append)
+    try:
+        save(reference, engine, tmp_path / "image.tar")
+        with tarfile.open(tmp_path / "image.tar") as archive:
+            content = archive.extractfile("manifest.json")
+            assert content is not None
+            (image,) = json.load(content)
+        assert image["RepoTags"] in ([reference], [f"docker.io/library/{reference}"])
+    finally:
+        subprocess.run([engine, "rmi", reference], capture_output=True, check=False)
