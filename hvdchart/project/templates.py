@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdchart.chart_files import chart_dir
+from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
 from hvdchart.spec.load import parse_spec
@@ -25,6 +25,8 @@ class Template:
     example: str
     image: str
     arguments: tuple[str, ...] = ()
+    # Files of the examples that the script imports.
+    modules: tuple[str, ...] = ()
 
 
 _DIGITS = ("--data", "/examples/digits.csv.gz")
@@ -39,6 +41,11 @@ TEMPLATES = {
         Template(
             "keras", "trains a small Keras network on handwritten digits, with checkpoints",
             "digits.py", "horovod-examples", _DIGITS,
+        ),
+        Template(
+            "unet", "trains a U-Net that finds white matter in slices of a brain scan",
+            "unet.py", "horovod-examples",
+            ("--data", "/examples/mni152/white", "--filters", "8"), ("unet_data.py",),
         ),
         Template(
             "pytorch", "trains a small PyTorch network on handwritten digits, with checkpoints",
@@ -58,7 +65,7 @@ nodes:
     coresPerSocket: 1
     memory: 3Gi
     tuning: {{cpu: 250m}}
-image: {{repository: {repository}, tag: {tag}}}
+image: {image}
 volumes:
   # Checkpoints. With a volume that stays, such as {{pvc: my-claim}}, a later run goes on from them.
   output: {{emptyDir: {{}}}}
@@ -79,22 +86,15 @@ The files of this folder are handed to the pods, but for those that `.hvdignore`
 `{image}` has only the frameworks.{more}
 """
 _DOCKERFILE = """\
-# For packages of your own: add them to requirements.txt, build, and name the image in the spec.
+# For packages of your own: add them to requirements.txt. `hvdchart deploy` builds the image.
 FROM {image}
 COPY requirements.txt /tmp/
 RUN pip install --no-cache-dir -r /tmp/requirements.txt
 """
 _REQUIREMENTS = "# Packages that the image does not have, one a line.\n"
-_IGNORED = "README.md\n*.spec.yaml\nDockerfile\nrequirements.txt\n"
-
-
-def examples_dir() -> Path:
-    """The folder of the examples: inside an installed wheel, or of a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    for candidate in (package / "examples", package.parent / "examples"):
-        if (candidate / _PROGRESS).is_file():
-            return candidate
-    raise FileError(f"{package}: the examples are missing; install the package again")
+_IGNORED = "README.md\n*.spec.yaml\nDockerfile\n.dockerignore\nrequirements.txt\n"
+# The code is handed over: a change of it is no reason for another image.
+_NOT_IN_IMAGE = "*\n!requirements.txt\n"
 
 
 def make_project(
@@ -106,16 +106,21 @@ def make_project(
     exists, and SpecError for a name that no run can have.
     """
     image = image or f"{template.image}:{_app_version()}"
-    repository, tag = _split(image)
+    if has_dockerfile:
+        # Its own image, which `deploy` builds because it has no tag.
+        shown_image = f"{{repository: {_quoted(name)}}}   # Put REGISTRY/TEAM/ before the name."
+    else:
+        repository, tag = _split(image)
+        shown_image = f"{{repository: {repository}, tag: {_quoted(tag)}}}"
     words = ", ".join(["python", "train.py", *map(_quoted, template.arguments)])
-    spec = _SPEC.format(name=_quoted(name), repository=repository, tag=_quoted(tag), command=words)
+    spec = _SPEC.format(name=_quoted(name), image=shown_image, command=words)
     parse_spec(spec, "the new spec")
     more = " Packages of your own go into `requirements.txt` and `Dockerfile`." * has_dockerfile
     about = f"It {template.about}"
     readme = _README.format(name=name, about=about, image=image, more=more)
     files = {
-        "train.py": (examples_dir() / template.example).read_text("utf-8"),
-        _PROGRESS: (examples_dir() / _PROGRESS).read_text("utf-8"),
+        "train.py": example(template.example),
+        **{file: example(file) for file in (_PROGRESS, *template.modules)},
         "run.spec.yaml": spec,
         "README.md": readme,
         ".hvdignore": _IGNORED,
@@ -123,6 +128,7 @@ def make_project(
     if has_dockerfile:
         files |= {
             "Dockerfile": _DOCKERFILE.format(image=image), "requirements.txt": _REQUIREMENTS,
+            ".dockerignore": _NOT_IN_IMAGE,
         }  # fmt: skip
     try:
         folder.mkdir(parents=True)

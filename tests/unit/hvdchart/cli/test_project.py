@@ -23,7 +23,7 @@ def test_init_writes_a_project_that_renders(
     assert again.code == 5
     unknown = hvdchart("init", "other", "--template", "none")
     assert unknown.code == 2
-    assert "must be one of benchmark, keras, pytorch" in unknown.errors
+    assert "must be one of benchmark, keras, unet, pytorch" in unknown.errors
 
 
 def test_templates_are_listed(hvdchart: Command) -> None:

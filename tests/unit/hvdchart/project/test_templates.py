@@ -10,6 +10,7 @@ import pytest
 from devtools.images.catalogue import load_catalogue
 from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
+from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
@@ -29,7 +30,7 @@ def test_a_new_project_can_be_deployed_as_it_is(template: object, tmp_path: Path
     assert spec.name == "mine"
     assert values["master"]["args"][:2] == ["python", "train.py"]
     handed = {file.name for file in list_files(folder)}
-    assert handed == {"train.py", "hvd_progress.py", ".hvdignore"}
+    assert handed == {"train.py", "hvd_progress.py", ".hvdignore", *chosen.modules}
     for file in folder.glob("*.py"):
         ast.parse(file.read_text())
     assert "hvd_progress" in (folder / "train.py").read_text(), "it tells its progress"
@@ -61,7 +62,24 @@ def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     make_project(tmp_path / "p", "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
     dockerfile = (tmp_path / "p" / "Dockerfile").read_text()
     assert "FROM team/a:1\nCOPY requirements.txt" in dockerfile
-    assert (tmp_path / "p" / "requirements.txt").exists()
+    assert context_files(tmp_path / "p") == ["Dockerfile", "requirements.txt"], "no code"
+    assert ".dockerignore" not in {file.name for file in list_files(tmp_path / "p")}
+    # `deploy` builds it: it has no tag.
+    found = load_spec(tmp_path / "p" / "run.spec.yaml").image
+    assert found is not None
+    assert (found.repository, found.tag) == ("p", None)
+
+
+def test_scripts_find_what_they_import_beside_them(tmp_path: Path) -> None:
+    ours = {file.stem for file in (ROOT / "examples").glob("*.py")}
+    for template in TEMPLATES.values():
+        folder = tmp_path / template.name
+        make_project(folder, "mine", template)
+        there = {file.stem for file in folder.glob("*.py")}
+        for file in folder.glob("*.py"):
+            tree = ast.walk(ast.parse(file.read_text()))
+            imported = {each.module for each in tree if isinstance(each, ast.ImportFrom)}
+            assert imported & ours <= there, f"{template.name}/{file.name}"
 
 
 def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
