@@ -1,0 +1,1 @@
+"""Measures how a training's speed grows with the number of workers."""

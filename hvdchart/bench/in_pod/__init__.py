@@ -1,0 +1,1 @@
+"""The program that runs in the pods of a scaling measurement."""

@@ -1,0 +1,96 @@
+"""The result of a scaling measurement as data: written, read, compared and described. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hvdchart.bench.scaling import Measurement, rows
+from hvdchart.errors import FileError
+from hvdchart.quantity import pluralize
+from hvdchart.run.release import Object
+from hvdchart.text import join_names
+
+# The key of a result that is equal where two may be compared.
+_SESSION = "session"
+
+
+def document(
+    measured: Sequence[Measurement],
+    machines: Sequence[Object],
+    about: Mapping[str, Any],
+) -> Object:
+    """The result as JSON data; `about` is added as it is."""
+    pods = measured[0].pods
+    return {
+        **about,
+        # Pods are unique: two results are of one session if they ran in the same.
+        _SESSION: pods[0].uid if pods else "",
+        "machines": list(machines),
+        "image": pods[0].image if pods else "",
+        "nodes": {pod.name: pod.node for pod in pods},
+        "rows": [
+            {
+                "workers": row.workers,
+                "ranks": row.ranks,
+                "imagesPerSecond": round(row.speed, 3),
+                "interval": round(row.speed_interval, 3),
+                "efficiency": round(row.efficiency, 4),
+                "efficiencyInterval": round(row.efficiency_interval, 4),
+                "turns": [round(each.speed, 3) for each in measured if each.workers == row.workers],
+            }
+            for row in rows(measured)
+        ],
+    }
+
+
+def read_document(file: Path) -> Object:
+    """A result that was written before; raises FileError."""
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        is_result = all(key in found for key in (_SESSION, "rows", "machines"))
+    except (OSError, ValueError, TypeError) as error:
+        raise FileError(f"{file}: cannot read the result: {error}") from error
+    if not is_result or not isinstance(found, dict):
+        raise FileError(f"{file}: is no result of `hvdchart bench -w`")
+    return found
+
+
+def check_comparable(files: Sequence[Path], results: Sequence[Object]) -> None:
+    """Raise FileError unless all results are of one session."""
+    if len({result[_SESSION] for result in results}) > 1:
+        named = join_names(
+            f"{file} ({machine_text(result)}, {result.get('time', 'at an unknown time')})"
+            for file, result in zip(files, results, strict=True)
+        )
+        raise FileError(
+            f"these were not measured side by side, so that a difference may be the machine's: "
+            f"{named}; measure both in one `hvdchart bench`"
+        )
+
+
+def machine_text(result: Object) -> str:
+    """What was measured on: processors or GPUs, how many hosts and nodes."""
+    kinds: Counter[str] = Counter()
+    for machine in result["machines"]:
+        gpus = machine.get("gpus") or []
+        name = f"{len(gpus)} x {gpus[0]}" if gpus else str(machine.get("processor", "?"))
+        kinds[f"{name}, {machine.get('cpus', '?')} CPUs"] += 1
+    text = "; ".join(f"{number} x ({kind})" for kind, number in kinds.items()) or "unknown machines"
+    nodes = len(set((result.get("nodes") or {}).values()))
+    return f"{text} on {pluralize(nodes, 'node')}" if nodes else text
+
+
+def remarks(result: Object) -> list[str]:
+    """What a reader of the figures must know."""
+    nodes = result.get("nodes") or {}
+    shared = sorted({node for node in nodes.values() if list(nodes.values()).count(node) > 1})
+    if not shared:
+        return []
+    return [
+        f"several workers were on one node ({join_names(shared)}): the figures say nothing of a "
+        "network, and ranks that share cores or memory slow each other"
+    ]

@@ -1,0 +1,76 @@
+"""Installs the run that measures, reads its figures and uninstalls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hvdchart.bench.scaling import (
+    Measurement,
+    check_side_by_side,
+    parse_machine,
+    parse_measurement,
+    worker_pods,
+)
+from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.plan.model import Plan
+from hvdchart.quantity import pluralize
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm import Helm, release_chart
+from hvdchart.run.release import Object
+from hvdchart.run.temporary import temporary_run
+
+
+@dataclass
+class Found:
+    """What the run printed: the machine of each rank's host, and the measurements in order."""
+
+    machines: dict[str, Object] = field(default_factory=dict)
+    measured: list[Measurement] = field(default_factory=list)
+
+
+def measure(
+    cluster: Cluster,
+    plan: Plan,
+    number: int,
+    report: Callable[[str], None],
+    *,
+    context: str | None = None,
+    helm: str = "helm",
+) -> Found:
+    """Measure `number` times in the run of a plan of `bench_plan`, with a remark for each.
+
+    Raises ClusterError where a release has the run's name, and RunFailedError when a measurement
+    failed or when the pods were not the same throughout.
+    """
+    name = plan.spec.name
+    _check_free(cluster, name, Helm(helm, context))
+    found, last = Found(), ""
+    with temporary_run(cluster, plan, context=context, program=helm) as lines:
+        for line in lines:
+            last = f"{line.pod}: {line.text}"
+            machine = parse_machine(line.text)
+            if machine:
+                found.machines.setdefault(str(machine["host"]), machine)
+            if not line.text.startswith("BENCH {"):
+                continue
+            made = parse_measurement(line.text, worker_pods(cluster.release(name).pods))
+            found.measured.append(made)
+            size = f"{pluralize(made.workers, 'worker')}, {pluralize(made.ranks, 'rank')}"
+            report(f"{len(found.measured)} of {number}: {size}: {made.speed:.1f} images/s")
+    if len(found.measured) < number:
+        raise RunFailedError(
+            f"{name} ended after {len(found.measured)} of {number} measurements; its last line: "
+            f"{last or 'none'}"
+        )
+    check_side_by_side(found.measured)
+    return found
+
+
+def _check_free(cluster: Cluster, name: str, helm: Helm) -> None:
+    """Raise ClusterError where a release has the name: it would be replaced and uninstalled."""
+    if cluster.release(name).exists or release_chart(name, cluster.namespace, helm):
+        raise ClusterError(
+            f"{name} is there already in namespace {cluster.namespace}: someone measures, or a "
+            f"measurement was interrupted; then remove it: hvdchart undeploy {name}"
+        )

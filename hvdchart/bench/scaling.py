@@ -1,0 +1,173 @@
+"""How the speed grows with the workers: the run that measures it, and what its figures say. Pure.
+
+All sizes are measured in one run, on the same pods, in turns: a drift of the machine affects all of
+them. Sizes are compared within a turn only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdchart.chart_files import example
+from hvdchart.errors import RunFailedError, SpecError
+from hvdchart.plan.measuring import measuring_plan
+from hvdchart.plan.model import Plan
+from hvdchart.run.release import Object
+from hvdchart.spec.yaml_tree import Plain
+from hvdchart.text import join_names
+from hvdchart.values.merge import merge_values
+
+BENCHMARK = "benchmark.py"
+_DRIVER = "hvdchart_bench.py"
+# Student's t for 95 % and 1, 2, ... degrees of freedom; beyond, its expansion (Abramowitz and
+# Stegun, 26.7.5), which is right in four digits there.
+_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A worker's pod, its node, and the digest of its image."""
+
+    name: str
+    uid: str
+    node: str
+    image: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The speed of all ranks together, in one turn on the first `workers` workers."""
+
+    turn: int
+    workers: int
+    ranks: int
+    speed: float
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """The speed with some workers and its share of the ideal, each with half its 95 % interval."""
+
+    workers: int
+    ranks: int
+    speed: float
+    speed_interval: float
+    efficiency: float
+    efficiency_interval: float
+
+
+def sizes(workers: int, given: Sequence[int]) -> list[int]:
+    """The numbers of workers to measure, ascending: those given, or 1, 2, 4 ... and all."""
+    chosen = sorted(set(given) or {*(2**n for n in range(workers.bit_length())), workers})
+    wrong = [size for size in chosen if not 1 <= size <= workers]
+    if wrong:
+        expected = f"numbers from 1 to {workers}, the workers of the spec"
+        raise SpecError("--workers", "", f"{wrong[0]} workers", expected)
+    return chosen
+
+
+def bench_plan(plan: Plan, chosen: Sequence[int], turns: int, command: Sequence[str]) -> Plan:
+    """The plan of the run that measures. Raises SpecError for a spec of several groups."""
+    if len(plan.groups) != 1:
+        expected = "one group: different nodes wait for each other, whatever their number"
+        raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
+    job = json.dumps({"sizes": list(chosen), "turns": turns, "command": list(command)})
+    line = ["python3", _DRIVER, job, "$(HOSTFILE)", "$(LAUNCH)"]
+    made = measuring_plan(plan, "bench", line, max(chosen))
+    driver = (Path(__file__).parent / "in_pod" / "driver.py").read_text("utf-8")
+    code: dict[str, Plain] = {"files": {_DRIVER: driver, BENCHMARK: example(BENCHMARK)}}
+    spec = dataclasses.replace(made.spec, values=merge_values(made.spec.values, {"code": code}))
+    return dataclasses.replace(made, spec=spec)
+
+
+def parse_machine(line: str) -> Object | None:
+    """What a rank runs on, in a line of the driver; None for any other line."""
+    match = re.search(r"MACHINE (\{.*\})", line)
+    found: Object | None = json.loads(match[1]) if match else None
+    return found
+
+
+def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
+    """The measurement in a line of the driver that begins with BENCH.
+
+    Raises RunFailedError for one that failed.
+    """
+    found = json.loads(line.removeprefix("BENCH "))
+    if found["result"] is None:
+        raise RunFailedError(f"no speed with {found['workers']} workers: {found['error']}")
+    speed = float(found["result"]["imagesPerSecond"])
+    return Measurement(found["turn"], found["workers"], found["ranks"], speed, tuple(pods))
+
+
+def worker_pods(pods: Sequence[Object]) -> list[Pod]:
+    """The workers among a release's pods, by name."""
+    found = []
+    for pod in pods:
+        metadata = pod["metadata"]
+        if (metadata.get("labels") or {}).get("app.kubernetes.io/component") != "worker":
+            continue
+        states = pod.get("status", {}).get("containerStatuses") or [{}]
+        image = str(states[0].get("imageID") or states[0].get("image") or "")
+        node = str(pod["spec"].get("nodeName", ""))
+        found.append(Pod(metadata["name"], metadata["uid"], node, image))
+    return sorted(found, key=lambda pod: pod.name)
+
+
+def check_side_by_side(measured: Sequence[Measurement]) -> None:
+    """Raise RunFailedError unless all were measured on the same pods with the same image."""
+    first = {pod.name: pod for pod in measured[0].pods}
+    for each in measured[1:]:
+        for pod in each.pods:
+            before = first.get(pod.name, pod)
+            if before.uid != pod.uid:
+                raise RunFailedError(
+                    f"{pod.name} was replaced between the measurements (on {before.node}, then on "
+                    f"{pod.node}): they are not comparable; measure again"
+                )
+    images = sorted({pod.image for each in measured for pod in each.pods})
+    if len(images) > 1:
+        raise RunFailedError(
+            f"the workers have different images ({join_names(images)}): the figures are not "
+            "comparable; name the image by a tag that does not move, or by its digest"
+        )
+
+
+def rows(measured: Sequence[Measurement]) -> list[Row]:
+    """A row for each size, ascending. Efficiency is relative to the smallest size, turn by turn."""
+    by_size: dict[int, dict[int, Measurement]] = {}
+    for each in measured:
+        by_size.setdefault(each.workers, {})[each.turn] = each
+    smallest = by_size[min(by_size)]
+    found = []
+    for size, turns in sorted(by_size.items()):
+        speeds = [each.speed for each in turns.values()]
+        shares = [
+            each.speed / each.ranks / (smallest[turn].speed / smallest[turn].ranks)
+            for turn, each in turns.items()
+            if turn in smallest
+        ]
+        ranks = next(iter(turns.values())).ranks
+        found.append(Row(size, ranks, *mean_and_interval(speeds), *mean_and_interval(shares)))
+    return found
+
+
+def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half the width of its 95 % confidence interval; infinite for one figure."""
+    free = len(figures) - 1
+    if free < 1:
+        return statistics.fmean(figures), math.inf
+    if free <= len(_QUANTILES):
+        quantile = _QUANTILES[free - 1]
+    else:
+        z = statistics.NormalDist().inv_cdf(0.975)
+        quantile = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    half = quantile * statistics.stdev(figures) / math.sqrt(len(figures))
+    return statistics.fmean(figures), half

@@ -1,0 +1,174 @@
+"""The subcommand `bench`."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hvdchart.cli.options import (
+    Context,
+    Files,
+    Format,
+    Helm,
+    Namespace,
+    Output,
+    Settings,
+    Specs,
+    check_format,
+    console,
+    parse_numbers,
+    plan_specs,
+    print_json,
+    print_warnings,
+    split_words,
+    write_output,
+)
+from hvdchart.cli.terminal import say
+
+if TYPE_CHECKING:
+    from hvdchart.run.release import Object
+
+_EPILOG = """\b
+Examples:
+  hvdchart bench run.spec.yaml
+  hvdchart bench run.spec.yaml --workers 1,2,4,8,16 --model inception3 --batch-size 64 -w i3.json
+  hvdchart bench run.spec.yaml --arguments "--dtype bfloat16" --plot scaling.svg
+  hvdchart bench --read i3.json --plot i3.svg
+
+Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read, or results
+of different sessions are compared; 6 Helm failed; 7 the cluster cannot be used; 8 a measurement
+failed."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+    app.command(epilog=_EPILOG)(bench)
+
+
+def bench(
+    specs: Specs = None,
+    files: Files = None,
+    settings: Settings = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    workers: Annotated[
+        str,
+        typer.Option(
+            metavar="N,N,...", help="Numbers of workers to measure (default: 1, 2, 4 ... and all)."
+        ),
+    ] = "",
+    turns: Annotated[
+        int,
+        typer.Option(min=2, metavar="N", help="How often each number of workers is measured."),
+    ] = 3,
+    model: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="resnet50, inception3, vgg16, mobilenet2, bert or lstm."),
+    ] = "resnet50",
+    batch_size: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Samples of a rank and step.")
+    ] = 32,
+    arguments: Annotated[
+        str, typer.Option(metavar="WORDS", help="Further arguments of examples/benchmark.py.")
+    ] = "--warmup 5 --rounds 5 --steps 5",
+    command: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help='Measure this command instead, which prints RESULT {"imagesPerSecond": ...}.',
+        ),
+    ] = "",
+    read: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Print results of --write again; can be repeated."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")
+    ] = None,
+    written: Output = None,
+    output: Format = "text",
+) -> None:
+    """Measure how the speed grows with the number of workers, on your nodes.
+
+    All numbers of workers are measured in turns in one temporary run, with the same image and on
+    the same pods. What was not measured so is not compared.
+    """
+    from hvdchart.bench.plot import plot
+    from hvdchart.bench.result import check_comparable, machine_text, read_document
+
+    check_format(output)
+    if read:
+        results = [read_document(file) for file in read]
+        check_comparable(read, results)
+        result = results[0]
+    else:
+        chosen = parse_numbers("workers", workers)
+        words = split_words("command", command) or [
+            *("python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)),
+            *split_words("arguments", arguments),
+        ]
+        _, plan = plan_specs(specs, files, settings)
+        print_warnings(plan)
+        result = _measure(plan, chosen, turns, words, namespace, context, helm)
+    if written is not None:
+        import json
+
+        write_output(written, json.dumps(result, indent=1) + "\n")
+    if picture is not None:
+        title = f"{result['name']}: {' '.join(result['command'][1:])}"
+        write_output(picture, plot(title, machine_text(result), result["rows"]))
+    if output == "json":
+        print_json(result)
+    else:
+        _print_table(result)
+
+
+def _measure(
+    plan: Any,
+    chosen: tuple[int, ...],
+    turns: int,
+    words: list[str],
+    namespace: str | None,
+    context: str | None,
+    helm: str,
+) -> "Object":
+    from hvdchart.bench.result import document
+    from hvdchart.bench.run import measure
+    from hvdchart.bench.scaling import bench_plan, sizes
+    from hvdchart.run.cluster import Cluster
+
+    tried = sizes(plan.workers, chosen)
+    made = bench_plan(plan, tried, turns, words)
+    cluster = Cluster.connect(context, namespace)
+    say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    found = measure(cluster, made, turns * len(tried), say, context=context, helm=helm)
+    about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
+    return document(found.measured, list(found.machines.values()), about)
+
+
+def _print_table(result: "Object") -> None:
+    from rich.table import Table
+
+    from hvdchart.bench.result import machine_text, remarks
+
+    table = Table(title=f"{result['name']}: {' '.join(result['command'])}")
+    for column in ("workers", "ranks", "images/s", "a worker", "efficiency"):
+        table.add_column(column, justify="right")
+    for row in result["rows"]:
+        speed, half = row["imagesPerSecond"], row["interval"]
+        table.add_row(
+            str(row["workers"]),
+            str(row["ranks"]),
+            f"{speed:.1f} +- {half:.1f}",
+            f"{speed / row['workers']:.1f}",
+            f"{row['efficiency']:.1%} +- {row['efficiencyInterval']:.1%}",
+        )
+    console().print(table)
+    sys.stdout.write(f"{machine_text(result)}; {result['turns']} turns, {result['time']}\n")
+    sys.stdout.write(f"image {result['image']}; +- is the 95 % interval\n")
+    for remark in remarks(result):
+        say(remark)

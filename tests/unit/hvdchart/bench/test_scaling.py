@@ -1,0 +1,183 @@
+"""Scaling: which sizes are measured, and what the figures say."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from hvdchart.bench.plot import plot
+from hvdchart.bench.result import (
+    check_comparable,
+    document,
+    machine_text,
+    read_document,
+    remarks,
+)
+from hvdchart.bench.scaling import (
+    Measurement,
+    Pod,
+    bench_plan,
+    check_side_by_side,
+    mean_and_interval,
+    rows,
+    sizes,
+)
+from hvdchart.errors import FileError, RunFailedError, SpecError
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+
+PODS = (Pod("r-0", "u0", "n0", "i@sha256:1"), Pod("r-1", "u1", "n1", "i@sha256:1"))
+MACHINE = {"host": "r-0", "processor": "Fast <1>", "cpus": 4, "gpus": []}
+
+
+def planned(nodes: str, more: str = "") -> Plan:
+    head = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
+    return make_plan(
+        parse_spec(f"{head}nodes: [{nodes}]\ntrain: {{command: [a]}}\n{more}".encode())
+    )
+
+
+def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS) -> Measurement:
+    return Measurement(turn, workers, 2 * workers, speed, pods)
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "chosen"),
+    [
+        (1, (), [1]), (2, (), [1, 2]), (5, (), [1, 2, 4, 5]), (16, (), [1, 2, 4, 8, 16]),
+        (16, (16, 1, 16), [1, 16]), (16, (2, 3), [2, 3]),
+    ],
+)  # fmt: skip
+def test_sizes_are_doubled_up_to_all(workers: int, given: tuple[int], chosen: list[int]) -> None:
+    assert sizes(workers, given) == chosen
+
+
+@pytest.mark.parametrize("given", [(0, 1), (1, 5)])
+def test_sizes_that_the_spec_does_not_have_are_refused(given: tuple[int, ...]) -> None:
+    with pytest.raises(SpecError, match="expected numbers from 1 to 4, the workers of the spec"):
+        sizes(4, given)
+
+
+def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
+    nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
+    plan = planned(nodes, "launch: {mode: horovodrun}\n")
+    made = bench_plan(plan, [1, 4], 3, ["python", "benchmark.py"])
+    values = checked_values(made)
+    assert made.spec.name == "run-bench"
+    assert (values["worker"]["number"], values["worker"]["slots"]) == (4, 2)
+    assert "spares" not in values["worker"]
+    assert values["launch"]["binding"] == checked_values(plan)["launch"]["binding"]
+    name, text, *rest = values["master"]["args"][1:]
+    assert rest == ["$(HOSTFILE)", "$(LAUNCH)"]
+    assert json.loads(text) == {"sizes": [1, 4], "turns": 3, "command": ["python", "benchmark.py"]}
+    assert set(values["code"]["files"]) == {name, "benchmark.py"}
+    assert "def measure(" in values["code"]["files"]["benchmark.py"]
+    assert values["master"]["backoffLimit"] == 0
+
+
+def test_nodes_of_several_kinds_are_refused() -> None:
+    plan = planned("{name: x, count: 1, coresPerSocket: 1}, {name: y, count: 1, gpus: 1}")
+    with pytest.raises(SpecError, match="2 groups; expected one group"):
+        bench_plan(plan, [1], 2, ["a"])
+
+
+def test_efficiency_is_compared_within_a_turn() -> None:
+    # The machine becomes three times as fast: within each turn two workers reach 90 %.
+    speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
+    one, two = rows([measured(*each) for each in speeds])
+    assert (one.workers, one.ranks, one.speed) == (1, 2, 20.0)
+    assert (one.efficiency, one.efficiency_interval) == (1.0, 0.0)
+    assert two.speed == 36.0
+    assert two.efficiency == pytest.approx(0.9)
+    assert two.efficiency_interval == pytest.approx(0.0, abs=1e-9)
+    # 4.303 x 18 / sqrt(3)
+    assert two.speed_interval == pytest.approx(44.72, abs=0.01)
+
+
+def test_efficiency_is_relative_to_the_smallest_size() -> None:
+    (two, four) = rows([measured(t, n, s) for t in (0, 1) for n, s in ((2, 20.0), (4, 30.0))])
+    assert (two.efficiency, four.efficiency) == (1.0, 0.75)
+
+
+@pytest.mark.parametrize("number", [2, 3, 6, 11, 12, 30])
+def test_intervals_cover_the_truth_in_95_of_100(number: int) -> None:
+    generator = random.Random(number)  # noqa: S311
+    trials = 4000
+    covered = 0
+    for _ in range(trials):
+        mean, half = mean_and_interval([generator.gauss(5, 2) for _ in range(number)])
+        covered += abs(mean - 5) <= half
+    # Four standard deviations of the share itself.
+    assert abs(covered / trials - 0.95) < 4 * math.sqrt(0.95 * 0.05 / trials)
+
+
+def test_one_figure_has_no_interval() -> None:
+    assert mean_and_interval([3.0]) == (3.0, math.inf)
+
+
+def test_pods_that_were_replaced_are_not_compared() -> None:
+    moved = (PODS[0], replace(PODS[1], uid="u2", node="n2"))
+    check_side_by_side([measured(0, 1, 1.0, PODS[:1]), measured(0, 2, 1.0)])
+    with pytest.raises(RunFailedError, match=r"r-1 was replaced .* \(on n1, then on n2\)"):
+        check_side_by_side([measured(0, 1, 1.0), measured(0, 2, 1.0, moved)])
+    other = (PODS[0], replace(PODS[1], image="i@sha256:2"))
+    with pytest.raises(RunFailedError, match=r"different images \(i@sha256:1, i@sha256:2\)"):
+        check_side_by_side([measured(0, 1, 1.0, other)])
+
+
+def result(pods: tuple[Pod, ...] = PODS) -> dict[str, Any]:
+    figures = [measured(t, n, s, pods) for t in (0, 1) for n, s in ((1, 10.0 + t), (2, 19.0 + t))]
+    about = {"name": "run", "command": ["python", "a.py"], "time": "2026-01-01", "turns": 2}
+    return document(figures, [MACHINE], about)
+
+
+def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    one.write_text(json.dumps(result()))
+    two.write_text(json.dumps(result((replace(PODS[0], uid="other"), PODS[1]))))
+    files = [one, two]
+    with pytest.raises(FileError, match=r"not measured side by side.*one\.json .*<1>.*two"):
+        check_comparable(files, [read_document(file) for file in files])
+    check_comparable([one, one], [read_document(one)] * 2)
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", "3", '"rows session machines"'])
+def test_a_file_that_is_no_result_is_named(tmp_path: Path, content: str | None) -> None:
+    file = tmp_path / "x.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(FileError, match=r"x\.json: "):
+        read_document(file)
+
+
+def test_the_machine_is_named() -> None:
+    gpu = {"host": "b", "processor": "p", "cpus": 8, "gpus": ["H100", "H100"]}
+    found = {"machines": [MACHINE, MACHINE, gpu], "nodes": {"r-0": "n", "r-1": "m"}}
+    assert machine_text(found) == "2 x (Fast <1>, 4 CPUs); 1 x (2 x H100, 8 CPUs) on 2 nodes"
+    assert remarks(found) == []
+    assert machine_text({"machines": []}) == "unknown machines"
+    (remark,) = remarks({"nodes": {"r-0": "n", "r-1": "n"}})
+    assert remark.startswith("several workers were on one node (n): ")
+
+
+def test_the_plot_has_a_point_with_its_interval_for_each_size() -> None:
+    found = result()
+    picture = plot("a & b", machine_text(found), found["rows"])
+    tree = ElementTree.fromstring(picture)  # noqa: S314
+    assert tree.tag.endswith("svg")
+    texts = [element.text for element in tree.iter() if element.tag.endswith("text")]
+    assert "a & b" in texts
+    assert "1 x (Fast <1>, 4 CPUs) on 2 nodes" in texts
+    assert [text for text in texts if text and "%" in text] == ["10.5, 100%", "19.5, 93%"]
+    circles = [element for element in tree.iter() if element.tag.endswith("circle")]
+    assert float(circles[0].attrib["cx"]) < float(circles[1].attrib["cx"])
+    assert float(circles[0].attrib["cy"]) > float(circles[1].attrib["cy"])
