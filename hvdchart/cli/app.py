@@ -8,16 +8,19 @@ annotation twice at every start.
 import sys
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 import typer
 import typer.main
 
+from hvdchart.cli import bench as cli_bench
 from hvdchart.cli import build as cli_build
 from hvdchart.cli import control as cli_control
 from hvdchart.cli import dev as cli_dev
 from hvdchart.cli import discover as cli_discover
 from hvdchart.cli import doctor as cli_doctor
+from hvdchart.cli import expect as cli_expect
 from hvdchart.cli import image as cli_image
 from hvdchart.cli import migrate as cli_migrate
 from hvdchart.cli import observe as cli_observe
@@ -136,12 +139,37 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the reason for each number too.")
     ] = False,
+    expect: Annotated[
+        str,
+        typer.Option(metavar="MODEL", help="Print the speed to expect of this network instead."),
+    ] = "",
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, metavar="N", help="For --expect: samples/s of a rank that trains alone."
+        ),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For --expect: a result of `bench -w` to fit it to."),
+    ] = None,
+    gbit: Annotated[
+        float,
+        typer.Option(min=0.001, metavar="N", help="For --expect: Gbit/s of each node's network."),
+    ] = 10.0,
 ) -> None:
     """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
     from hvdchart.values import report as plan_report
 
     check_format(output, "table")
     _, made = plan_specs(specs, files, settings)
+    if expect:
+        found = cli_expect.expectation(made, expect, speed, gbit, measured)
+        if output == "json":
+            print_json(found)
+        else:
+            cli_expect.print_expectation(found)
+        return
     if output == "json":
         print_json(plan_report.document(made))
         return
@@ -162,7 +190,7 @@ def schema() -> None:
 
 for _module in (
     *(cli_project, cli_build, cli_run, cli_dev, cli_observe, cli_control, cli_pods),
-    *(cli_doctor, cli_discover, cli_migrate, cli_tune, cli_image),
+    *(cli_doctor, cli_discover, cli_migrate, cli_tune, cli_bench, cli_image),
 ):
     _module.register(app)
 

@@ -1,0 +1,109 @@
+"""What `plan --expect` prints: the speed on the spec's nodes, beside published figures."""
+
+import itertools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hvdchart.cli.options import console
+
+if TYPE_CHECKING:
+    from hvdchart.plan.expect import Network, Work
+    from hvdchart.plan.model import Plan
+
+# Where neither the spec nor a measurement says how many samples a rank has in a step.
+_BATCH = 64
+
+
+def expectation(
+    plan: "Plan", model: str, speed: float | None, gbit: float, measured: Path | None
+) -> dict[str, Any]:
+    """The speed on 1, 2, 4 ... of the plan's nodes, as JSON data; raises SpecError, FileError."""
+    from hvdchart.errors import SpecError
+    from hvdchart.plan import expect as model_of
+
+    if model not in model_of.PARAMETERS:
+        names = ", ".join(model_of.PARAMETERS)
+        raise typer.BadParameter(f"--expect {model!r}: must be one of {names}")
+    if (speed is None) == (measured is None):
+        raise typer.BadParameter(
+            "--expect needs either --speed, the samples per second of a rank that trains alone, or "
+            "--measured, a result of `hvdchart bench -w`"
+        )
+    if len(plan.groups) != 1:
+        expected = "one group: different nodes wait for each other"
+        raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
+    (group,) = plan.groups
+    batch = plan.spec.train.batch_size or _BATCH
+    network = model_of.Network(gbit, rdma=group.group.rdma is not None)
+    if measured is None:
+        work = model_of.Work(model, batch, speed or 0.0)
+    else:
+        work, network = _fitted(model, batch, network, measured)
+    hosts = sorted({*(2**n for n in range(plan.workers.bit_length())), plan.workers})
+    made = [model_of.expect(work, network, number, group.slots) for number in hosts]
+    return {
+        "expected": [
+            {
+                "workers": each.hosts,
+                "ranks": each.ranks,
+                "imagesPerSecond": round(each.speed, 1),
+                "efficiency": round(each.efficiency, 3),
+            }
+            for each in made
+        ],
+        "assumptions": model_of.assumptions(work, network),
+        "published": [
+            {
+                "where": each.where,
+                "model": each.work.model,
+                "ranks": each.hosts * each.ranks_per_host,
+                "published": each.efficiency,
+                "model expects": round(each.expected(), 3),
+            }
+            for each in model_of.PUBLISHED
+        ],
+    }
+
+
+def print_expectation(found: dict[str, Any]) -> None:
+    """Print an expectation as tables, with its assumptions."""
+    from rich.table import Table
+
+    expected = Table("workers", "ranks", "samples/s", "efficiency", title="to expect")
+    for row in found["expected"]:
+        cells = (row["workers"], row["ranks"], row["imagesPerSecond"], f"{row['efficiency']:.0%}")
+        expected.add_row(*map(str, cells))
+    published = Table("published", "network", "ranks", "reached", "model", title="the model itself")
+    for row in found["published"]:
+        shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
+        published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
+    console().print(expected)
+    sys.stdout.write("Assumed:\n" + "".join(f"- {line}\n" for line in found["assumptions"]))
+    console().print(published)
+
+
+def _fitted(model: str, batch: int, network: "Network", measured: Path) -> "tuple[Work, Network]":
+    """The work and the network with what a result of `bench` says of them."""
+    from dataclasses import replace
+
+    from hvdchart.bench.result import read_document
+    from hvdchart.errors import FileError
+    from hvdchart.plan.expect import Work, fit
+
+    result = read_document(measured)
+    words = [str(word) for word in result.get("command", [])]
+    given = dict(itertools.pairwise(words))
+    if given.get("--model", model) != model:
+        raise FileError(f"{measured}: was measured with {given['--model']}, and not with {model}")
+    if given.get("--batch-size", "").isdecimal():
+        batch = int(given["--batch-size"])
+    first = result["rows"][0]
+    work = Work(model, batch, first["imagesPerSecond"] / first["ranks"])
+    if len(set(result["nodes"].values())) < len(result["nodes"]):
+        # Workers on one node have no network between them.
+        return work, network
+    rows = [(row["workers"], row["ranks"], row["imagesPerSecond"]) for row in result["rows"]]
+    return work, replace(network, scale=fit(work, network, rows))

@@ -1,0 +1,163 @@
+"""What speed to expect on more hosts: a model of a step of data-parallel training. Pure.
+
+A rank computes for some time, and the gradients of all ranks are averaged around a ring that
+crosses each host's network once in each direction. Half of that time is hidden behind the backward
+pass. docs/scaling.md compares the model with published figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Trainable weights. The networks of examples/benchmark.py, and ResNet-101, of which figures were
+# published.
+PARAMETERS = {
+    "resnet50": 25.6e6, "resnet101": 44.7e6, "inception3": 23.9e6, "vgg16": 138.4e6,
+    "mobilenet2": 3.5e6, "bert": 109e6, "lstm": 49e6,
+}  # fmt: skip
+_BYTES = 4
+# The ranks' gradients are sent in parts of this size at most: Horovod's fusion threshold.
+_FUSED = 64 * 2**20
+# The share of the communication that overlaps with the backward pass.
+HIDDEN = 0.5
+# Seconds for a message to the next rank, and what one stream of TCP reaches, in Gbit/s.
+TCP_LATENCY, RDMA_LATENCY = 30e-6, 10e-6
+TCP_LIMIT = 15.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a rank does in a step: its samples, and its samples per second when it is alone."""
+
+    model: str
+    batch_size: int
+    speed: float
+
+    @property
+    def gradients(self) -> float:
+        """The bytes that are averaged in each step."""
+        return PARAMETERS[self.model] * _BYTES
+
+    @property
+    def seconds(self) -> float:
+        """How long a step takes without communication."""
+        return self.batch_size / self.speed
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network between the hosts; `scale` multiplies the time that the model expects of it."""
+
+    gbit: float
+    rdma: bool = False
+    scale: float = 1.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        """What a ring reaches in one direction."""
+        return (self.gbit if self.rdma else min(self.gbit, TCP_LIMIT)) * 1e9 / 8
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The speed of all ranks together, and its share of the ideal."""
+
+    hosts: int
+    ranks: int
+    speed: float
+    efficiency: float
+
+
+def exposed_seconds(work: Work, network: Network, hosts: int, ranks: int) -> float:
+    """How much longer a step of all ranks takes than that of one, because of the network."""
+    if hosts < 2:
+        return 0.0
+    parts = math.ceil(work.gradients / _FUSED)
+    hops = 2 * (ranks - 1)
+    sending = hops / ranks * work.gradients / network.bytes_per_second
+    latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
+    return (1 - HIDDEN) * (sending + hops * parts * latency) * network.scale
+
+
+def expect(work: Work, network: Network, hosts: int, ranks_per_host: int) -> Expected:
+    """The speed on some hosts."""
+    ranks = hosts * ranks_per_host
+    alone = work.seconds
+    efficiency = alone / (alone + exposed_seconds(work, network, hosts, ranks))
+    return Expected(hosts, ranks, ranks * work.speed * efficiency, efficiency)
+
+
+def fit(work: Work, network: Network, measured: Sequence[tuple[int, int, float]]) -> float:
+    """The scale with which the model agrees best with (hosts, ranks, samples/s) that were measured.
+
+    By least squares of the seconds that a step takes longer. `work.speed` is that of the smallest
+    size. Returns 1 where no measurement has a network in it.
+    """
+    pairs = [
+        (ranks * work.batch_size / speed - work.seconds, exposed)
+        for hosts, ranks, speed in measured
+        if (exposed := exposed_seconds(work, network, hosts, ranks))
+    ]
+    if not pairs:
+        return 1.0
+    return max(0.0, sum(m * e for m, e in pairs) / sum(e * e for _, e in pairs))
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that others have published: on what, and the efficiency that they reached."""
+
+    where: str
+    work: Work
+    network: Network
+    hosts: int
+    ranks_per_host: int
+    efficiency: float
+
+    def expected(self) -> float:
+        """The efficiency that the model expects there."""
+        return expect(self.work, self.network, self.hosts, self.ranks_per_host).efficiency
+
+
+_XEON, _PASCAL = "Xeon, 10 Gbit/s", "4 Pascal GPUs a host, 25 Gbit/s"
+_TCP_10, _TCP_25, _ROCE_25 = Network(10), Network(25), Network(25, rdma=True)
+# Speeds of one GPU are those published with the figures; those of a Xeon socket are assumed.
+_INCEPTION, _RESNET101, _VGG = (
+    Work("inception3", 64, 134.4), Work("resnet101", 64, 119.4), Work("vgg16", 64, 130.9),
+)  # fmt: skip
+PUBLISHED = (
+    Published(_XEON, Work("resnet50", 64, 45), _TCP_10, 16, 2, 0.92),
+    Published(_XEON, Work("inception3", 64, 25), _TCP_10, 16, 2, 0.95),
+    Published(f"{_PASCAL} TCP", _INCEPTION, _TCP_25, 32, 4, 0.88),
+    Published(f"{_PASCAL} TCP", _RESNET101, _TCP_25, 32, 4, 0.88),
+    Published(f"{_PASCAL} RoCE", _INCEPTION, _ROCE_25, 128, 4, 0.90),
+    Published(f"{_PASCAL} RoCE", _RESNET101, _ROCE_25, 128, 4, 0.90),
+    Published(f"{_PASCAL} RoCE", _VGG, _ROCE_25, 128, 4, 0.68),
+    Published(f"{_PASCAL} RoCE", _INCEPTION, _ROCE_25, 32, 4, 0.90),
+    Published(f"{_PASCAL} RoCE", _RESNET101, _ROCE_25, 32, 4, 0.90),
+    Published(f"{_PASCAL} RoCE", _VGG, _ROCE_25, 32, 4, 0.79),
+    Published(f"{_PASCAL} RoCE", _INCEPTION, _ROCE_25, 4, 4, 0.94),
+    Published(f"{_PASCAL} RoCE", _RESNET101, _ROCE_25, 4, 4, 0.91),
+    Published(f"{_PASCAL} RoCE", _VGG, _ROCE_25, 4, 4, 0.85),
+    Published(f"{_PASCAL} TCP", _INCEPTION, _TCP_25, 4, 4, 0.93),
+    Published(f"{_PASCAL} TCP", _RESNET101, _TCP_25, 4, 4, 0.88),
+    Published(f"{_PASCAL} TCP", _VGG, _TCP_25, 4, 4, 0.63),
+)
+
+
+def assumptions(work: Work, network: Network) -> list[str]:
+    """What an expectation rests on, a line each."""
+    kind = "RDMA" if network.rdma else f"TCP, of which a ring uses {TCP_LIMIT:.0f} Gbit/s at most"
+    latency = RDMA_LATENCY if network.rdma else TCP_LATENCY
+    scale = "" if network.scale == 1 else f", times {network.scale:.2f} as fitted to measurements"
+    return [
+        f"{work.model}: {work.gradients / 1e6:.0f} MB of gradients in each step, in float32",
+        f"a rank alone trains {work.speed:g} samples/s with batches of {work.batch_size}: "
+        f"{work.seconds:.3f} s for a step",
+        f"each host has a link of {network.gbit:g} Gbit/s ({kind}) that nobody else uses",
+        f"{latency * 1e6:.0f} us for each message{scale}; half of the communication is hidden",
+        "communication within a host costs nothing, all ranks are equally fast, and reading data "
+        "keeps up",
+    ]

@@ -1,0 +1,143 @@
+"""What the model of a training step expects, and how near published figures are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdchart.plan.expect import PUBLISHED, Network, Work, expect, exposed_seconds, fit
+from tests.fakes.fixtures import Command
+
+WORK = Work("resnet50", 64, 40.0)
+SPEC = Path(__file__).parents[4] / "values" / "xeon-8180-16.spec.yaml"
+
+
+def test_published_figures_are_within_some_points_of_the_model() -> None:
+    errors = [abs(each.expected() - each.efficiency) for each in PUBLISHED]
+    assert statistics.fmean(errors) < 0.035
+    # VGG-16 on few hosts hides more of its communication: its largest gradients come first.
+    assert sorted(errors)[-3] < 0.05
+    assert max(errors) < 0.12
+
+
+def test_a_step_is_the_sum_of_its_parts() -> None:
+    # Two hosts of a rank: 102.4 MB in each direction at 1.25 GB/s, and 2 messages in 2 parts.
+    network = Network(10)
+    exposed = exposed_seconds(WORK, network, 2, 2)
+    assert exposed == pytest.approx(0.5 * (102.4e6 / 1.25e9 + 2 * 2 * 30e-6))
+    found = expect(WORK, network, 2, 1)
+    assert found.efficiency == pytest.approx(1.6 / (1.6 + exposed))
+    assert found.speed == pytest.approx(80 * found.efficiency)
+
+
+def test_one_host_has_no_network() -> None:
+    assert expect(WORK, Network(1), 1, 8).efficiency == 1.0
+
+
+@pytest.mark.parametrize("rdma", [False, True])
+def test_more_hosts_bytes_or_latency_never_help(rdma: bool) -> None:
+    network = Network(10, rdma=rdma)
+    shares = [expect(WORK, network, hosts, 2).efficiency for hosts in (1, 2, 4, 64, 1000)]
+    assert all(0 < after < before <= 1 for before, after in itertools.pairwise(shares))
+    larger = expect(replace(WORK, model="vgg16"), network, 4, 2).efficiency
+    assert larger < shares[2] < expect(WORK, replace(network, gbit=15), 4, 2).efficiency
+
+
+def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
+    assert expect(WORK, Network(100), 8, 1) == expect(WORK, Network(15), 8, 1)
+    assert (
+        expect(WORK, Network(100, rdma=True), 8, 1).speed > expect(WORK, Network(100), 8, 1).speed
+    )
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.4, 1.0, 3.0])
+def test_the_model_is_fitted_to_measurements(scale: float) -> None:
+    true = Network(10, scale=scale)
+    rows = [expect(WORK, true, hosts, 2) for hosts in (1, 2, 4, 8)]
+    measured = [(row.hosts, row.ranks, row.speed) for row in rows]
+    assert fit(WORK, Network(10), measured) == pytest.approx(scale, abs=1e-9)
+    assert fit(WORK, Network(10), measured[:1]) == 1.0
+    # Faster than alone: noise, and no network of negative time.
+    assert fit(WORK, Network(10), [(2, 2, 100.0)]) == 0.0
+
+
+def result(tmp_path: Path, nodes: list[str], **changes: Any) -> Path:
+    rows = [expect(WORK, Network(10, scale=2.0), hosts, 2) for hosts in (1, 2)]
+    document = {
+        "session": "s", "machines": [],
+        "nodes": {f"worker-{n}": node for n, node in enumerate(nodes)},
+        "command": ["python", "benchmark.py", "--model", "resnet50", "--batch-size", "64"],
+        "rows": [
+            {"workers": row.hosts, "ranks": row.ranks, "imagesPerSecond": row.speed} for row in rows
+        ],
+        **changes,
+    }  # fmt: skip
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) -> None:
+    done = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45", "-o", "json")
+    assert done.code == 0, done.errors
+    found = json.loads(done.output)
+    assert [row["workers"] for row in found["expected"]] == [1, 2, 4, 8, 16]
+    assert found["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
+    assert found["published"][0]["published"] == 0.92
+    shown = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45")
+    assert "- each host has a link of 10 Gbit/s (TCP, of which" in shown.output
+    assert "to expect" in shown.output
+    faster = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1")
+    assert " 1 Gbit/s" in faster.output
+
+
+def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: Path) -> None:
+    measured = ["--measured", result(tmp_path, ["a", "b"])]
+    done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)
+    assert done.code == 0, done.errors
+    assert ", times 2.00 as fitted to measurements; " in done.output
+    assert "a rank alone trains 40 samples/s with batches of 64: 1.600 s" in done.output
+    # On one node nothing was said of a network.
+    measured = ["--measured", result(tmp_path, ["a", "a"])]
+    done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)
+    assert "fitted" not in done.output
+    other = hvdchart("plan", SPEC, "--expect", "vgg16", *measured)
+    assert (other.code, "was measured with resnet50" in other.errors) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--expect", "alexnet", "--speed", "1"], 2, "must be one of resnet50"),
+        (["--expect", "vgg16"], 2, "needs either --speed"),
+        (["--expect", "vgg16", "--speed", "1", "--measured", "a"], 2, "needs either --speed"),
+        (["--expect", "vgg16", "--speed", "0"], 2, "0.001"),
+        (["--expect", "vgg16", "--measured", "none.json"], 5, "none.json: cannot read the result"),
+    ],
+)
+def test_what_cannot_be_expected_is_refused(
+    hvdchart: Command, options: list[str], code: int, message: str
+) -> None:
+    done = hvdchart("plan", SPEC, *options)
+    assert done.code == code
+    assert message in " ".join(done.errors.split())
+
+
+def test_nodes_of_several_kinds_have_no_expectation(hvdchart: Command) -> None:
+    spec = SPEC.with_name("mixed.spec.yaml")
+    done = hvdchart("plan", spec, "--expect", "vgg16", "--speed", "1")
+    assert (done.code, "expected one group" in done.errors) == (3, True)
+
+
+def test_the_page_has_the_models_own_answers() -> None:
+    page = (SPEC.parents[1] / "docs" / "scaling.md").read_text()
+    for each in PUBLISHED:
+        ranks = each.hosts * each.ranks_per_host
+        shares = f"{each.efficiency:.0%} | {each.expected():.0%}"
+        assert f"| {each.where} | {each.work.model} | {ranks} | {shares} |\n" in page
