@@ -13,8 +13,15 @@ from hvdchart.errors import ClusterError
 
 # How `port-forward` tells the port that it listens on.
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
-# A command, or the shell that the image has, in the directory of the user's code if there is any.
-IN_CODE = ("sh", "-c", 'cd /horovod/code/*/ 2>/dev/null; exec "$@"', "sh")
+# A command, or the shell that the image has, in the directory of the user's code if there is any,
+# with its packages (files/packages.py).
+_PACKAGES = "/horovod/code/.packages/current"
+_ENTER = (
+    "cd /horovod/code/*/ 2>/dev/null; "
+    f"[ -e {_PACKAGES} ] && export PYTHONPATH={_PACKAGES}/site${{PYTHONPATH:+:$PYTHONPATH}} "
+    f'PATH=$PATH:{_PACKAGES}/bin; exec "$@"'
+)
+IN_CODE = ("sh", "-c", _ENTER, "sh")
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 

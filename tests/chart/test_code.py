@@ -67,6 +67,14 @@ def test_changed_code_is_another_run_on_the_same_workers() -> None:
     assert run_settings(first)["code"] != run_settings(second)["code"]
 
 
+def test_requirements_are_installed_unless_they_are_ignored() -> None:
+    code = {"files": {"train.py": SCRIPT, "requirements.txt": "einops"}}
+    values: Values = {"code": code, "master": {"args": ["python3", "train.py"]}}
+    assert run_settings(render(values))["requirements"] is True
+    values["code"] = {**code, "requirements": "Ignore"}
+    assert run_settings(render(values))["requirements"] is False
+
+
 def test_only_the_master_mounts_the_code() -> None:
     manifests = render({"code": {"files": {"train.py": SCRIPT}}})
     name = code_config_maps(manifests)[0]["metadata"]["name"]

@@ -97,6 +97,7 @@ CHANGED: dict[str, Any] = {
     "master.generation": 2,
     "master.suspend": True,
     "code.archive": "H4sIzz",
+    "code.requirements": "Ignore",
     "launch.mode": "horovodrun",
     "launch.failOnNaN": True,
     "launch.elastic.minRanks": 2,

@@ -59,9 +59,10 @@ def train(
 ) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
     ssh.prepare_master(find_keys(api))
-    code = UserCode(run.code)
+    within = run.hosts_timeout if run.requirements else 0.0
+    code = UserCode(run.code, within, launcher.was_stopped)
     code.unpack()
-    variables = build_environment(run, os.environ)
+    variables = code.prepare_launcher(run.mode, build_environment(run, os.environ))
     # Before waiting for hosts: a problem with the launcher is reported at once.
     implementation = select_mpi(run, variables)
     line = build_command(run, implementation)

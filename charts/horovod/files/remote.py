@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Sequence
+from typing import Callable, Sequence
 
 from settings import FILES, GENERATED, Host, log
 
@@ -13,6 +14,8 @@ from settings import FILES, GENERATED, Host, log
 CLIENTS = 32
 # Seconds in which a worker has to ask its ranks to end.
 ASK_WITHIN = 10.0
+# Seconds after which a call notices that it is not wanted any more.
+LOOK_EVERY = 0.5
 
 
 def command_line(host: Host, program: str, *arguments: str) -> list[str]:
@@ -22,31 +25,50 @@ def command_line(host: Host, program: str, *arguments: str) -> list[str]:
 
 
 def call(
-    hosts: Sequence[Host], program: Sequence[str], content: bytes = b"", *, seconds: float
+    hosts: Sequence[Host],
+    program: Sequence[str],
+    content: bytes = b"",
+    *,
+    seconds: float,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> dict[Host, tuple[int, str]]:
     """Run a program of this folder on hosts; the exit code of each, and what it printed.
 
-    `content` is its standard input. A host that needs longer than `seconds` counts as failed.
+    `content` is its standard input. A host that needs longer than `seconds` counts as failed, and
+    so does one that has not answered when the master is asked to end.
     """
 
     def run(host: Host) -> tuple[int, str]:
+        line, pipe = command_line(host, *program), subprocess.PIPE
         try:
-            done = subprocess.run(
-                command_line(host, *program),
-                input=content,
-                capture_output=True,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return 1, f"no answer within {seconds:.0f} s"
+            with subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+                return _follow(process, content, seconds, is_stopped)
         except OSError as problem:
             return 1, str(problem)
-        output = (done.stderr + done.stdout).decode(errors="replace").strip()
-        return done.returncode, output or f"exit code {done.returncode}"
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         return dict(zip(hosts, pool.map(run, hosts)))
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    content: bytes,
+    seconds: float,
+    is_stopped: Callable[[], bool],
+) -> tuple[int, str]:
+    """Wait for the end of a client; its exit code, and what it printed."""
+    until, given = time.monotonic() + seconds, content or None
+    while True:
+        try:
+            output, errors = process.communicate(given, timeout=min(LOOK_EVERY, seconds))
+            break
+        except subprocess.TimeoutExpired:
+            given = None
+            if is_stopped() or time.monotonic() > until:
+                process.kill()
+                return 1, "asked to end" if is_stopped() else f"no answer within {seconds:.0f} s"
+    text = (errors + output).decode(errors="replace").strip()
+    return process.returncode, text or f"exit code {process.returncode}"
 
 
 def ask_ranks(hosts: Sequence[Host]) -> int:

@@ -138,6 +138,8 @@ class Run:
     lost_after: float = 0.0
     # The version of the user's code; empty when the image has the code.
     code: str = ""
+    # Whether the workers install what requirements.txt beside it asks for.
+    requirements: bool = False
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
     stall_timeout: float = 0.0
     fail_on_nan: bool = False
@@ -224,6 +226,7 @@ def parse_run(text: str) -> Run:
         retries=document.get("retries", 0),
         lost_after=float(document.get("lostAfterSeconds", 0)),
         code=document["code"],
+        requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),
         fail_on_nan=document["failOnNaN"],
         grace=float(document["gracePeriodSeconds"]),

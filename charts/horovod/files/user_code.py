@@ -11,24 +11,46 @@ import shutil
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from pathlib import Path
-from typing import Mapping
+from typing import Callable, Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import packages
 import remote
-from settings import CODE, CODE_SOURCE, ConfigurationError, Host, RunError, log
+from settings import (
+    BAD_CONFIGURATION,
+    CODE,
+    CODE_SOURCE,
+    ConfigurationError,
+    Host,
+    RunError,
+    log,
+)
 
 # The key of the ConfigMap with an archive of a folder. Every other key is a file.
 ARCHIVE = "archive.tgz"
 # Seconds in which a host has to take the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
+# An argument of this program: the packages of an earlier run may be those of this one.
+KEEP_PACKAGES = "keep-packages"
 
 
 class UserCode:
-    """The code of a run, which its `name` identifies; without a name the run has no code."""
+    """The code of a run, which its `name` identifies; without a name the run has no code.
 
-    def __init__(self, name: str) -> None:
+    `install_within` are the seconds that pip has for requirements.txt; with 0, nothing is
+    installed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        install_within: float = 0.0,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.name = name
+        self._install_within, self._is_stopped = install_within, is_stopped
         self._content = b""
         self._delivered: dict[Host, str] = {}
 
@@ -47,6 +69,26 @@ class UserCode:
         except (OSError, tarfile.TarError, EOFError) as problem:
             raise ConfigurationError(f"cannot unpack code.archive: {problem}") from problem
 
+    @property
+    def has_packages(self) -> bool:
+        """Whether the unpacked code asks for packages, and they are to be installed."""
+        requirements = self.directory / packages.REQUIREMENTS
+        return bool(self.name and self._install_within) and requirements.is_file()
+
+    def prepare_launcher(self, mode: str, variables: dict[str, str]) -> dict[str, str]:
+        """The environment of a launcher in this mode. Raises RunError when pip fails.
+
+        Of a command of the user's own, any part may be a script that needs the packages here.
+        """
+        if not self.has_packages:
+            return variables
+        if mode == "custom":
+            installed = packages.install(self.directory).splitlines()[0]
+            log(f"{packages.REQUIREMENTS}: the master has installed {installed}")
+        # Some launchers give the ranks their own PYTHONPATH.
+        is_used = mode == "custom" or variables.get("PYTHONPATH")
+        return packages.add_to(variables) if is_used else variables
+
     def is_on(self, host: Host, address: str) -> bool:
         """Whether the pod at this address has the code, if there is any."""
         return not self.name or self._delivered.get(host) == address
@@ -56,13 +98,47 @@ class UserCode:
         hosts = [host for host, address in addresses.items() if not self.is_on(host, address)]
         if not hosts:
             return
-        receive = ["user_code.py", self.name]
+        receive = ["user_code.py", self.name, *([KEEP_PACKAGES] if self.has_packages else [])]
         answers = remote.call(hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
-        self._delivered.update({host: addresses[host] for host in hosts if not answers[host][0]})
+        reached = [host for host in hosts if not answers[host][0]]
+        if reached:
+            log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")
+        failed = self._install(reached) if self.has_packages and reached else {}
+        reached = [host for host in reached if host not in failed]
+        self._delivered.update({host: addresses[host] for host in reached})
         reasons = [f"{host.name}: {output}" for host, (code, output) in answers.items() if code]
         if reasons:
             raise RunError("cannot hand the code to the workers: " + "; ".join(reasons))
-        log(f"code {self.name} ({len(self._content)} bytes) is on {len(hosts)} hosts")
+        if failed:
+            raise _describe(failed)
+
+    def _install(self, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
+        """Let hosts install the packages; the exit code and the message of those that cannot."""
+        limit = self._install_within
+        log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} hosts, at most {limit:.0f} s")
+        command = ["packages.py", self.name]
+        answers = remote.call(hosts, command, seconds=limit, is_stopped=self._is_stopped)
+        done = Counter(output for code, output in answers.values() if not code)
+        for output, number in done.items():
+            first, *warnings = output.splitlines()
+            log(f"{packages.REQUIREMENTS}: {number} hosts have installed {first}")
+            for line in warnings:
+                log(f"{packages.REQUIREMENTS}: {line}")
+        return {host: answer for host, answer in answers.items() if answer[0]}
+
+
+def _describe(failed: Mapping[Host, tuple[int, str]]) -> RunError:
+    """Name the first host for each reason: all have the same one, as a rule."""
+    hosts: dict[str, list[str]] = {}
+    for host, (_, output) in failed.items():
+        hosts.setdefault(output, []).append(host.name)
+    parts = [
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {output}"
+        for output, names in hosts.items()
+    ]
+    is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())
+    kind = ConfigurationError if is_sure else RunError
+    return kind(f"cannot install {packages.REQUIREMENTS} on " + "; ".join(parts))
 
 
 def pack(source: Path) -> bytes:
@@ -127,8 +203,9 @@ def main() -> int:
     except (OSError, tarfile.TarError, EOFError) as problem:
         print(f"cannot unpack the code in {directory}: {problem}", file=sys.stderr)
         return 1
+    kept = {directory, *([packages.FOLDER] if KEEP_PACKAGES in sys.argv[2:] else [])}
     for other in CODE.iterdir():
-        if other != directory:
+        if other not in kept:
             shutil.rmtree(other, ignore_errors=True)
     return 0
 

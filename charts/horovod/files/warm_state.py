@@ -12,6 +12,8 @@ from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
+import basics
+
 # Libraries that count the CPUs when they are loaded, by a part of their file names.
 COUNT_CPUS = ("libgomp", "libiomp", "libomp", "openblas", "libblis")
 # Variables that tell these libraries where to run their threads, among the CPUs at that time.
@@ -75,6 +77,7 @@ class WarmState:
         yield f"an imported module uses descriptor {taken[0]}" if taken else None
         yield self._find_cpus(request)
         yield self._find_shadow(path0)
+        yield self._find_shadow(f"{basics.PACKAGES}/current/site", is_complete=False)
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
         yield f"{changed[0]} has changed since it was imported" if changed else None
         yield self._find_relative(request)
@@ -93,8 +96,11 @@ class WarmState:
         remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
         return f"the rank is bound, and {loaded} has counted the CPUs of the container: {remedy}"
 
-    def _find_shadow(self, path0: str | None) -> str | None:
-        """A module beside the script would have been imported in place of the one that was."""
+    def _find_shadow(self, path0: str | None, is_complete: bool = True) -> str | None:
+        """A module in this folder would have been imported in place of the one that was.
+
+        Unless `is_complete`, a package may have parts in other folders, as namespaces have.
+        """
         if path0 is None:
             return None
         suffixes = tuple(all_suffixes())
@@ -106,7 +112,9 @@ class WarmState:
         for entry in entries:
             name = entry.name.partition(".")[0]
             if name in self.tops and name not in sys.builtin_module_names:
-                package = entry.is_dir() and any(Path(entry.path).glob("__init__.*"))
+                package = entry.is_dir() and (
+                    not is_complete or any(Path(entry.path).glob("__init__.*"))
+                )
                 if package or (entry.name.endswith(suffixes) and entry.is_file()):
                     return f"{entry.path} takes precedence over the imported module {name}"
         return None

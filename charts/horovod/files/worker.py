@@ -19,11 +19,12 @@ from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import leaving
+import packages
 import rank_watch
 import ssh
 import threads
 import warm_client
-from settings import FILES, RunError, log, report_failure
+from settings import CODE, FILES, RunError, log, report_failure
 
 # Room for the command line of a rank, which replaces that of the warm process in its forks.
 TITLE = " " * 2000
@@ -137,6 +138,9 @@ def serve(command: list[str], signals: Signals) -> int:
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
     signals = Signals()
+    if CODE.is_dir():
+        # Before the packages are there: sessions and forks find them at this path later.
+        os.environ.update(packages.add_to(os.environ))
     try:
         start_warm_process(sys.executable, os.environ)
         command = ssh.prepare_worker(

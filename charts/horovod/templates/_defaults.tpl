@@ -57,6 +57,7 @@
   "master.suspend": false,
   "code.files": {},
   "code.archive": "",
+  "code.requirements": "",
   "launch.mode": "mpirun",
   "launch.options": [],
   "launch.binding.to": "none",

@@ -18,6 +18,7 @@ the master, so that only the workers' environment names it.
   "groups" $groups
   "args" (include "horovod.command" . | fromJsonArray)
   "code" (include "horovod.codeVersion" .)
+  "requirements" (ne .Values.code.requirements "Ignore")
   "mode" .Values.launch.mode
   "options" .Values.launch.options
   "binding" (include "horovod.binding" .Values.launch.binding | fromYaml)

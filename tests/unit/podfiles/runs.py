@@ -39,6 +39,7 @@ def make_run(**changes: Any) -> settings.Run:
         "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
         "transport": "",
         "code": "",
+        "requirements": False,
     }
     return settings.parse_run(json.dumps({**document, **changes}))
 

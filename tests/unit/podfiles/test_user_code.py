@@ -6,7 +6,9 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
+import packages
 import pytest
 import remote
 import settings
@@ -118,15 +120,24 @@ def test_directory_that_exists_is_complete_and_stays(mounted: Path) -> None:
     assert list_files(settings.CODE) == {"v1/train.py": b"first"}
 
 
-def test_host_without_ssh_is_named_and_the_others_have_the_code(
-    mounted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts = make_run().hosts
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text('#!/bin/sh\n[ "$1" = hvd-cpu-0.hvd ] || { echo "no route" >&2; exit 255; }\n')
-    ssh.chmod(0o755)
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The `ssh` that the master calls: what it is asked for is in `asked`."""
+    file = tmp_path / "bin" / "ssh"
+    file.parent.mkdir()
     monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    return file
+
+
+def answer(ssh: Path, script: str) -> None:
+    """Let `ssh` run a script for each call; $1 is the host, $2 the command line."""
+    ssh.write_text(f'#!/bin/sh\necho "$2" >>{ssh.parent}/asked\ncat >/dev/null\n{script}\n')
+    ssh.chmod(0o755)
+
+
+def test_host_without_ssh_is_named_and_the_others_have_the_code(mounted: Path, ssh: Path) -> None:
+    hosts = make_run().hosts
+    answer(ssh, '[ "$1" = hvd-cpu-0.hvd ] || { echo "no route" >&2; exit 255; }')
     mount(mounted, "train.py", b"train")
     code = user_code.UserCode("v1")
     code.unpack()
@@ -135,3 +146,68 @@ def test_host_without_ssh_is_named_and_the_others_have_the_code(
     assert code.is_on(hosts[0], "10.0.0.1")
     assert not code.is_on(hosts[0], "10.0.0.9"), "a new pod of the same name"
     assert not code.is_on(hosts[1], "10.0.0.2")
+
+
+def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
+    """Code that asks for a package."""
+    mount(mounted, "train.py", b"train")
+    mount(mounted, "requirements.txt", b"numpy")
+    code = user_code.UserCode("v1", **options)
+    code.unpack()
+    return code
+
+
+def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Path) -> None:
+    hosts = make_run().hosts
+    answer(
+        ssh,
+        "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
+        "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac",
+    )
+    code = unpacked(mounted, install_within=5.0)
+    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(hosts)}
+    with pytest.raises(ConfigurationError) as error:
+        code.deliver(addresses)
+    assert str(error.value) == (
+        "cannot install requirements.txt on hvd-cpu-1: no numpy: do this"
+    ), "no attempt can help"
+    assert [code.is_on(host, addresses[host]) for host in hosts] == [True, False, True]
+    assert "keep-packages" in (ssh.parent / "asked").read_text()
+
+
+def test_hosts_with_the_same_problem_are_counted(
+    mounted: Path, ssh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(ssh, "case $2 in *packages.py*) echo 'no answer' >&2; exit 1;; esac")
+    code = unpacked(mounted, install_within=5.0)
+    with pytest.raises(RunError, match=r"on hvd-cpu-0 and 2 more: no answer$") as error:
+        code.deliver(dict.fromkeys(make_run().hosts, "10.0.0.1"))
+    assert error.value.exit_code == 1, "another attempt may help"
+    assert "pip runs on 3 hosts, at most 5 s" in capsys.readouterr().out
+
+
+def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh: Path) -> None:
+    answer(ssh, "case $2 in *packages.py*) exec sleep 60;; esac")
+    code = unpacked(mounted, install_within=60.0, is_stopped=lambda: True)
+    with pytest.raises(RunError, match="asked to end"):
+        code.deliver({make_run().hosts[0]: "10.0.0.1"})
+
+
+def test_packages_are_left_out_on_request(mounted: Path, ssh: Path) -> None:
+    answer(ssh, "true")
+    code = unpacked(mounted)
+    code.deliver({make_run().hosts[0]: "10.0.0.1"})
+    asked = (ssh.parent / "asked").read_text()
+    assert "packages" not in asked.replace("user_code.py v1", ""), "those of an earlier run go"
+    assert code.prepare_launcher("custom", {"PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+def test_command_of_the_users_own_finds_the_packages_in_the_master(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "install", lambda code: f"for {code.name}")
+    code = unpacked(mounted, install_within=5.0)
+    assert "PYTHONPATH" not in code.prepare_launcher("mpirun", {"PATH": "/bin"})
+    assert "PYTHONPATH" in code.prepare_launcher("custom", {"PATH": "/bin"})
+    own = code.prepare_launcher("mpirun", {"PATH": "/bin", "PYTHONPATH": "/data"})
+    assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"

@@ -229,14 +229,14 @@ class SshPods:
 
 
 @contextmanager
-def start_ssh_pods(uid: int) -> Iterator[SshPods]:
-    """Run a worker as a user, and prepare a master."""
+def start_ssh_pods(uid: int, **variables: str) -> Iterator[SshPods]:
+    """Run a worker as a user, with these variables, and prepare a master."""
     with tempfile.TemporaryDirectory(prefix="ssh-pods-") as name:
         folder = Path(name)
         user = make_user(uid, folder)
         keys = {key: make_key() for key in KEYS}
         worker = Worker(folder / "worker", user, keys)
         master = Master(folder / "master", user, keys)
-        with worker.serve(CONTAINER) as port:
+        with worker.serve({**CONTAINER, **variables}) as port:
             master.prepare(port)
             yield SshPods(folder, worker, master, port)

@@ -46,6 +46,9 @@ def test_session_has_the_containers_environment(
     ssh_pods: SshPods, session_environment: dict[str, str]
 ) -> None:
     expected = {**CONTAINER, "HVD_SSH_PORT": str(ssh_pods.port), "HVD_REVISION": REVISION}
+    # Where the packages of the user's code will be (files/packages.py).
+    packages = ssh_pods.worker.root / "code" / ".packages" / "current"
+    expected |= {"PATH": f"{CONTAINER['PATH']}:{packages}/bin", "PYTHONPATH": f"{packages}/site"}
     assert {name: session_environment.get(name) for name in expected} == expected
     # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch.
     assert session_environment.keys() - expected.keys() <= {

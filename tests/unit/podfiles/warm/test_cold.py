@@ -194,6 +194,24 @@ def test_module_beside_the_script_takes_precedence(
     assert output.endswith("runs\n")
 
 
+def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> None:
+    """They are installed after the warm process has started."""
+    with make_worker() as worker:
+        site = worker.root / "code" / ".packages" / "current" / "site"
+        paths = {"PYTHONPATH": f"{site}:{worker.modules}"}
+        environment = {**worker.environment(), **paths}
+        with patch.object(Worker, "environment", lambda self: environment), warm(worker):
+            site.mkdir(parents=True)
+            (site / "late.py").write_text("NAME = 'late'\n")
+            program = f"{PROGRAM}; import late; print(late.NAME)"
+            assert run(worker, "python3", "-c", program).endswith("forked\nlate\n")
+            # A part of a namespace: the fork has the other one.
+            (site / "framework").mkdir()
+            output = run(worker, "python3", "-c", program)
+            assert f"{site}/framework takes precedence over the imported module" in output
+            assert output.endswith("new\nlate\n")
+
+
 def test_folder_without_a_package_does_not_hide_a_module(
     warm_worker: Worker, tmp_path: Path
 ) -> None:
