@@ -1,4 +1,4 @@
-"""The subcommands that look into a run's pods: top, exec, debug, tensorboard and timeline."""
+"""The subcommands that look into a run's pods: top, exec, stack, debug, tensorboard, timeline."""
 
 import sys
 from pathlib import Path
@@ -39,6 +39,12 @@ Examples:
   hvdchart exec resnet50 worker-0 -- nvidia-smi
 
 Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used.""",
+    "stack": """\b
+Examples:
+  hvdchart stack resnet50 3
+  hvdchart stack resnet50
+
+Exit codes: 0 printed; 7 there is no such rank, or the cluster cannot be used.""",
     "debug": """\b
 Examples:
   hvdchart debug resnet50
@@ -63,8 +69,8 @@ or the cluster cannot be used.""",
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
     commands: dict[str, Callable[..., None]] = {
-        "top": top, "exec": exec_in_pod, "debug": debug, "tensorboard": tensorboard,
-        "timeline": timeline,
+        "top": top, "exec": exec_in_pod, "stack": stack, "debug": debug,
+        "tensorboard": tensorboard, "timeline": timeline,
     }  # fmt: skip
     for name, command in commands.items():
         app.command(name, epilog=_EPILOGS[name])(command)
@@ -99,6 +105,29 @@ def exec_in_pod(
 
     cluster = Cluster.connect(context, namespace)
     _run_in(cluster, present_release(cluster, name), target, command, context)
+
+
+def stack(
+    name: Name,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RANK|POD", help="Number of a rank, or worker-N (default: all ranks)."
+        ),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Print what the ranks of a run do: the Python stack of each, while they go on."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import present_release
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.stacks import read_stacks
+
+    cluster = Cluster.connect(context, namespace)
+    release = present_release(cluster, name)
+    for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
+        sys.stdout.write(text)
 
 
 def debug(

@@ -14,12 +14,14 @@ from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace
 from tests.e2e.test_hvdchart import here, hvdchart, write_spec
 from tests.waiting import wait_until
+from tests.wheels import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 # Tells its steps, until it is let go: each rank looks for a file in its own container.
 TRAIN = """
 import os, time
 from pathlib import Path
+import hvdleaf
 import hvd_progress
 hvd_progress.EVERY = 0.1
 for step in range(1, 6000):
@@ -48,6 +50,9 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     code.mkdir()
     (code / "train.py").write_text(TRAIN)
     shutil.copy(ROOT / "examples" / "hvd_progress.py", code)
+    # What train.py imports comes from requirements.txt; pods reach no package index here.
+    wheel = make_wheel(code, "hvdleaf")
+    (code / "requirements.txt").write_text(f"./{wheel.name}\n")
     spec = write_spec(
         tmp_path, namespace, ["python3", "train.py"], launch={"options": ["--tag-output"]}
     )
@@ -77,6 +82,9 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     assert all(line.startswith("[rank 1] step ") for line in ranks)
 
     assert call("exec", "hvd", "1", "--", "hostname") == "hvd-worker-1\n"
+    shown = call("stack", "hvd", "1")
+    assert shown.startswith("hvd-worker-1:\nrank 1 shows its Python stack:\n")
+    assert re.search(r'/train\.py", line \d+ in <module>$', shown, re.M)
     rows = [line.split() for line in call("top", "hvd").splitlines()]
     by_pod = {row[0]: row for row in rows}
     assert by_pod["hvd-worker-1"][3] == "1"
@@ -102,6 +110,7 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
 
     entered = hvdchart(namespace, "debug", "hvd", "0", *here(namespace), "--", "ls")
     assert entered.returncode == 0, entered.stderr
-    assert entered.stdout == "hvd_progress.py\ntrain.py\n", "the master has handed the code over"
+    files = sorted(path.name for path in code.iterdir())
+    assert entered.stdout.split() == files, "the master has handed the code over"
     assert hvdchart(namespace, "undeploy", "hvd", *here(namespace)).returncode == 0
     assert namespace.get("all")["items"] == []

@@ -7,6 +7,7 @@ fork, or a parent that Hydra needs.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ import notices
 from fence import EPOCH
 
 FOLDER = f"{basics.GENERATED}/ranks"
+# Descriptors from this number on are no concern of scripts.
+HIGH = 512
 
 
 class Script(NamedTuple):
@@ -46,6 +49,25 @@ def register(rank: int, pid: int) -> None:
         # It has ended already, this is no worker, or its memory is full. The rank can do without.
         if os.path.exists(basics.GENERATED) and os.path.exists(f"/proc/{pid}"):
             print(f"[hvd] rank {rank} will get no notice to leave: {problem}", flush=True)
+
+
+def stack_file(rank: int) -> str:
+    """The file to which a rank writes its Python stack when it is asked to (files/stacks.py)."""
+    return os.path.join(FOLDER, f"{rank}.stack")
+
+
+def open_stack_file(rank: int) -> int:
+    """Open that file in the rank; its descriptor, or that of standard error if there is no room."""
+    try:
+        os.makedirs(FOLDER, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        file = os.open(stack_file(rank), flags, 0o600)
+        try:
+            return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        finally:
+            os.close(file)
+    except OSError:
+        return 2
 
 
 def running() -> Iterator[Script]:

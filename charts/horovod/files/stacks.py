@@ -1,13 +1,15 @@
-"""Shows in a worker what ranks do that keep the others waiting: `stacks.py RANK...`.
+"""Shows in a worker what its ranks do: `stacks.py [RANK...]`, all of its ranks by default.
 
-A rank writes its own Python stack, to its standard error, when it gets SIGNAL: a debugger would
-need rights that a container does not have.
+A rank writes its own Python stack when it gets SIGNAL: a debugger would need rights that a
+container does not have.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -20,17 +22,39 @@ STATES = {
     "t": "is stopped by a debugger",
     "D": "waits for a disk or a file server, and cannot be interrupted",
 }
+# Seconds in which all ranks have to write, and without another line, after which one has done so.
+ANSWER_WITHIN, SETTLED = 5.0, 0.1
+# The outer frames of a fork are the chart's own.
+OWN_FRAME = re.compile(r'^  File ".*/warm_\w+\.py", line .*\n?', re.M)
 
 
-def describe(script: ranks.Script) -> str:
-    """Tell what a rank does; it writes its Python stack if it can."""
+def ask(script: ranks.Script) -> str | None:
+    """What a rank does; None when it is writing its stack to its file. Raises OSError."""
     state = STATES.get(basics.read_stat(script.pid)[0], "")
     if state:
         return state
+    file = ranks.stack_file(script.rank)
+    if has_open(script.pid, file):
+        os.truncate(file, 0)
+        os.kill(script.pid, STACK_SIGNAL)
+        return None
     if not handles(script.pid):
         return "started cold and shows no Python stack"
     os.kill(script.pid, STACK_SIGNAL)
     return "writes its Python stack to its standard error"
+
+
+def has_open(pid: int, file: str) -> bool:
+    """Whether a process still has this file open: a script may have closed what it did not open."""
+    folder, path = f"/proc/{pid}/fd", os.path.realpath(file)
+    for name in basics.list_names(folder):
+        try:
+            if os.readlink(f"{folder}/{name}") == path:
+                return True
+        except OSError:
+            # Closed meanwhile.
+            continue
+    return False
 
 
 def handles(pid: int) -> bool:
@@ -41,15 +65,30 @@ def handles(pid: int) -> bool:
     return False
 
 
+def read(rank: int, until: float) -> str:
+    """What a rank has written of its stack, when it adds no more lines."""
+    before = b""
+    while time.monotonic() < until:
+        time.sleep(SETTLED)
+        now = basics.read(ranks.stack_file(rank))
+        if now and now == before:
+            return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
+        before = now
+    return "does not show its Python stack: it does not react to signals"
+
+
 def main() -> int:
-    """Print a line for each rank of the command line."""
+    """Print what each rank does: a line, and its stack."""
     running = {script.rank: script for script in ranks.running()}
-    for rank in map(int, sys.argv[1:]):
+    asked = {}
+    for rank in list(map(int, sys.argv[1:])) or list(running):
         try:
-            what = describe(running[rank]) if rank in running else "has ended"
+            asked[rank] = ask(running[rank]) if rank in running else "has ended"
         except OSError:
-            what = "has ended"
-        print(f"rank {rank} {what}", flush=True)
+            asked[rank] = "has ended"
+    until = time.monotonic() + ANSWER_WITHIN
+    for rank, answer in asked.items():
+        print(f"rank {rank} {answer or read(rank, until).rstrip()}", flush=True)
     return 0
 
 

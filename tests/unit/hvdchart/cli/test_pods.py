@@ -1,4 +1,4 @@
-"""top, exec, debug, tensorboard and timeline: a kubectl and a Helm that record their calls."""
+"""Commands that look into pods: a kubectl and a Helm that record their calls."""
 
 from __future__ import annotations
 
@@ -138,6 +138,36 @@ def test_top_of_pods_that_cannot_be_asked_leaves_their_figures_out(
 def test_a_pod_that_says_nothing_sensible_has_no_figures(text: str) -> None:
     usage = parse_probe("a", text)
     assert (usage.cpus, usage.memory) == (None, None)
+
+
+STACK = "rank 1 shows its Python stack:\nCurrent thread 0x1 (most recent call first):\n"
+
+
+def test_stack_asks_the_worker_of_the_rank(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    kubectl.answer("team", STACK)
+    done = hvdchart("stack", "hvd", "1")
+    assert (done.code, done.output) == (0, f"hvd-worker-1:\n{STACK}")
+    (call,) = kubectl.calls
+    assert call.arguments[-5:] == ["python3", "-I", "-S", "/horovod/bin/stacks.py", "1"]
+
+
+def test_stack_asks_all_workers_by_default(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    kubectl.answer("team", "")
+    done = hvdchart("stack", "hvd")
+    assert done.output == "hvd-worker-0:\nno rank runs\nhvd-worker-1:\nno rank runs\n"
+    assert {call.arguments[-1] for call in kubectl.calls} == {"/horovod/bin/stacks.py"}
+    kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
+    done = hvdchart("stack", "hvd")
+    assert (done.code, done.output.count("unable to upgrade connection\n")) == (0, 2)
+    assert hvdchart("stack", "hvd", "0").code == 7, "the one that was asked for"
+    assert "has no ranks: name a rank, or a worker" in hvdchart("stack", "hvd", "master").errors
+    for name in ("hvd-worker-0", "hvd-worker-1"):
+        running.remove("pods", name)
+    assert "no worker of run hvd runs" in hvdchart("stack", "hvd").errors
 
 
 def test_debug_starts_a_copy_without_the_training_and_removes_it(

@@ -61,7 +61,9 @@ print(os.umask(0), os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffini
 print({n: signal.getsignal(n) for n in sorted(signal.valid_signals())})
 print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 print([resource.getrlimit(getattr(resource, n)) for n in dir(resource) if n[:7] == "RLIMIT_"])
-print([n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")])
+opened = [n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]
+# All but the file for the rank's Python stack.
+print([n for n in opened if not os.readlink(f"/proc/self/fd/{n}").endswith(".stack")])
 print(open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"))
 print(open("/proc/self/comm").read(), threading.enumerate()[0].name)
 """
