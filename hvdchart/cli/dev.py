@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,7 +65,7 @@ def dev(
     log = _Log(cluster)
     changes = CodeChanges(code)
     name = ""
-    is_stopped = must_stop = False
+    is_deployed = is_stopped = must_stop = False
     said: set[str] = set()
 
     def say_once(text: str) -> None:
@@ -93,24 +94,28 @@ def dev(
                     )  # fmt: skip
                     if not name:
                         print_warnings(plan)
+                    # An interrupted Helm may have created some of the release.
+                    name = plan.spec.name
                     helm_module.deploy(
                         plan, cluster.namespace, context=context, helm=helm,
                         create_namespace=create_namespace,
                     )  # fmt: skip
                 except HvdchartError as error:
-                    if not name:
+                    if not is_deployed:
                         raise
                     say(f"{error}; waiting for the next change")
                     continue
-                name = plan.spec.name
+                is_deployed = True
                 log.show(name)
         except KeyboardInterrupt:
             if is_stopped or not name:
                 break
             is_stopped = must_stop = True
     if name:
-        helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
-        say(f"release {name} uninstalled from namespace {cluster.namespace}")
+        # There is no release when Helm was interrupted before it had begun.
+        with nullcontext() if is_deployed else suppress(ClusterError):
+            helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
+            say(f"release {name} uninstalled from namespace {cluster.namespace}")
     raise typer.Exit(130)
 
 

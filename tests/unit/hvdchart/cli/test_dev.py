@@ -138,3 +138,24 @@ def test_the_projects_image_is_built_once_and_used_by_each_run(
     finally:
         dev.process.kill()
         dev.process.communicate()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_interrupted_first_deployment_leaves_nothing(
+    fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path, there: bool
+) -> None:
+    if not there:
+        helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
+    with helm.hold("upgrade"):
+        running = Dev(tmp_path, helm)
+        try:
+            wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
+            running.interrupt()
+            running.wait_for_error_line("run stopped; the workers wait for the next change")
+            running.interrupt()
+            _, errors = running.process.communicate(timeout=20)
+        finally:
+            running.process.kill()
+    assert running.process.returncode == 128 + signal.SIGINT
+    assert helm.commands()[-1] == "uninstall" or not there
+    assert ("release hvd uninstalled" in errors) == there, errors
