@@ -14,6 +14,7 @@ import time
 from collections import deque
 from typing import IO, Callable, NamedTuple, Sequence
 
+import hints
 from notices import Notice
 from settings import Host
 
@@ -83,6 +84,8 @@ class ErrorOutput:
         self._tracebacks: deque[Traceback] = deque(maxlen=LAST_LINES)
         # The place of the last frame of each traceback that is being printed, by rank.
         self._open: dict[int | None, str] = {}
+        # The line of the script at that place.
+        self._lines_at: dict[int | None, str] = {}
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
         self._thread.start()
 
@@ -142,10 +145,14 @@ class ErrorOutput:
         elif frame:
             # A SyntaxError has a frame without a traceback before it.
             self._open[rank] = f"{os.path.basename(frame[1])}:{frame[2]}"  # noqa: PTH119
+            self._lines_at.pop(rank, None)
         elif rank in self._open and exception and not line.startswith(" "):
-            place = self._open.pop(rank)
+            place, source = self._open.pop(rank), self._lines_at.pop(rank, "")
             text = f"{line}, {place}" if place else line
+            text += hints.find(line, source)
             self._tracebacks.append(Traceback(time.monotonic(), rank, text))
+        elif rank in self._open:
+            self._lines_at.setdefault(rank, line)
 
 
 def is_consequence(text: str) -> bool:

@@ -13,6 +13,7 @@ import socket
 import traceback
 from typing import Any
 
+import hints
 import notices
 from fence import EPOCH
 
@@ -30,7 +31,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         file, line = error.filename, error.lineno
     place = f", {os.path.basename(file)}:{line}" if file else ""  # noqa: PTH119 - a text
-    return last.splitlines()[0][:LONGEST] + place
+    text = last.splitlines()[0][:LONGEST]
+    return text + place + hints.find(text, frames[-1].line or "" if frames else "")
 
 
 def tell(request: dict[str, Any], error: BaseException) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import failure
+import hints
 import pytest
 from failure import Cause, ErrorOutput
 from notices import Notice
@@ -89,6 +90,34 @@ def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expec
     found = cause(text, 3)
     assert found
     assert found.text == expected
+
+
+KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)"
+NO_KERAS_2 = " (install tf-keras of TensorFlow's version into the image: docs/runtime.md)"
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "hint"),
+    [
+        ("hvd.broadcast_variables(opt.variables(), 0)",
+         "TypeError: 'list' object is not callable", KERAS_2),
+        ("losses(1)", "TypeError: 'list' object is not callable", ""),
+        ("SGD(lr=0.1)", "ValueError: Argument(s) not recognized: {'lr': 0.1}", KERAS_2),
+        ("opt.lr", "AttributeError: 'SGD' object has no attribute 'lr'", KERAS_2),
+        ("tf.keras.losses", "ModuleNotFoundError: No module named 'tf_keras'", NO_KERAS_2),
+    ],
+)  # fmt: skip
+def test_script_for_keras_2_is_recognized(source: str, error: str, hint: str) -> None:
+    frames = '  File "/app/train.py", line 7, in <module>\n'
+    text = f"Traceback (most recent call last):\n{frames}    {source}\n    ~~~^^^\n{error}\n"
+    found = cause(text)
+    assert found
+    assert found.text == f"a rank: {error}, train.py:7{hint}"
+
+
+def test_script_that_has_keras_2_gets_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert hints.find("AttributeError: 'SGD' object has no attribute 'lr'") == ""
 
 
 class Words(NamedTuple):

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
 import notice_server
 import pytest
+import stacks
 import warm_checks
 from warm_checks import Program
 
@@ -96,12 +96,36 @@ def test_rank_shows_its_python_stack_and_goes_on(
             if temperature == "cold":
                 assert said == b"rank 0 started cold and shows no Python stack\n"
                 continue
-            assert said == b"rank 0 writes its Python stack to its standard error\n"
-            assert rank.stderr is not None
-            # The chart's own frames are the outer ones, in the warm process' program.
-            lines = list(takewhile(lambda line: b"warm_server.py" not in line, rank.stderr))
-            assert any(line.endswith(b" in wait_for_data\n") for line in lines)
+            first, thread, *frames = said.decode().splitlines()
+            assert first == "rank 0 shows its Python stack:"
+            assert thread.startswith("Current thread ")
+            # Not those of the chart's own programs.
+            assert [frame.rpartition(" in ")[2] for frame in frames] == [
+                "wait_for_data",
+                "<module>",
+            ]
         assert rank.poll() is None
+        rank.kill()
+        assert rank.stderr is not None
+        assert rank.stderr.read() == b"", "the log of the run has it, too"
+
+
+CLOSES = """
+import framework, os, time
+os.closerange(3, 1024)
+file = os.open("/dev/null", os.O_WRONLY)
+print(os.getpid(), os.dup2(file, 512), flush=True)
+time.sleep(600)
+"""
+
+
+def test_stack_is_not_written_to_a_file_of_the_script(warm_worker: Worker) -> None:
+    """A script that has closed the descriptor may have opened another file there."""
+    with running(warm_worker, CLOSES) as (rank, (pid, _)):
+        entry = warm_worker.root / "generated" / "ranks" / "0"
+        wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")
+        assert not stacks.has_open(pid, str(entry.with_suffix(".stack")))
+        rank.kill()
 
 
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
@@ -318,6 +342,11 @@ train(7)
     [
         (RAISES, "ValueError: no labels in, train.py:4"),
         ("import framework\n(\n", "SyntaxError: '(' was never closed, train.py:2"),
+        (
+            "import framework\n\nframework.variables = []\nframework.variables()\n",
+            "TypeError: 'list' object is not callable, train.py:4 (a script for Keras 2 needs "
+            "TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)",
+        ),
         ("import framework\nraise SystemExit(1)\n", None),
         (
             f"import framework\nraise KeyError({'ü' * 900!r})\n",
