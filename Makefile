@@ -45,11 +45,21 @@ e2e: venv ## Run the tests that train on a real cluster
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults
 
-generate: venv ## Write the generated files: values.yaml, schemas, tables in the docs
-	@for module in chart_docs spec_docs image_docs; do $(PY) -m devtools.docs_gen.$$module || exit; done
+generate: venv ## Write the generated files: values.yaml, schemas, tables and pictures of the docs, docker-bake.hcl
+	@$(PY) -m devtools.docs_gen
+
+check-generated: venv
+	@$(PY) -m devtools.docs_gen --check
 
 schemas: venv ## Download the APIs that the chart is checked against: each Kubernetes release, custom resources
 	@$(PY) -m devtools.checks.kube_schemas && $(PY) -m devtools.checks.custom_resources
+
+docs: venv ## Build the site of the documentation into build/site; a broken link fails
+	@$(PY) -m devtools.docs_gen.build_site
+
+release: venv ## Write the packaged chart, the wheel, notes and checksums into dist/ (REPOSITORY=https://...)
+	@rm -rf dist
+	@$(PY) -m devtools.release build dist $(if $(REPOSITORY),--repository $(REPOSITORY)) $(if $(REGISTRY),--registry $(REGISTRY))
 
 goldens: venv ## Render values/*.spec.yaml to the files that the tests compare with
 	@$(PY) -m devtools.docs_gen.goldens
@@ -58,8 +68,9 @@ format: venv ## Format the Python files with ruff
 	@$(PY) -m ruff format . && $(PY) -m ruff check --fix .
 
 lock: venv ## Lock the newest Python packages that requirements/*.in allow
-	@cd requirements && ../$(PY) -m piptools compile -q --upgrade --generate-hashes --allow-unsafe \
-	  --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header dev.in -o dev.txt
+	@cd requirements && for name in dev docs; do ../$(PY) -m piptools compile -q --upgrade --generate-hashes \
+	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
+	  $$name.in -o $$name.txt || exit; done
 
 BENCHES_APART := $(foreach name,thousand start recover,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and training; checks nothing

@@ -19,10 +19,10 @@ LOCK = ROOT / "requirements" / "dev.txt"
 LINK = ROOT / ".venv"
 
 
-def environment_dir() -> Path:
-    """The path of the environment for this lock file and this interpreter."""
+def environment_dir(lock: Path = LOCK) -> Path:
+    """The path of the environment for a lock file and this interpreter."""
     # base_prefix, because the Python of an environment is the same interpreter.
-    key = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.base_prefix.encode())
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode() + sys.base_prefix.encode())
     # Run as a script, so that only devtools/ is on the path.
     sys.path.insert(0, str(ROOT))
     from devtools.common.cache import cache_dir
@@ -42,25 +42,25 @@ def require_venv_module() -> None:
     subprocess.run([apt, "install", "-y", "-q", "--no-install-recommends", package], check=True)
 
 
-def ensure(target: Path) -> None:
+def ensure(target: Path, packages: Path = LOCK) -> None:
     """Builds the environment unless it is complete, or waits for another process to build it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     # fcntl, because filelock is one of the packages that are yet to be installed.
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (target / "bin" / "python").exists():
-            create(target)
+            create(target, packages)
 
 
-def create(target: Path) -> None:
-    """Builds the environment in a directory beside `target` and renames it."""
+def create(target: Path, packages: Path) -> None:
+    """Builds the environment of a lock file in a directory beside `target` and renames it."""
     require_venv_module()
     print(f"bootstrap: installing the locked Python packages into {target}", file=sys.stderr)
     staging = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
         subprocess.run([sys.executable, "-m", "venv", str(staging)], check=True)
         command = [str(staging / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
-        subprocess.run([*command, "--require-hashes", "-r", str(LOCK)], check=True)
+        subprocess.run([*command, "--require-hashes", "-r", str(packages)], check=True)
         # Tools such as chart-testing run these scripts, which contain the path of the environment.
         for script in (staging / "bin").iterdir():
             if script.is_file() and not script.is_symlink():

@@ -88,7 +88,8 @@ def follow_training(session: Session) -> dict[str, float]:
     selector = f"app.kubernetes.io/instance={RELEASE}"
     job = kubectl.run("get", "jobs", f"--selector={selector}", "--output=name").strip()
     name = job.partition("/")[2]
-    kubectl.wait_for_job_start(name, START_SECONDS)
+    with step("wait for the master's pod"):
+        kubectl.wait_for_job_start(name, START_SECONDS)
     result: dict[str, float] = {}
     with subprocess.Popen(
         kubectl.command("logs", "--follow", job),

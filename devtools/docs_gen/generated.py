@@ -9,12 +9,13 @@ from pathlib import Path
 from hvdchart.files import difference, write_atomically
 
 
-def replace_section(page: Path, start: str, section: str, end: str) -> str:
-    """The text of `page` with `section` between the marker lines `start` and `end`.
+def replace_section(page: Path, start: str, section: str, end: str, text: str | None = None) -> str:
+    """The text of `page`, or `text`, with `section` between the marker lines `start` and `end`.
 
     Exits with a message when the page lacks a marker line.
     """
-    before, start_line, rest = page.read_text("utf-8").partition(start)
+    written = page.read_text("utf-8") if text is None else text
+    before, start_line, rest = written.partition(start)
     _, end_line, after = rest.partition(end)
     if not start_line or not end_line:
         sys.exit(f"{page}: the marker lines {start} and {end} are missing: add them")

@@ -70,6 +70,7 @@ CHART_TESTING = "github.com/helm/chart-testing/v3"
 KUBECONFORM = "github.com/yannh/kubeconform"
 KUBE_SCORE = "github.com/zegl/kube-score"
 SYFT = "github.com/anchore/syft"
+ACTIONLINT = "github.com/rhysd/actionlint"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
 BUILT = {
     tool.name: tool
@@ -106,6 +107,10 @@ BUILT = {
             KUBE_SCORE, ("main.version",),
         ),
         Tool("registry", "checks", "./registry", "registry"),
+        Tool(
+            "actionlint", "lint", f"{ACTIONLINT}/cmd/actionlint", "actionlint",
+            ACTIONLINT, (f"{ACTIONLINT}.version",),
+        ),
         # What benchmarks compare the chart with. Nothing else builds it.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),

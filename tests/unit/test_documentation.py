@@ -20,7 +20,7 @@ from hvdchart.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "images").rglob("*.md")),
     *sorted((ROOT / "charts").rglob("*.md")),
@@ -101,6 +101,13 @@ def test_every_page_is_reachable_from_the_readme() -> None:
             elif target.suffix == ".md":
                 waiting.append(target)
     assert sorted(map(name, set(PAGES) - reached)) == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
+def test_page_says_first_what_it_is_for(page: Path) -> None:
+    flat = tokens(page)
+    first = next(i for i, token in enumerate(flat) if token.type == "paragraph_open")
+    assert "This page" in flat[first + 1].content, f"{name(page)}: begin with what it is for"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

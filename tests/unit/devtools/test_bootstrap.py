@@ -18,7 +18,8 @@ def test_second_command_waits_for_the_first_and_builds_nothing(
     built: list[Path] = []
     is_building, may_end = threading.Event(), threading.Event()
 
-    def create(path: Path) -> None:
+    def create(path: Path, packages: Path) -> None:
+        assert packages == bootstrap.LOCK
         built.append(path)
         is_building.set()
         assert may_end.wait(10)

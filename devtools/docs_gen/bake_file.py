@@ -1,0 +1,101 @@
+"""Writes docker-bake.hcl, with which Docker alone builds the images: `docker buildx bake cpu`.
+
+`python -m devtools.docs_gen.bake_file` writes it from images/versions.yaml; with `--check` it exits
+with status 1 when the file differs. `python -m images build` remains the way to build with other
+versions than the defaults, without a registry, or with the wheel of an earlier build.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from devtools.docs_gen.generated import write_or_compare
+from devtools.images.build import MACHINES
+from devtools.images.catalogue import ROOT, Image, When, load_catalogue
+from devtools.images.content import build_arguments
+
+FILE = ROOT / "docker-bake.hcl"
+# The name under which a build finds the image that it starts from.
+_PARENT = "parent"
+_PLATFORMS = {"x86_64": "linux/amd64"}
+_HEAD = """\
+# Generated from images/versions.yaml by `make generate`: builds the images with Docker alone.
+#
+#   docker buildx bake examples --load
+#   REGISTRY=registry.example/team/ docker buildx bake cpu --push
+#
+# docs/images.md describes the images.
+
+# What is in front of each name, with the slash at its end.
+variable "REGISTRY" {
+  default = ""
+}
+"""
+
+
+def render(images: Mapping[str, Image]) -> str:
+    """The text of docker-bake.hcl."""
+    usual = [name for name, image in images.items() if image.tested is When.ALWAYS]
+    groups = {"default": usual, "all": list(images)}
+    blocks = [
+        *(_block("group", name, {"targets": targets}) for name, targets in groups.items()),
+        *(_block("target", name, _target(image)) for name, image in images.items()),
+    ]
+    return "\n".join([_HEAD, *blocks])
+
+
+def _target(image: Image) -> dict[str, object]:
+    base = _PARENT if image.parent else f"docker.io/library/{image.base}"
+    title, _, version = image.reference.partition(":")
+    return {
+        "context": image.context.relative_to(ROOT).as_posix(),
+        "dockerfile": image.dockerfile.relative_to(image.context).as_posix(),
+        **({"contexts": {_PARENT: f"target:{image.parent}"}} if image.parent else {}),
+        "args": {"BASE_IMAGE": base, **build_arguments(image)},
+        "labels": {
+            "org.opencontainers.image.title": title,
+            "org.opencontainers.image.version": version,
+        },
+        "platforms": [_PLATFORMS[machine] for machine in MACHINES],
+        "tags": [f"${{REGISTRY}}{image.reference}"],
+    }
+
+
+def _block(kind: str, name: str, attributes: Mapping[str, object]) -> str:
+    lines = [f'{kind} "{target_name(name)}" {{']
+    for key, value in attributes.items():
+        lines += _attribute(key, value)
+    return "\n".join([*lines, "}", ""])
+
+
+def target_name(image: str) -> str:
+    """The name of an image's target: bake allows no dots in one."""
+    return image.replace(".", "-")
+
+
+def _attribute(key: str, value: object) -> list[str]:
+    if isinstance(value, Mapping):
+        pairs = [f"    {_word(name)} = {_word(text)}" for name, text in value.items()]
+        return [f"  {key} = {{", *pairs, "  }"]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [f"  {key} = [{', '.join(_word(text) for text in value)}]"]
+    return [f"  {key} = {_word(value)}"]
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    if text.startswith("target:"):
+        text = f"target:{target_name(text.removeprefix('target:'))}"
+    # JSON's escapes are HCL's.
+    return json.dumps(text)
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the file, or compares it with --check."""
+    return write_or_compare({FILE: render(load_catalogue())}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""Writes the pages of the reference that the code knows: docs/command.md, from the command's own
+help, and the tables of docs/reference.md: exit codes, events and metrics.
+
+`python -m devtools.docs_gen.reference_docs` writes them; with `--check` it exits with status 1 when
+one differs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from devtools.docs_gen.generated import replace_section, write_or_compare
+from hvdchart.cli import app
+from hvdchart.errors import HvdchartError
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference.md"
+COMMAND = ROOT / "docs" / "command.md"
+POD_FILES = ROOT / "charts" / "horovod" / "files"
+EVENTS_PAGE = ROOT / "docs" / "operate.md"
+# Typer's own.
+DONE, WRONG_USE = 0, 2
+# The methods of events.EventRecorder, and what a reason looks like.
+_CREATE = ("emit", "warn")
+_REASON = re.compile(r"([A-Z][a-z]+)+")
+_HEAD = """\
+# The command
+
+This page lists every command of `hvdchart` with its arguments and options, as
+`hvdchart COMMAND --help` prints them. `make generate` writes it from the program.
+[Operate](operate.md) explains how the commands are used together, and
+[the reference](reference.md#exit-codes-of-hvdchart) what their exit codes mean.
+"""
+
+
+def command_page() -> str:
+    """The text of docs/command.md."""
+    return "\n".join([_HEAD, *_sections(app.command(), "hvdchart")]).rstrip() + "\n"
+
+
+def _sections(group: Any, name: str) -> Iterator[str]:
+    for word, command in sorted(group.commands.items()):
+        if command.hidden:
+            continue
+        if hasattr(command, "commands"):
+            yield from _sections(command, f"{name} {word}")
+            continue
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+        usage = [p.make_metavar(_context(command)) for p in arguments]
+        yield f"## {name} {word}\n"
+        yield f"```\n{' '.join([name, word, *(['[OPTIONS]'] if options else []), *usage])}\n```\n"
+        yield f"{_text(command.help)}\n"
+        if arguments or options:
+            yield "| Argument or option | Meaning |\n| --- | --- |"
+            for parameter in (*arguments, *options):
+                yield f"| {_names(parameter, command)} | {_cell(parameter)} |"
+            yield ""
+
+
+def _context(command: Any) -> Any:
+    return command.context_class(command)
+
+
+def _names(parameter: Any, command: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{parameter.make_metavar(_context(command))}`"
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    if parameter.is_flag or parameter.count:
+        return names
+    return f"{names} {parameter.make_metavar(_context(command))}".replace("|", "\\|")
+
+
+def _cell(parameter: Any) -> str:
+    text = _text(getattr(parameter, "help", None)).replace("\n", " ").replace("|", "\\|")
+    default = parameter.default
+    # Flags are off by default; other kinds of defaults are computed.
+    is_shown = isinstance(default, str | int | float) and not isinstance(default, bool)
+    return f"{text} (default: `{default}`)" if is_shown and default != "" else text
+
+
+def _text(help_text: str | None) -> str:
+    """A help text as Markdown: its lines joined to paragraphs."""
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", help_text or "")]
+    return "\n\n".join(part.replace("<", "&lt;") for part in paragraphs if part)
+
+
+def exit_codes() -> str:
+    """The exit codes of the command: those of its errors, and Typer's own."""
+    rows = {DONE: "done", WRONG_USE: "wrong use of the command line"}
+    for error in sorted(_subclasses(HvdchartError), key=lambda one: one.exit_code):
+        first = " ".join((error.__doc__ or "").split(". ")[0].split()).rstrip(".")
+        known = rows.get(error.exit_code)
+        rows[error.exit_code] = f"{known}; {first}" if known else first
+    lines = [f"| {code} | {rows[code].replace('|', chr(92) + '|')} |" for code in sorted(rows)]
+    return "\n".join(["| Exit code | Meaning |", "| --- | --- |", *lines])
+
+
+def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
+    for one in kind.__subclasses__():
+        if one.__module__ == "hvdchart.errors":
+            yield one
+            yield from _subclasses(one)
+
+
+def metrics_table() -> str:
+    """The metrics that master and workers serve."""
+    (table,) = [
+        ast.literal_eval(node.value)
+        for node in ast.parse((POD_FILES / "metrics.py").read_text("utf-8")).body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "METRICS"  # type: ignore[attr-defined]
+    ]
+    kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in table}
+    rows = [f"| `{name}` | {kinds[name]} | {text} |" for name, text in table.items()]
+    return "\n".join(["| Metric | Type | Meaning |", "| --- | --- | --- |", *rows])
+
+
+def emitted_events() -> set[str]:
+    """The reasons of all events that the programs of the pods create: the words in each statement
+    that mentions `emit` or `warn`.
+    """
+    simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
+    trees = [ast.parse(file.read_text("utf-8")) for file in POD_FILES.glob("*.py")]
+    statements = [node for tree in trees for node in ast.walk(tree) if isinstance(node, simple)]
+    found = set()
+    for statement in statements:
+        inside = list(ast.walk(statement))
+        if any(isinstance(node, ast.Attribute) and node.attr in _CREATE for node in inside):
+            values = [node.value for node in inside if isinstance(node, ast.Constant)]
+            words = [value for value in values if isinstance(value, str)]
+            found |= {word for word in words if _REASON.fullmatch(word)}
+    return found
+
+
+def described_events() -> dict[str, str]:
+    """The events that docs/operate.md describes, with their descriptions."""
+    table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
+    if table is None:
+        sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
+    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.M))
+
+
+def reference_page() -> str:
+    """The text of docs/reference.md with its tables."""
+    text = REFERENCE.read_text("utf-8")
+    for name, table in {"exit codes": exit_codes(), "metrics": metrics_table()}.items():
+        start = f"<!-- {name}: generated by `make generate` -->"
+        text = replace_section(REFERENCE, start, table, f"<!-- end of the {name} -->", text)
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the pages, or compares them with --check."""
+    emitted, described = emitted_events(), described_events().keys()
+    for event in sorted(emitted ^ described):
+        wrong = "is not described" if event in emitted else "is described, and nothing creates it"
+        sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
+    return write_or_compare({REFERENCE: reference_page(), COMMAND: command_page()}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

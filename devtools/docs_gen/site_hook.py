@@ -1,0 +1,106 @@
+"""What the site of the documentation adds to docs/: mkdocs.yaml names this file as a hook.
+
+Some pages outside docs/ become pages of the site. Links to them are made to fit, and links to other
+files of the repository lead to the repository (REPOSITORY_URL) or, without one, to a copy in the
+site. It runs in the environment of requirements/docs.txt.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = "docs/"
+# The README of the repository, beside that of docs/, which is the first page.
+HOME = "start.md"
+OUTSIDE = (
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "charts/horovod/README.md",
+    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("images/**/README.md"))),
+)  # fmt: skip
+# Where copies of other files are.
+COPIES = "source/"
+_LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+_FENCE = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)\s*$", re.MULTILINE | re.DOTALL)
+_URL = re.compile(r"[a-z]+:|#|/")
+
+
+def place_in_site(path: str) -> str:
+    """Where a page or a file of docs/ is in the site, by its path in the repository."""
+    if path.startswith(DOCS):
+        return path.removeprefix(DOCS)
+    return HOME if path == "README.md" else path
+
+
+def place_in_repository(place: str) -> str:
+    """The opposite of place_in_site."""
+    if place == HOME:
+        return "README.md"
+    return place if place in OUTSIDE and place != "README.md" else DOCS + place
+
+
+def on_config(config: Any) -> Any:
+    """Put all pages of a folder where the navigation names a folder."""
+    config.nav = _with_folders(config.nav)
+    return config
+
+
+def _with_folders(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [_with_folders(item) for item in entry]
+    if isinstance(entry, dict):
+        return {title: _with_folders(item) for title, item in entry.items()}
+    if entry.endswith("/"):
+        pages = sorted((ROOT / DOCS / entry).glob("*.md"))
+        return [f"{entry}{page.name}" for page in pages]
+    return entry
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages outside docs/."""
+    for path in OUTSIDE:
+        files.append(File.generated(config, place_in_site(path), abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Make the links of a page fit its place in the site."""
+    origin = place_in_repository(page.file.src_uri)
+
+    def adapt(match: re.Match[str]) -> str:
+        if _URL.match(match[2]):
+            return match[0]
+        path, mark, anchor = match[2].partition("#")
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
+        if not (ROOT / target).exists():
+            # MkDocs names it.
+            return match[0]
+        link = _link_to(target, page.file.src_uri, config, files)
+        return f"{match[1]}{link}{mark}{anchor}{match[3]}"
+
+    parts, end = [], 0
+    for fence in _FENCE.finditer(markdown):
+        parts += [_LINK.sub(adapt, markdown[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, _LINK.sub(adapt, markdown[end:])])
+
+
+def _link_to(target: str, place: str, config: Any, files: Any) -> str:
+    """The link from the page at `place` to the file or folder `target` of the repository."""
+    if target in OUTSIDE or (target.startswith(DOCS) and (ROOT / target).is_file()):
+        return posixpath.relpath(place_in_site(target), posixpath.dirname(place) or ".")
+    if f"{target}/README.md" in OUTSIDE:
+        return _link_to(f"{target}/README.md", place, config, files)
+    if config.repo_url:
+        return f"{config.repo_url.rstrip('/')}/blob/main/{target}"
+    if (ROOT / target).is_dir():
+        # Nothing to show of a folder: the page that says where things are made.
+        return _link_to("CONTRIBUTING.md", place, config, files)
+    copy = f"{COPIES}{target}.txt"
+    if files.get_file_from_path(copy) is None:
+        files.append(File.generated(config, copy, content=(ROOT / target).read_text("utf-8")))
+    return posixpath.relpath(copy, posixpath.dirname(place) or ".")

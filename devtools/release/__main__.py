@@ -1,0 +1,54 @@
+"""The command `python -m devtools.release`: what the release workflow runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from devtools.common.errors import DevtoolsError
+from devtools.common.ui import show_error
+from devtools.release import artifacts, changelog, tree
+
+app = typer.Typer(
+    help="Make the files of a release.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+Repository = Annotated[str, typer.Option(help="the URL of the repository, for links")]
+
+
+@app.command()
+def build(
+    out: Annotated[Path, typer.Argument(help="a new folder")],
+    repository: Repository = "",
+    registry: Annotated[str, typer.Option(help="where the images are pushed to")] = "",
+) -> None:
+    """Write the packaged chart, the wheel, the notes and the checksums."""
+    for path in artifacts.build(out, repository, registry):
+        typer.echo(path)
+
+
+@app.command()
+def check(tag: Annotated[str, typer.Argument(help="such as v0.2.0")]) -> None:
+    """Fail unless every place that names the version agrees with the tag."""
+    wrong = tree.problems(tag)
+    if wrong:
+        raise changelog.ReleaseError("; ".join(wrong), "correct it, and set the tag again")
+
+
+@app.command()
+def notes(version: str, repository: Repository = "") -> None:
+    """Print what a version changes."""
+    typer.echo(changelog.notes(version, repository), nl=False)
+
+
+def main() -> None:
+    try:
+        app()
+    except DevtoolsError as error:
+        show_error(error)
+        raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()

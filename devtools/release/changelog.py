@@ -1,0 +1,51 @@
+"""The versions that CHANGELOG.md describes, and the notes of one of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from devtools.common.errors import DevtoolsError
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "CHANGELOG.md"
+UNRELEASED = "Unreleased"
+_HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
+# A link to a file of this repository.
+_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
+
+
+class ReleaseError(DevtoolsError):
+    """Something keeps this tree from being released."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a version changes. `day` is when it was released, or UNRELEASED, or empty."""
+
+    version: str
+    day: str
+    text: str
+
+
+def sections(changelog: str) -> list[Section]:
+    """The sections of a changelog, the newest first."""
+    found = list(_HEADING.finditer(changelog))
+    ends = [*(heading.start() for heading in found[1:]), len(changelog)]
+    return [
+        Section(heading[1], heading[2] or "", changelog[heading.end() : end].strip())
+        for heading, end in zip(found, ends, strict=True)
+    ]
+
+
+def notes(version: str, repository: str = "", file: Path = FILE) -> str:
+    """The notes of a version. Links to files lead to `repository`, at the version's tag.
+
+    Raises ReleaseError when the changelog has no such version.
+    """
+    for section in sections(file.read_text("utf-8")):
+        if section.version == version:
+            to = rf"]({repository}/blob/v{version}/\1)"
+            return (_LINK.sub(to, section.text) if repository else section.text) + "\n"
+    raise ReleaseError(f"{file.name} does not describe {version}", f"add a section `## {version}`")
