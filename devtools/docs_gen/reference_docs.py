@@ -69,7 +69,7 @@ def _context(command: Any) -> Any:
 
 def _names(parameter: Any, command: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.make_metavar(_context(command))}`"
+        return f"`{parameter.make_metavar(_context(command))}`".replace("|", "\\|")
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.is_flag or parameter.count:
         return names
