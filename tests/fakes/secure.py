@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from devtools.localkube.pki import Authority, KeyPair
+from devtools.localkube.pki import KeyPair
+from tests.fakes.server import Api, Certificates, Handler
 
 
 @dataclass(frozen=True)
@@ -29,43 +28,22 @@ class Caller:
         return self.headers.get("Authorization", "")
 
 
-class SecureApi:
+class SecureApi(Api):
     """The server. Its certificate is for the host `kubernetes` and for 127.0.0.1."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority = Authority("cluster")
+        super().__init__()
+        self._certificates = Certificates(folder, "kubernetes", "127.0.0.1")
+        self.authority = self._certificates.authority
         self.callers: list[Caller] = []
         # The values of Authorization that it accepts; None: every one.
         self.accepted: set[str] | None = None
-        pair = self.authority.issue("server", hosts=["kubernetes", "127.0.0.1"])
-        self._tls = ssl.create_default_context(
-            ssl.Purpose.CLIENT_AUTH, cadata=self.authority.certificate.decode()
-        )
-        self._tls.verify_mode = ssl.CERT_OPTIONAL
-        for name, content in (("key", pair.key), ("certificate", pair.certificate)):
-            (folder / name).write_bytes(content)
-        self._tls.load_cert_chain(folder / "certificate", folder / "key")
-        self.port = 0
 
     @contextmanager
-    def serve(self) -> Iterator[SecureApi]:
+    def running(self) -> Iterator[SecureApi]:
         """Answer requests."""
-        handler = type("Handler", (_Handler,), {"api": self})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        server.daemon_threads = True
-        server.block_on_close = False
-        server.socket = self._tls.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        self.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
+        with self.serve(self._certificates.tls):
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     @property
     def url(self) -> str:
@@ -80,42 +58,18 @@ class SecureApi:
         authority = base64.b64encode(self.authority.certificate).decode()
         return {"server": self.url, "certificate-authority-data": authority, **entries}
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # Headers and body are two packets, and clients acknowledge the first after 40 ms.
-    disable_nagle_algorithm = True
-    api: SecureApi
-
-    def do_GET(self) -> None:
-        connection = self.connection
+    def answer(self, handler: Handler) -> None:
+        connection = handler.connection
         assert isinstance(connection, ssl.SSLSocket)
         peer: Any = connection.getpeercert() or {}
         names = [value for part in peer.get("subject", ()) for _, value in part]
-        groups = tuple(self.headers.get_all("Impersonate-Group") or ())
-        caller = Caller(dict(self.headers), groups, "".join(names))
-        self.api.callers.append(caller)
-        accepted = self.api.accepted
-        if accepted is None or caller.authorization in accepted:
-            self._answer(200, {"items": []})
+        groups = tuple(handler.headers.get_all("Impersonate-Group") or ())
+        caller = Caller(dict(handler.headers), groups, "".join(names))
+        self.callers.append(caller)
+        if self.accepted is None or caller.authorization in self.accepted:
+            handler.send_json(200, {"items": []})
         else:
-            self._answer(401, {"message": "Unauthorized"})
-
-    def _answer(self, status: int, document: dict[str, Any]) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def handle(self) -> None:
-        try:
-            super().handle()
-        except OSError:
-            return  # The client refused the certificate, or has closed the connection.
-
-    def log_message(self, *arguments: object) -> None:
-        """Write nothing."""
+            handler.send_json(401, {"message": "Unauthorized"})
 
 
 def write_kubeconfig(

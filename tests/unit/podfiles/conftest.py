@@ -22,10 +22,10 @@ import kube
 import probing
 import settings
 
-from tests.unit.podfiles.fake_api import FakeApi, serve
-from tests.unit.podfiles.fake_https import Certificates
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import PATIENCE
+from tests.fakes.server import Certificates
 from tests.unit.podfiles.fake_worker import Workers
-from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
 from tests.unit.podfiles.threads import join_threads, record_threads
@@ -34,7 +34,7 @@ from tests.unit.podfiles.threads import join_threads, record_threads
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """The test cluster's certificates."""
-    return Certificates(tmp_path_factory.mktemp("certificates"))
+    return Certificates(tmp_path_factory.mktemp("certificates"), "127.0.0.1", "::1")
 
 
 @pytest.fixture
@@ -54,7 +54,11 @@ def api_server(
     address = getattr(request, "param", "127.0.0.1")
     account = tmp_path / "account"
     account.mkdir()
-    with serve(certificates, account, address) as server:
+    (account / "ca.crt").write_bytes(certificates.authority.certificate)
+    (account / "namespace").write_text("team\n")
+    (account / "token").write_text("secret\n")
+    server = FakeApi("team")
+    with server.serve(certificates.tls, address):
         monkeypatch.setattr(kube, "ACCOUNT", account)
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address)
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))

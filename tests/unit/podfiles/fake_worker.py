@@ -8,7 +8,7 @@ from typing import Any
 
 import settings
 
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_run
 
 SLICES = "discovery.k8s.io/endpointslices"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.unit.podfiles import faults
+from tests.fakes import faults
 from tests.unit.podfiles.master_pod import JOB
 
 # When the Job started, in seconds since the epoch.

@@ -10,8 +10,8 @@ import hosts
 import pytest
 import settings
 
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import Workers
-from tests.unit.podfiles.faults import PATIENCE
 
 Background = Callable[..., "Future[Any]"]
 IsStopped = Callable[[], bool]

@@ -13,8 +13,8 @@ import kube
 import pytest
 from settings import Host
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.threads import join_threads, record_threads
 

@@ -10,8 +10,8 @@ import pytest
 from record import RunRecord
 from settings import ConfigurationError, InterruptedRunError, LaunchError, RunError
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.jobs import NO_ANSWERS, START, make_job
 from tests.unit.podfiles.runs import make_record, make_run
 

@@ -12,9 +12,9 @@ import kube
 import pytest
 from events import EventRecorder
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
-from tests.unit.podfiles.fake_https import Handler
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.server import Handler
 
 
 def test_an_event_is_created_about_the_job(api_server: FakeApi) -> None:

@@ -13,9 +13,9 @@ import missing
 import pytest
 import settings
 
-from tests.unit.podfiles import faults
+from tests.fakes import faults
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
-from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.rendezvous import (
     Background,
     StartRendezvous,

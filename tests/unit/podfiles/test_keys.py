@@ -12,8 +12,8 @@ import pytest
 import settings
 import ssh
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.master_pod import MasterPod
 
 SECRET = "core/secrets/hvd-ssh"

@@ -12,8 +12,8 @@ import kube
 import pytest
 
 from devtools.localkube.pki import Authority
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 
 POD: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"node": "n"}}
 
@@ -40,7 +40,7 @@ def test_a_read_is_sent_with_the_current_token(api: kube.Api, api_server: FakeAp
 
 def test_objects_are_created_patched_and_deleted(api: kube.Api, api_server: FakeApi) -> None:
     job = {"metadata": {"name": "b"}, "spec": {"a": 1, "b": 2}}
-    assert api.create("batch/jobs", job) == job
+    assert api.create("batch/jobs", job) == {**job, "status": {}}
     assert api_server.requests[0].headers["Content-Type"] == "application/json"
     assert api.merge_patch("batch/jobs/b", {"spec": {"b": 3}})["spec"] == {"a": 1, "b": 3}
     api.delete("batch/jobs/b")

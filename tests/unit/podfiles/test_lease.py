@@ -15,9 +15,9 @@ import pytest
 from lease import Lease, SupersededError
 from settings import InterruptedRunError, RunError
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import PATIENCE
 
 Background = Callable[..., "Future[Any]"]
 PATH = "core/configmaps/hvd-run"

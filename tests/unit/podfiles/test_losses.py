@@ -21,8 +21,8 @@ import ssh
 from settings import Host, LostHostError, RunError
 from user_code import UserCode
 
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
-from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import (
     Background,

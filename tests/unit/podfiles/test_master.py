@@ -17,7 +17,7 @@ import pytest
 from events import EventRecorder
 from settings import ConfigurationError
 
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 
 Background = Callable[..., "Future[Any]"]

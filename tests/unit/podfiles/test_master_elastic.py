@@ -16,7 +16,7 @@ import pytest
 from settings import Host
 from user_code import UserCode
 
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 
 Background = Callable[..., "Future[Any]"]

@@ -14,9 +14,9 @@ import lease
 import pytest
 import record
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_https import Handler
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes import faults
+from tests.fakes.faults import PATIENCE
+from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
 
 

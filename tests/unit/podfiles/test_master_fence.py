@@ -11,9 +11,9 @@ from typing import Any
 import lease
 import pytest
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_https import Handler
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes import faults
+from tests.fakes.faults import PATIENCE
+from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.waiting import wait_until
 

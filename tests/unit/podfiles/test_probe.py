@@ -12,8 +12,8 @@ import pytest
 from addresses import Endpoint
 from settings import Host
 
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import FakeWorker, ssh_banner
-from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.rendezvous import fail_on_thread_exceptions
 from tests.unit.podfiles.threads import join_threads, record_threads
 

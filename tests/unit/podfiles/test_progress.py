@@ -21,7 +21,7 @@ import remote
 from progress import Progress
 
 from examples import hvd_progress
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_record, make_run
 from tests.waiting import wait_until
 

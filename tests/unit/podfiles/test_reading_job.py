@@ -10,9 +10,9 @@ import ending
 import kube
 import pytest
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.jobs import NO_ANSWERS, START, make_job
 from tests.unit.podfiles.master_pod import JOB
 

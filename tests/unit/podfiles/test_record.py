@@ -11,8 +11,8 @@ import record
 from record import RunRecord
 from settings import RunError
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_record
 
 ENDED = {

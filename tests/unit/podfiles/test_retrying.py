@@ -10,8 +10,8 @@ from typing import Any
 import kube
 import pytest
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 
 POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
 MINUTE = 60.0

@@ -13,10 +13,10 @@ import pytest
 import selftest
 from settings import RunError
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
-from tests.unit.podfiles.fake_https import Handler
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import PATIENCE
+from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import JOB, MasterPod
 from tests.unit.podfiles.runs import make_run
 

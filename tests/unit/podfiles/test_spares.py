@@ -10,8 +10,8 @@ import pytest
 import settings
 from spares import choose_hosts, record_hosts
 
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import SLICES, Workers
-from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod
 from tests.unit.podfiles.rendezvous import (
     Background,

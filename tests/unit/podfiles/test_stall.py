@@ -20,8 +20,8 @@ import remote
 import stall
 from settings import Host, LaunchError
 
+from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import ssh_banner
-from tests.unit.podfiles.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 from tests.unit.podfiles.runs import make_run

@@ -8,8 +8,8 @@ import kube
 import pytest
 import statefulsets
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_api import FakeApi
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_run
 
 

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.unit.podfiles.faults import PATIENCE
+from tests.fakes.faults import PATIENCE
 
 
 def record_threads(patch: pytest.MonkeyPatch, *modules: ModuleType) -> list[threading.Thread]:

@@ -137,7 +137,7 @@ def test_a_pod_that_was_replaced_makes_figures_incomparable(
 ) -> None:
     def replace() -> None:
         # The first figure was read with the pods of that time.
-        fake_cluster.wait_for_number("pods", "list", 3)
+        fake_cluster.wait_for("pods", "list", 3)
         fake_cluster.put("pods", worker(1, uid="another"))
 
     told = [bench_line(*each) for each in FIGURES]

@@ -77,7 +77,7 @@ def test_deploy_waits_with_progress_and_without_logs(
     def end() -> None:
         running.wait_for("pods", "watch")
         tell(2)
-        running.wait_for_number("jobs", "list", 8)
+        running.wait_for("jobs", "list", 8)
         play(running, DONE, ENDED_MASTER)
 
     tell(1)

@@ -463,7 +463,7 @@ def test_image_check_in_cluster_runs_the_probe_in_a_pod(
     done = hvdchart("image", "check", "image:1", "--in-cluster", "-n", "mine")
     assert (done.code, done.errors) == (0, "")
     request = fake_cluster.wait_for("pods", "create")
-    assert request.path == "/api/v1/namespaces/mine/pods"
+    assert request.url == "/api/v1/namespaces/mine/pods"
     assert request.body == probe_pod("image:1")
 
 

@@ -53,7 +53,7 @@ def test_nodes_are_listed_by_labels(fake_cluster: FakeCluster) -> None:
 def test_all_pods_are_those_of_all_namespaces(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("pods", named("a"))
     assert [pod["metadata"]["name"] for pod in Cluster.connect().all_pods()] == ["a"]
-    assert fake_cluster.requests[-1].path == "/api/v1/pods"
+    assert fake_cluster.requests[-1].url == "/api/v1/pods"
 
 
 def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeCluster) -> None:
@@ -70,7 +70,7 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
     assert [each["reason"] for each in release.events] == ["First", "Second"]
     assert (release.name, release.record) == ("hvd", {})
-    assert {request.path for request in fake_cluster.requests} == {
+    assert {request.url for request in fake_cluster.requests} == {
         "/apis/batch/v1/namespaces/team/jobs",
         "/apis/apps/v1/namespaces/team/statefulsets",
         "/api/v1/namespaces/team/pods",

@@ -28,7 +28,7 @@ V1 = "client.authentication.k8s.io/v1"
 def api(tmp_path: Path) -> Iterator[SecureApi]:
     folder = tmp_path / "server"
     folder.mkdir()
-    with SecureApi(folder).serve() as server:
+    with SecureApi(folder).running() as server:
         yield server
 
 

@@ -69,7 +69,7 @@ def test_proxy_of_the_kubeconfig_is_used_and_the_server_is_still_checked(
 ) -> None:
     # NO_PROXY is about the proxies of the environment, as in kubectl.
     monkeypatch.setenv("NO_PROXY", "*")
-    with SecureApi(tmp_path).serve() as api:
+    with SecureApi(tmp_path).running() as api:
         proxy = f"http://127.0.0.1:{tunnel.server_address[1]}"
         write_kubeconfig(kubeconfig_file, api.cluster(**{"proxy-url": proxy}))
         assert Cluster.connect().nodes() == []

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.unit.podfiles.fake_https import Handler
+    from tests.fakes.server import Handler
 
 Object = dict[str, Any]
 Failure = Callable[["Handler"], None]
@@ -46,7 +46,7 @@ def reset(handler: Handler) -> None:
 
 def silence(handler: Handler) -> None:
     """Answer nothing for as long as the test runs."""
-    handler.server.api.closed.wait(PATIENCE)
+    handler.api.closed.wait(PATIENCE)
 
 
 def end(handler: Handler) -> None:

@@ -1,34 +1,18 @@
-"""An API server for tests: HTTPS on loopback, and objects in memory."""
+"""An API server for tests: HTTP or HTTPS on loopback, and objects in memory."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import queue
-import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-from tests.unit.podfiles import faults
-from tests.unit.podfiles.fake_https import Certificates, Handler, HttpsServer
-from tests.unit.podfiles.faults import PATIENCE, Failure, Object, status_object
-
-NAMESPACE, TOKEN = "team", "secret"
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request: `path` is below the namespace, as in kube.Api: `core/pods/NAME`."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    body: Any
-    headers: Mapping[str, str]
+from tests.fakes import faults
+from tests.fakes.faults import PATIENCE, Failure, Object, status_object
+from tests.fakes.request import Request, read_request
+from tests.fakes.server import Api, Handler
 
 
 @dataclass(eq=False)
@@ -45,65 +29,64 @@ class Watch:
             self.items.put(json.dumps({"type": kind, "object": item}).encode() + b"\n")
 
 
-class FakeApi:
-    """The objects of one namespace, and the server that answers for them.
+class FakeApi(Api):
+    """The objects of a cluster. Names are unique: the server has them without their namespaces.
 
-    `fail` makes the next requests to a path fail; `end_watches` ends the open watches.
+    A resource is named with or without its group: `core/pods` or `pods`. `fail` makes the next
+    requests to a path fail; `end_watches` ends the open watches. With a `namespace`, requests to
+    others are errors of the test.
     """
 
-    def __init__(self, certificate: Path, key: Path, address: str = "127.0.0.1") -> None:
+    def __init__(self, namespace: str = "") -> None:
+        super().__init__()
         self.requests: list[Request] = []
-        self.errors: list[BaseException] = []
+        # The status of objects that clients create.
+        self.created_status: Object = {}
+        self._namespace = namespace
         self._objects: dict[str, dict[str, Object]] = {}
         self._failures: list[tuple[str, str, Failure]] = []
         self._watches: list[Watch] = []
         self._history: list[tuple[int, str, str, Object]] = []
         self._version, self._oldest = 1, 0
+        # Reentrant: `put` notifies within `answer`.
         self._changed = threading.Condition()
-        self.closed = threading.Event()
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate, key)
-        self._server = HttpsServer(self, address, tls)
-        self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, args=(0.002,), daemon=True).start()
 
-    def close(self) -> None:
-        """End the watches and the server. Raises what went wrong inside it."""
-        self.closed.set()
+    def stop(self) -> None:
+        super().stop()
         self.end_watches()
-        self._server.shutdown()
-        self._server.server_close()
-        if self.errors:
-            raise self.errors[0]
 
     # What a test does to the cluster.
 
-    def put(self, resource: str, item: Object) -> None:
-        """Create or replace an object; `resource` is as in `core/pods`."""
-        name = item["metadata"]["name"]
+    def put(self, resource: str, *items: Object) -> None:
+        """Create or replace objects."""
+        resource = _plain(resource)
         with self._changed:
-            if resource == "core/configmaps":
-                # The only objects that are changed under the condition that nobody else did.
-                version = {"resourceVersion": str(self._version + 1)}
-                item = {**item, "metadata": {**item["metadata"], **version}}
-            objects = self._objects.setdefault(resource, {})
-            self._record("MODIFIED" if name in objects else "ADDED", resource, item)
-            objects[name] = item
+            for item in items:
+                name = item["metadata"]["name"]
+                if resource == "configmaps":
+                    # The only objects that are changed under the condition that nobody else did.
+                    version = {"resourceVersion": str(self._version + 1)}
+                    item = {**item, "metadata": {**item["metadata"], **version}}  # noqa: PLW2901
+                objects = self._objects.setdefault(resource, {})
+                kind = "MODIFIED" if name in objects else "ADDED"
+                objects[name] = item
+                self._record(kind, resource, item)
 
     def remove(self, resource: str, name: str) -> None:
         """Delete an object."""
+        resource = _plain(resource)
         with self._changed:
             self._record("DELETED", resource, self._objects[resource].pop(name))
 
     def find(self, resource: str, name: str) -> Object | None:
         """Return an object, or None."""
         with self._changed:
-            return self._objects.get(resource, {}).get(name)
+            return self._objects.get(_plain(resource), {}).get(name)
 
     def items(self, resource: str) -> list[Object]:
         """Return all objects of a resource, in the order of creation."""
         with self._changed:
-            return list(self._objects.get(resource, {}).values())
+            return list(self._objects.get(_plain(resource), {}).values())
 
     def fail(self, method: str, path: str, failure: Failure, times: int = 1) -> None:
         """Make the next requests with this method to paths that begin with `path` fail."""
@@ -115,6 +98,7 @@ class FakeApi:
         with self._changed:
             for watch in self._watches:
                 watch.items.put(failure or faults.end)
+            self._changed.notify_all()
 
     def expire(self) -> None:
         """Forget the history: a watch from an older version gets the error 410 Gone."""
@@ -125,10 +109,10 @@ class FakeApi:
 
     # What a test waits for.
 
-    def wait(self, condition: Callable[[], bool]) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until a condition on objects or requests holds."""
         with self._changed:
-            assert self._changed.wait_for(condition, PATIENCE), self.requests
+            assert self._changed.wait_for(condition, seconds), self.requests
 
     def wait_for_watch(self, resource: str, number: int = 1) -> None:
         """Wait until a resource has been watched `number` times and is watched now."""
@@ -141,7 +125,7 @@ class FakeApi:
 
     def watches(self, resource: str) -> list[Watch]:
         """Return the open watches of a resource."""
-        return [watch for watch in self._watches if watch.resource == resource]
+        return [watch for watch in self._watches if watch.resource == _plain(resource)]
 
     def asked(self, method: str, path: str) -> list[Request]:
         """Return the requests with this method to this path."""
@@ -150,29 +134,27 @@ class FakeApi:
     # The server's side.
 
     def answer(self, handler: Handler) -> None:
-        """Answer one request."""
-        url = urlsplit(handler.path)
-        length = int(handler.headers.get("Content-Length") or 0)
-        body = json.loads(handler.rfile.read(length)) if length else None
-        path = _path_below_namespace(url.path)
-        request = Request(
-            handler.command, path, dict(parse_qsl(url.query)), body, dict(handler.headers)
-        )
+        request = read_request(handler)
+        assert not self._namespace or self._namespace == request.namespace, request
         with self._changed:
             self.requests.append(request)
-            failure = self._next_failure(request)
+            answer = self._own_answer(request)
+            is_watch = answer is None and request.verb == "watch"
+            watch = self._open_watch(request) if is_watch else None
             self._changed.notify_all()
-        if failure:
-            failure(handler)
-        elif "watch" in request.query:
-            self._stream(handler, request)
+        if answer:
+            handler.close_connection = True
+            answer(handler)
+        elif watch:
+            self._stream(handler, watch)
         else:
             with self._changed:
-                code, answer = self._handle(request)
+                code, document = self._handle(request)
                 self._changed.notify_all()
-            handler.send_json(code, answer)
+            handler.send_json(code, document)
 
-    def _next_failure(self, request: Request) -> Failure | None:
+    def _own_answer(self, request: Request) -> Failure | None:
+        """What answers the request instead of the objects."""
         for entry in self._failures:
             if request.method == entry[0] and request.path.startswith(entry[1]):
                 self._failures.remove(entry)
@@ -180,16 +162,13 @@ class FakeApi:
         return None
 
     def _handle(self, request: Request) -> tuple[int, Object]:
-        group, resource, *rest = request.path.split("/")
-        resource = f"{group}/{resource}"
-        objects = self._objects.setdefault(resource, {})
+        resource = request.resource
+        if resource == "version":
+            return 200, {"gitVersion": "v1.34.4"}
         if request.method == "POST":
-            name = request.body["metadata"]["name"]
-            if name in objects:
-                return status_object(409, f"{name} already exists")
-            self.put(resource, request.body)
-            return 201, request.body
-        if not rest:
+            return self._create(resource, request.body)
+        objects = self._objects.get(resource, {})
+        if not request.name:
             items = [item for item in objects.values() if _is_selected(item, request.query)]
             metadata = {"resourceVersion": str(self._version)}
             end = int(request.query.get("continue", 0)) + int(request.query.get("limit", 10**6))
@@ -197,14 +176,14 @@ class FakeApi:
                 metadata["continue"] = str(end)
             items = items[int(request.query.get("continue", 0)) : end]
             return 200, {"metadata": metadata, "items": items}
-        item = objects.get(rest[0])
+        item = objects.get(request.name)
         if item is None:
-            return status_object(404, f"{request.path} not found")
+            return status_object(404, f'{resource} "{request.name}" not found')
         if request.method == "DELETE":
             wanted = (request.body or {}).get("preconditions", {}).get("uid")
             if wanted and wanted != item["metadata"].get("uid"):
                 return status_object(409, "the UID in the precondition does not match")
-            self.remove(resource, rest[0])
+            self.remove(resource, request.name)
         elif request.method == "PATCH":
             assert request.headers["Content-Type"] == "application/merge-patch+json"
             expected = request.body.get("metadata", {}).get("resourceVersion")
@@ -213,44 +192,56 @@ class FakeApi:
             item = _merge(item, request.body)
             self.put(resource, item)
         # Of the scale subresource, spec.replicas is what the object itself has, too.
-        return 200, {"spec": {"replicas": item["spec"]["replicas"]}} if rest[1:] else item
+        return 200, {"spec": {"replicas": item["spec"]["replicas"]}} if request.part else item
+
+    def _create(self, resource: str, body: Object) -> tuple[int, Object]:
+        metadata = body.get("metadata", {})
+        name = metadata.get("name") or metadata.get("generateName", "") + "x1"
+        if "name" in metadata and self.find(resource, name):
+            return status_object(409, f"{name} already exists")
+        item = {**body, "metadata": {**metadata, "name": name}, "status": self.created_status}
+        self.put(resource, item)
+        return 201, item
 
     def _record(self, kind: str, resource: str, item: Object) -> None:
         self._version += 1
         self._history.append((self._version, kind, resource, item))
-        for watch in self._watches:
-            if watch.resource == resource:
-                watch.push(kind, item)
+        for watch in self.watches(resource):
+            watch.push(kind, item)
         self._changed.notify_all()
 
-    def _stream(self, handler: Handler, request: Request) -> None:
-        watch = Watch(request.path, request.query)
-        with self._changed:
-            since = int(request.query.get("resourceVersion", self._version))
-            if since < self._oldest:
-                _push_gone(watch)
-            if "resourceVersion" not in request.query:
-                for item in self._objects.get(request.path, {}).values():
-                    watch.push("ADDED", item)
-            for version, kind, resource, item in self._history:
-                if version > since and resource == request.path:
-                    watch.push(kind, item)
-            if self.closed.is_set():
-                watch.items.put(faults.end)
-            self._watches.append(watch)
-            self._changed.notify_all()
-        handler.start_chunks()
+    def _open_watch(self, request: Request) -> Watch:
+        watch = Watch(request.resource, request.query)
+        since = int(request.query.get("resourceVersion", self._version))
+        if since < self._oldest:
+            _push_gone(watch)
+        if "resourceVersion" not in request.query:
+            for item in self.items(watch.resource):
+                watch.push("ADDED", item)
+        for version, kind, resource, item in self._history:
+            if version > since and resource == watch.resource:
+                watch.push(kind, item)
+        if self.closed.is_set():
+            watch.items.put(faults.end)
+        self._watches.append(watch)
+        return watch
+
+    def _stream(self, handler: Handler, watch: Watch) -> None:
         try:
-            while True:
-                item_or_failure = watch.items.get()
-                if not isinstance(item_or_failure, bytes):
-                    item_or_failure(handler)
-                    return
-                handler.send_chunk(item_or_failure)
+            handler.start_chunks()
+            while isinstance(item := watch.items.get(), bytes):
+                handler.send_chunk(item)
+            handler.close_connection = item is not faults.end
+            item(handler)
         finally:
             with self._changed:
                 self._watches.remove(watch)
                 self._changed.notify_all()
+
+
+def _plain(resource: str) -> str:
+    """`core/pods` -> `pods`."""
+    return resource.rpartition("/")[2]
 
 
 def _push_gone(watch: Watch) -> None:
@@ -259,19 +250,12 @@ def _push_gone(watch: Watch) -> None:
     watch.items.put(faults.end)
 
 
-def _path_below_namespace(path: str) -> str:
-    """`/api/v1/namespaces/team/pods/a` -> `core/pods/a`."""
-    root, _, rest = path.partition(f"/namespaces/{NAMESPACE}/")
-    group = {"/api/v1": "core"}.get(root) or root.removeprefix("/apis/").removesuffix("/v1")
-    assert rest, path
-    return f"{group}/{rest}"
-
-
 def _is_selected(item: Object, query: Mapping[str, str]) -> bool:
-    labels = item["metadata"].get("labels", {})
-    wanted = dict(parse_qsl(query.get("labelSelector", "").replace(",", "&")))
-    if any(labels.get(name) != value for name, value in wanted.items()):
-        return False
+    labels = item["metadata"].get("labels") or {}
+    for selector in filter(None, query.get("labelSelector", "").split(",")):
+        name, _, value = selector.partition("=")
+        if labels.get(name) != value:
+            return False
     for selector in filter(None, query.get("fieldSelector", "").split(",")):
         path, _, value = selector.partition("=")
         current: Any = item
@@ -287,16 +271,3 @@ def _merge(item: Object, patch: Object) -> Object:
     for key, value in patch.items():
         merged[key] = _merge(item.get(key) or {}, value) if isinstance(value, dict) else value
     return merged
-
-
-@contextlib.contextmanager
-def serve(certificates: Certificates, account: Path, address: str) -> Iterator[FakeApi]:
-    """Run an API server and write the service account's folder of a pod that may use it."""
-    files = {"ca.crt": certificates.authority, "namespace": NAMESPACE.encode() + b"\n"}
-    for name, content in {**files, "token": TOKEN.encode() + b"\n"}.items():
-        (account / name).write_bytes(content)
-    api = FakeApi(certificates.certificate, certificates.key, address)
-    try:
-        yield api
-    finally:
-        api.close()

@@ -1,0 +1,145 @@
+"""HTTP and HTTPS on loopback, for the API servers of the tests."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from devtools.localkube.pki import Authority
+
+
+class Api(ABC):
+    """What answers the requests of a server."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._server: _Server | None = None
+        self.errors: list[BaseException] = []
+        self.closed = threading.Event()
+
+    @abstractmethod
+    def answer(self, handler: Handler) -> None:
+        """Answer one request."""
+
+    def stop(self) -> None:
+        """End the answers that would go on."""
+        self.closed.set()
+
+    @contextmanager
+    def serve(
+        self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
+    ) -> Iterator[None]:
+        """Answer on a port of its own. Raises what went wrong in the server."""
+        self._server = _Server(self, tls, address)
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, args=(0.002,), daemon=True).start()
+        try:
+            yield
+        finally:
+            self.close()
+        if self.errors:
+            raise self.errors[0]
+
+    def close(self) -> None:
+        """End the server."""
+        self.stop()
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+class _Server(ThreadingHTTPServer):
+    """Hands each request to an API, in a thread of its connection."""
+
+    daemon_threads = True
+    # A test ends without waiting for answers that nobody reads.
+    block_on_close = False
+
+    def __init__(self, api: Api, tls: ssl.SSLContext | None, address: str) -> None:
+        self.api = api
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, 0), Handler)
+        if tls:
+            # The handshake is done by the thread of the connection, at its first read.
+            self.socket = tls.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        problem = sys.exc_info()[1]
+        # Clients close watches, and refuse certificates.
+        if problem and not isinstance(problem, OSError):
+            self.api.errors.append(problem)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    # Headers and body are two packets, and clients acknowledge the first after 40 ms.
+    disable_nagle_algorithm = True
+
+    @property
+    def api(self) -> Api:
+        return self.server.api
+
+    def do_GET(self) -> None:
+        self.api.answer(self)
+
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
+
+    def send_json(self, code: int, answer: dict[str, Any], headers: Mapping[str, str] = {}) -> None:
+        self.send_text(code, json.dumps(answer), headers)
+
+    def send_text(
+        self, code: int, text: str, headers: Mapping[str, str] = {}, missing: int = 0
+    ) -> None:
+        """Send an answer; `missing` bytes are announced but do not follow."""
+        body = text.encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body) + missing))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def start_chunks(self) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def send_chunk(self, data: bytes, missing: int = 0) -> None:
+        self.wfile.write(b"%x\r\n%s" % (len(data) + missing, data))
+        if not missing:
+            self.wfile.write(b"\r\n")
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Write nothing."""
+
+
+class Certificates:
+    """A certificate authority and a server's certificate for some hosts."""
+
+    def __init__(self, folder: Path, *hosts: str) -> None:
+        self.authority = Authority("cluster")
+        pair = self.authority.issue("server", hosts=[*hosts])
+        key, certificate = folder / "key.pem", folder / "certificate.pem"
+        key.write_bytes(pair.key)
+        certificate.write_bytes(pair.certificate)
+        # The server asks its clients for certificates of the same authority, if they have any.
+        self.tls = ssl.create_default_context(
+            ssl.Purpose.CLIENT_AUTH, cadata=self.authority.certificate.decode()
+        )
+        self.tls.verify_mode = ssl.CERT_OPTIONAL
+        self.tls.load_cert_chain(certificate, key)
