@@ -18,7 +18,8 @@ from hvdchart.values.merge import omit_needless_nulls
 from hvdchart.values.schema import default_values
 from tests.chart.render import CHART, helm_template, of_kind, pod_spec, refusal, render
 from tests.unit import launch_cases
-from tests.unit.hvdchart.values.test_values import HEAD, NODE, REFUSED_LAUNCHES
+from tests.unit.hvdchart.values.test_check import REFUSED_LAUNCHES
+from tests.unit.hvdchart.values.test_values import HEAD, NODE
 from tests.unit.launch_cases import Case
 
 # A template that checks all cases in one run of Helm.

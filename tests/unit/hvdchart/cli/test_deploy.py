@@ -14,20 +14,10 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_control import VALUES
-from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, SPEC, play, upgraded
+from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
 from tests.unit.hvdchart.runs import JOB, MASTER, event, job
 
 pytestmark = pytest.mark.timeout(30)
-
-
-@pytest.fixture
-def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spec's file. Helm installs it as `hvd`."""
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
-    path = tmp_path / "run.spec.yaml"
-    path.write_text(json.dumps(SPEC))
-    answer_as(helm, "hvd")
-    return path
 
 
 @pytest.fixture
