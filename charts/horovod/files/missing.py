@@ -17,7 +17,7 @@ from kube import Api, ApiError, Object, parse_time
 from podstatus import Diagnosis, diagnose, diagnose_refusal
 from settings import Host, Run, log
 from ssh import STALE
-from statefulsets import creation_failure, scale_up_from_zero
+from statefulsets import creation_failure, set_number
 
 # Seconds after which a pod should have ended that one is deleted for good which does not answer.
 GIVE_UP_AFTER = 60.0
@@ -154,10 +154,14 @@ def _is_stale(host: Host, pod: Object | None) -> bool:
 
 
 def _explain_absence(api: Api, run: Run, host: Host) -> Diagnosis:
-    """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again."""
+    """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again.
+
+    An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
+    after an eviction, which does not count as a failure, or a roll-back.
+    """
+    number = run.initial_workers[host.stateful_set]
     try:
-        if scale_up_from_zero(api, host.stateful_set, run.initial_workers[host.stateful_set]):
-            log(f"{host.stateful_set} was scaled to 0: scaling it up again")
+        set_number(api, host.stateful_set, number, patience=0.0, from_zero_only=True)
         message = creation_failure(api, host.stateful_set, host.name)
     except ApiError as problem:
         message = str(problem)

@@ -41,25 +41,20 @@ def fit_to_run(api: Api, run: Run) -> None:
     """
     for name, number in run.initial_workers.items():
         try:
-            found = api.get(f"apps/statefulsets/{name}/scale", patience=START_PATIENCE)
-            current = found["spec"].get("replicas", 0)
-            if current != number and not (run.elastic and current):
-                scale(api, {name: number}, START_PATIENCE)
-                log(f"{name} had {current} workers: scaled to {number}")
+            set_number(api, name, number, START_PATIENCE, from_zero_only=run.elastic)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
 
 
-def scale_up_from_zero(api: Api, name: str, number: int) -> bool:
-    """Scale a StatefulSet to `number` workers if it is scaled to 0; return whether it was.
-
-    An attempt that expected to be the last one scaled it to 0, and then another attempt was made:
-    after an eviction, which does not count as a failure, or a roll-back. Raises ApiError.
-    """
-    if api.get(f"apps/statefulsets/{name}/scale", patience=0.0)["spec"].get("replicas", 0):
-        return False
-    scale(api, {name: number}, patience=0.0)
-    return True
+def set_number(
+    api: Api, name: str, number: int, patience: float, *, from_zero_only: bool = False
+) -> None:
+    """Scale a StatefulSet, and log it, if it has another number of workers. Raises ApiError."""
+    found = api.get(f"apps/statefulsets/{name}/scale", patience=patience)
+    current = found["spec"].get("replicas", 0)
+    if current != number and not (from_zero_only and current):
+        scale(api, {name: number}, patience)
+        log(f"{name} had {current} workers: scaled to {number}")
 
 
 def creation_failure(api: Api, name: str, pod: str) -> str:

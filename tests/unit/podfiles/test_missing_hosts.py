@@ -359,7 +359,7 @@ def test_workers_that_were_scaled_to_zero_are_scaled_up_again(
         rendezvous(run).wait()
     (patch,) = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 2}}, "optional hosts are the autoscaler's business"
-    assert "hvd-worker was scaled to 0: scaling it up again" in capsys.readouterr().out
+    assert "hvd-worker had 0 workers: scaled to 2\n" in capsys.readouterr().out
 
 
 def test_why_a_pod_was_not_created_is_in_the_error(

@@ -109,19 +109,21 @@ def test_scaling_to_zero_waits_for_an_api_server_that_is_away(
     assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (0, 0)
 
 
+@pytest.mark.parametrize("name", ["hvd-cpu", "hvd-gpu"])
 def test_only_workers_that_were_scaled_to_zero_are_scaled_up(
-    api: kube.Api, api_server: FakeApi
+    api: kube.Api, api_server: FakeApi, name: str
 ) -> None:
-    assert not statefulsets.scale_up_from_zero(api, "hvd-cpu", 3)
-    assert replicas(api_server, "hvd-cpu") == 2
-    assert statefulsets.scale_up_from_zero(api, "hvd-gpu", 3)
-    assert replicas(api_server, "hvd-gpu") == 3
+    statefulsets.set_number(api, name, 3, patience=0.0, from_zero_only=True)
+    assert replicas(api_server, name) == {"hvd-cpu": 2, "hvd-gpu": 3}[name]
 
 
-def test_a_scale_without_replicas_is_zero(api: kube.Api, api_server: FakeApi) -> None:
+def test_a_scale_without_replicas_is_zero(
+    api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The API server leaves a 0 out."""
     api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.text(200, '{"spec": {}}'))
-    assert statefulsets.scale_up_from_zero(api, "hvd-gpu", 1)
+    statefulsets.set_number(api, "hvd-gpu", 1, patience=0.0, from_zero_only=True)
+    assert capsys.readouterr().out.endswith("] hvd-gpu had 0 workers: scaled to 1\n")
 
 
 def event(name: str, message: str, owner: str = "hvd-cpu", **more: Any) -> dict[str, Any]:
