@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--examples", default="examples", metavar="IMAGE",
         help="the image of images/versions.yaml that the tests on a cluster run in",
     )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """End with SIGTERM as with Ctrl-C: fixtures end the processes that they have started."""
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("asked to end", 143))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

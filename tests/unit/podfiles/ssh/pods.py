@@ -6,11 +6,12 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,11 @@ class Worker(Pod):
             assert process.poll() is None, self.log
             yield port
         finally:
+            # A rank that does not end keeps the worker.
             process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            kill_all(own)
             process.wait(20)
 
     @property
@@ -199,6 +204,16 @@ class Master(Pod):
             f"ssh.prepare_master(); ssh.write_client_config({port}, {{{host}: '127.0.0.1'}})",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
+
+
+def kill_all(variables: Mapping[str, str]) -> None:
+    """Kill the processes that have these variables, as the end of a container does."""
+    wanted = {f"{name}={value}".encode() for name, value in variables.items()}
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        # Processes end meanwhile, and others' cannot be read.
+        with suppress(OSError):
+            if wanted <= set(file.read_bytes().split(b"\0")):
+                os.kill(int(file.parent.name), signal.SIGKILL)
 
 
 def read_banner(port: int) -> str:
