@@ -112,6 +112,15 @@ class ClusterError(HvdchartError):
     exit_code = 7
 
 
+class NoRunError(ClusterError):
+    """The namespace has no run of this name, or no more."""
+
+    def __init__(
+        self, name: str, namespace: str, why: str = "list all runs: hvdchart list --all-namespaces"
+    ) -> None:
+        super().__init__(f"no run {name} in namespace {namespace}: {why}")
+
+
 class RunFailedError(HvdchartError):
     """A run in the cluster failed; the text has the reason."""
 

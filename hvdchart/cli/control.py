@@ -7,7 +7,7 @@ import typer
 
 from hvdchart.cli.options import Context, Helm, Name, Namespace, parse_duration
 from hvdchart.cli.terminal import raise_unless_finished
-from hvdchart.errors import ClusterError, TimeLimitError
+from hvdchart.errors import NoRunError, TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def wait(
     cluster = Cluster.connect(context, namespace)
     current = wait_for_end(cluster, name, limit)
     if current.state == "not found":
-        raise ClusterError(f"no run {name} in namespace {cluster.namespace}: {current.reason}")
+        raise NoRunError(name, cluster.namespace, current.reason)
     if not current.over:
         raise TimeLimitError(
             f"run {name} has not ended within {timeout}: it is {current.state}"

@@ -15,7 +15,7 @@ from hvdchart.cli.options import (
     print_json,
 )
 from hvdchart.cli.terminal import print_log
-from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.errors import NoRunError, RunFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +120,7 @@ def status(
     if output != "json" and current.state == "failed":
         _print_last_lines(cluster, current)
     if current.state == "not found":
-        raise ClusterError(f"no run {name} in namespace {cluster.namespace}: {current.reason}")
+        raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":
         raise RunFailedError(f"run {name} failed")
 
@@ -167,7 +167,7 @@ def logs(
     cluster = Cluster.connect(context, namespace)
     release = cluster.release(name)
     if not release.exists:
-        raise ClusterError(f"no run {name} in namespace {cluster.namespace}")
+        raise NoRunError(name, cluster.namespace)
     job = newest_job(release)
     if rank is not None and job:
         check_tagged(run_of(job))

@@ -9,22 +9,19 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from hvdchart.errors import ClusterError
+from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, release_values, upgrade
 from hvdchart.run.ranks import run_of
 from hvdchart.run.release import Object, Release
-from hvdchart.run.status import newest_job
+from hvdchart.run.status import newest_job, run_status
 
 
 def present_release(cluster: Cluster, name: str) -> Release:
     """The objects of a release; raises ClusterError when there are none."""
     release = cluster.release(name)
     if not release.exists:
-        raise ClusterError(
-            f"no run {name} in namespace {cluster.namespace}; list all runs: hvdchart list "
-            "--all-namespaces"
-        )
+        raise NoRunError(name, cluster.namespace)
     return release
 
 
@@ -48,11 +45,13 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
 
     An elastic run goes on. Any other one is replaced by a run on that many workers.
     """
-    job = newest_job(present_release(cluster, name))
+    release = present_release(cluster, name)
+    job = newest_job(release)
     values = release_values(name, cluster.namespace, helm)
     groups = values.get("workerGroups") or []
     index = _index_of(groups, group, name)
-    run = run_of(job) if job and _lives(job) else {}
+    is_alive = run_status(release).state in ("waiting", "running", "retrying")
+    run = run_of(job) if job and is_alive else {}
     if run.get("mode") == "elastic":
         stateful_set = run["groups"][index or 0]
         if number > int(stateful_set["maximum"]):
@@ -97,12 +96,6 @@ def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
         wanted = "name one with --group" if group is None else f"{group!r} is none of them"
         raise ClusterError(f"run {name} has these groups of workers: {listed}; {wanted}")
     return names.index(group)
-
-
-def _lives(job: Object) -> bool:
-    conditions = job.get("status", {}).get("conditions") or []
-    is_over = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
-    return not is_over and not job["spec"].get("suspend")
 
 
 def _change(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pyhelm3
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.errors import ClusterError, HelmError
+from hvdchart.errors import ClusterError, HelmError, NoRunError
 from hvdchart.plan.model import Plan
 from hvdchart.run.helm_errors import remedy_for
 from hvdchart.run.release import Object
@@ -75,10 +75,7 @@ class Helm:
             output = str(getattr(error, "doc", error))[:200]
             raise HelmError(f"{self.program} does not print JSON: {output}") from error
         if "release: not found" in message:
-            raise ClusterError(
-                f"no run {name} in namespace {namespace}; list all runs: hvdchart list "
-                "--all-namespaces"
-            )
+            raise NoRunError(name, namespace)
         # Not before: it takes as long as a tenth of a second.
         self.version()
         remedy = remedy_for(message, name, namespace)

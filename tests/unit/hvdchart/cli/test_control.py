@@ -147,7 +147,7 @@ def test_an_unknown_run_is_named_before_helm_is_called(
 ) -> None:
     done = hvdchart(command[0], "none", *command[1:])
     assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run none in namespace team; list all runs: ")
+    assert done.errors.startswith("hvdchart: no run none in namespace team: list all runs: ")
     assert helm.calls == []
 
 
@@ -157,4 +157,4 @@ def test_objects_without_a_release_of_helm_are_no_run(
     helm.answer("get", errors="Error: release: not found\n", code=1)
     done = hvdchart("stop", "hvd")
     assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run hvd in namespace team; ")
+    assert done.errors.startswith("hvdchart: no run hvd in namespace team: ")

@@ -145,7 +145,7 @@ def test_undeploy_of_an_unknown_run_exits_with_7(
     helm.answer("uninstall", errors=message, code=1)
     done = hvdchart("undeploy", "nope")
     assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run nope in namespace team; list all runs: ")
+    assert done.errors.startswith("hvdchart: no run nope in namespace team: list all runs: ")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_undeploy_waits_for_the_deletion(helm: StubProgram) -> None:
 def test_undeploy_of_an_unknown_release_is_an_error(helm: StubProgram) -> None:
     message = "Error: uninstall: Release not loaded: run: release: not found\n"
     helm.answer("uninstall", errors=message, code=1)
-    with pytest.raises(ClusterError, match=r"no run run in namespace team; .* hvdchart list"):
+    with pytest.raises(ClusterError, match=r"no run run in namespace team: .* hvdchart list"):
         undeploy("run", "team")
     helm.answer("uninstall", errors="Error: uninstall: timed out\n", code=1)
     with pytest.raises(HelmError, match=r"helm uninstall: .*timed out"):
