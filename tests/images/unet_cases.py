@@ -8,10 +8,11 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,12 @@ def read(folder: Path, rank: int = 0, size: int = 1) -> str:
     return ""
 
 
-@contextlib.contextmanager
-def converted(source: Path, data: Path) -> Iterator[None]:
-    """A data set of two patients in 4 shards."""
+def convert_two(source: Path, data: Path) -> None:
+    """Make a data set of two patients in 4 shards."""
     for index in range(2):
         patient(source, f"BraTS2021_0000{index}", index)
     error = run(source, data, "--shards", 4)
     assert not error, error
-    yield
 
 
 @case
@@ -226,8 +225,8 @@ def too_many_shards(source: Path, data: Path) -> str:
 
 @case
 def converted_twice(source: Path, data: Path) -> str:
-    with converted(source, data):
-        return run(source, data)
+    convert_two(source, data)
+    return run(source, data)
 
 
 @case
@@ -237,53 +236,53 @@ def no_data(source: Path, data: Path) -> str:
 
 @case
 def half_written(source: Path, data: Path) -> str:
-    with converted(source, data):
-        (data / "dataset.json").unlink()
-        return read(data)
+    convert_two(source, data)
+    (data / "dataset.json").unlink()
+    return read(data)
 
 
 @case
 def half_written_is_converted_again(source: Path, data: Path) -> str:
-    with converted(source, data):
-        (data / "dataset.json").unlink()
-        return run(source, data, "--shards", 2) + read(data, 1, 2)
+    convert_two(source, data)
+    (data / "dataset.json").unlink()
+    return run(source, data, "--shards", 2) + read(data, 1, 2)
 
 
 @case
 def damaged_manifest(source: Path, data: Path) -> str:
-    with converted(source, data):
-        (data / "dataset.json").write_text("{")
-        return read(data)
+    convert_two(source, data)
+    (data / "dataset.json").write_text("{")
+    return read(data)
 
 
 @case
 def missing_shard(source: Path, data: Path) -> str:
-    with converted(source, data):
-        (data / "train-002.npy").unlink()
-        return read(data)
+    convert_two(source, data)
+    (data / "train-002.npy").unlink()
+    return read(data)
 
 
 @case
 def shortened_shard(source: Path, data: Path) -> str:
-    with converted(source, data), (data / "test.npy").open("r+b") as file:
-        file.truncate(1000)
-        return read(data)
+    convert_two(source, data)
+    os.truncate(data / "test.npy", 1000)
+    return read(data)
 
 
 @case
 def overwritten_shard(source: Path, data: Path) -> str:
-    with converted(source, data):
-        with (data / "train-001.npy").open("r+b") as file:
-            file.seek(-4, io.SEEK_END)
-            file.write(b"\1\2\3\4")
-        # Ranks read their own shards only.
-        return read(data, 0, 2) + read(data, 1, 2)
+    convert_two(source, data)
+    with (data / "train-001.npy").open("r+b") as file:
+        file.seek(-4, io.SEEK_END)
+        file.write(b"\1\2\3\4")
+    # Ranks read their own shards only.
+    return read(data, 0, 2) + read(data, 1, 2)
 
 
 @case
 def more_ranks_than_shards(source: Path, data: Path) -> str:
-    with converted(source, data):
-        return read(data, 0, 4) + read(data, 0, 5)
+    convert_two(source, data)
+    return read(data, 0, 4) + read(data, 0, 5)
 
 
 def main() -> None:
