@@ -1,25 +1,18 @@
-"""The launcher's command line and environment, and the launcher as it runs."""
+"""The launcher's command line and environment."""
 
 from __future__ import annotations
 
 import os
-import re
-import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import launch
 import mpi
 import pytest
-from settings import ConfigurationError, RunError
+from settings import ConfigurationError
 
 from tests.unit.podfiles.runs import make_run
-from tests.unit.podfiles.warm.worker import is_alive
-from tests.waiting import wait_until
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
@@ -200,201 +193,3 @@ def test_discovery_script_prints_the_live_hosts(
     assert printed == "hvd-gpu-0.hvd:4\n"
     assert launch.DISCOVERY.stat().st_mtime == 1, "horovodrun may be reading it: written once"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["discovery", "live"]
-
-
-@pytest.fixture
-def launcher() -> Iterator[launch.Launcher]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield launch.Launcher()
-    signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.parametrize(
-    ("script", "code"), [("exit 0", 0), ("exit 1", 1), ("exit 5", 5), ("kill -9 $$", 137)]
-)
-def test_launcher_returns_the_exit_code_and_shows_the_command(
-    launcher: launch.Launcher, script: str, code: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert launcher.run(["sh", "-c", script], dict(os.environ)) == code
-    assert not launcher.was_stopped()
-    assert re.search(rf"\$ sh -c '{re.escape(script)}'$", capfd.readouterr().out.strip())
-
-
-def test_launcher_runs_in_the_given_environment_and_directory(
-    launcher: launch.Launcher, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    environment = {"PATH": os.environ["PATH"], "GREETING": "hello"}
-    command = ["sh", "-c", "echo $GREETING $HOME $(pwd)"]
-    assert launcher.run(command, environment) == 0
-    assert launcher.run(command, environment, tmp_path) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert [lines[1], lines[3]] == [f"hello {Path.cwd()}", f"hello {tmp_path}"]
-
-
-def test_launcher_refuses_a_program_that_is_not_on_path(
-    launcher: launch.Launcher, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigurationError, match=rf"no horovodrun on PATH \({tmp_path}\)"):
-        launcher.run(["horovodrun"], {"PATH": str(tmp_path)})
-
-
-def test_launcher_passes_a_request_to_end_on(launcher: launch.Launcher, tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    os.mkfifo(ready)
-    script = (
-        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
-        "open(sys.argv[1], 'w').close(); signal.pause()"
-    )
-
-    def ask() -> None:
-        ready.read_text()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    code = launcher.run([sys.executable, "-c", script, str(ready)], dict(os.environ))
-    asking.join()
-    assert (code, launcher.was_stopped()) == (7, True)
-
-
-def test_launcher_passes_on_a_request_that_comes_while_it_starts(
-    launcher: launch.Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The process exists then, but the handler of the signal does not know it yet."""
-    start = subprocess.Popen
-
-    def start_slowly(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        process = start(*arguments, **options)
-        os.kill(os.getpid(), signal.SIGTERM)
-        return process
-
-    monkeypatch.setattr(subprocess, "Popen", start_slowly)
-    assert launcher.run(["sleep", "20"], dict(os.environ)) == 128 + signal.SIGTERM
-    assert launcher.was_stopped()
-
-
-def test_launcher_starts_nothing_after_a_request_to_end(
-    launcher: launch.Launcher, tmp_path: Path
-) -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-    started = tmp_path / "started"
-    assert launcher.run(["touch", str(started)], dict(os.environ)) == 143
-    assert launcher.was_stopped()
-    assert not started.exists()
-
-
-@pytest.mark.parametrize("ends", ["by itself", "killed"])
-def test_a_launch_that_is_ended_leaves_nothing(
-    launcher: launch.Launcher, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where its SSH client waits for a host that is gone; the next launch is another one."""
-    monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
-    monkeypatch.setattr(launch, "END_WITHIN", 0.0 if ends == "killed" else 60.0)
-    ready, child = tmp_path / "ready", tmp_path / "child"
-    os.mkfifo(ready)
-    ignores = "trap '' TERM; " if ends == "killed" else "trap 'exit 9' TERM; "
-    script = f"{ignores}sleep 60 & echo $! >{child}; echo >{ready}; wait"
-    problem = RunError("host w-0 is lost")
-
-    def end() -> None:
-        ready.read_text()
-        launcher.abort(problem)
-
-    ending = threading.Thread(target=end)
-    ending.start()
-    assert launcher.run(["sh", "-c", script], dict(os.environ)) == (137 if ends == "killed" else 9)
-    ending.join()
-    assert launcher.problem is problem
-    assert not launcher.was_stopped()
-    wait_until(lambda: is_gone(int(child.read_text())), 10, "the end of the launcher's child")
-    launcher.reset()
-    assert launcher.run(["true"], dict(os.environ)) == 0
-    assert launcher.problem is None
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may reap it."""
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
-
-
-def test_a_launch_is_not_begun_when_a_host_is_lost_before(launcher: launch.Launcher) -> None:
-    launcher.abort(RunError("host w-0 is lost"))
-    assert launcher.run(["sleep", "60"], dict(os.environ)) == 128 + signal.SIGTERM
-
-
-@pytest.mark.parametrize(
-    ("grace", "asked", "code"),
-    [(60.0, 2, 143), (0.0, 2, 9), (60.0, 0, 9)],
-    ids=["ranks end in time", "time is over", "no rank was asked"],
-)
-def test_ranks_may_save_before_the_launcher_is_asked_to_end(
-    launcher: launch.Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    grace: float, asked: int, code: int,
-) -> None:  # fmt: skip
-    """The launcher ends with 143 after its rank, and with 9 when it is asked to end itself."""
-    monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
-    ready, saved = tmp_path / "ready", tmp_path / "saved"
-    os.mkfifo(ready)
-    launcher.grace = grace
-    hosts: list[Any] = []
-
-    def ask(given: Any) -> int:
-        hosts.extend(given)
-        return asked
-
-    launcher.ask_ranks, launcher.hosts = ask, lambda: make_run().hosts
-    ends = "exit 143" if code == 143 else "sleep 60"
-    script = (
-        f"trap 'exit 9' TERM; echo >{ready}; while [ ! -e {saved} ]; do sleep 0.01; done; "
-        f"{ends} & wait $!"
-    )
-
-    def end() -> None:
-        ready.read_text()
-        wait_until(lambda: launcher._process, 20, "the launcher has started")
-        os.kill(os.getpid(), signal.SIGTERM)
-        wait_until(lambda: hosts, 20, "the ranks are asked")
-        os.kill(os.getpid(), signal.SIGTERM)
-        saved.touch()
-
-    ending = threading.Thread(target=end)
-    ending.start()
-    assert launcher.run(["sh", "-c", script], dict(os.environ)) == code
-    ending.join()
-    assert launcher.was_stopped()
-    assert [host.name for host in hosts] == ["hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0"]
-
-
-def test_master_of_an_earlier_epoch_gives_no_notice(
-    launcher: launch.Launcher, tmp_path: Path
-) -> None:
-    """Another master drives the workers: their ranks end now."""
-    ready = tmp_path / "ready"
-    os.mkfifo(ready)
-    launcher.grace, launcher.ask_ranks = 60.0, lambda _: pytest.fail("ranks were asked")
-
-    def lose() -> None:
-        ready.read_text()
-        launcher.stop()
-
-    losing = threading.Thread(target=lose)
-    losing.start()
-    script = f"trap 'exit 9' TERM; echo >{ready}; sleep 60 & wait"
-    assert launcher.run(["sh", "-c", script], dict(os.environ)) == 9
-    losing.join()
-
-
-def test_what_is_left_of_the_launchers_session_is_ended() -> None:
-    script = "set -m; sleep 60 >/dev/null & echo $!; read"
-    with subprocess.Popen(
-        ["bash", "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    ) as leader:
-        assert leader.stdout
-        left = int(leader.stdout.readline())
-        assert os.getpgid(left) != os.getsid(left) == leader.pid
-        launch.end_session(leader.pid)
-        wait_until(lambda: not is_alive(left), 10, "it is gone")

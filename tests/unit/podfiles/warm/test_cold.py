@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -285,82 +283,3 @@ def test_module_that_uses_a_gpu_is_not_forked() -> None:
     reason = warm_state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
     assert reason == "an imported module uses the GPU (/dev/nvidia0)"
     assert warm_state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None
-
-
-def request(**changes: Any) -> dict[str, Any]:
-    """A rank's request that nothing speaks against."""
-    return {
-        "descriptors": [0, 1, 2],
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "environment": {},
-        "limits": {},
-        "folder": str(Path.cwd()),
-        "nice": os.getpriority(os.PRIO_PROCESS, 0),
-        **changes,
-    }
-
-
-@pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch) -> warm_state.WarmState:
-    """A warm process of one thread."""
-    monkeypatch.setattr(warm_state, "threads", lambda: 1)
-    return warm_state.WarmState()
-
-
-def test_request_without_differences_is_granted(state: warm_state.WarmState) -> None:
-    assert state.find_reason(request(), None) is None
-
-
-@pytest.mark.parametrize(
-    ("environment", "libraries", "reason"),
-    [
-        ({}, "libgomp.so.1", "set OMP_NUM_THREADS"),
-        ({}, None, None),
-        ({"OMP_NUM_THREADS": "2"}, "libgomp.so.1", None),
-        ({"OMP_NUM_THREADS": "2", "OMP_PLACES": "cores"}, "libgomp.so.1", "unset OMP_PLACES"),
-    ],
-)
-def test_bound_rank_must_not_have_counted_other_cpus(
-    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str], libraries: str | None, reason: str | None,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(warm_state, "find_library", lambda parts: libraries)
-    found = state.find_reason(request(cpus=[999], environment=environment), None)
-    assert (reason in found) if reason and found else (found == reason)
-
-
-def test_loaded_library_is_found_by_a_part_of_its_name() -> None:
-    assert "libc" in str(warm_state.find_library(("libc.so", "libc-")))
-    assert warm_state.find_library(("no-such-library",)) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"nice": -20}, "its nice value is -20"),
-        ({"limits": {"RLIMIT_NOFILE": [1, 10**9]}}, "its RLIMIT_NOFILE is 1000000000"),
-        (
-            {"folder": "/elsewhere", "environment": {"PYTHONPATH": "/a:src"}},
-            "PYTHONPATH=/a:src has another meaning in /elsewhere",
-        ),
-    ],
-)
-def test_what_a_fork_cannot_take_over_is_named(
-    state: warm_state.WarmState, changes: dict[str, Any], reason: str
-) -> None:
-    assert state.find_reason(request(**changes), None) == reason
-
-
-def test_descriptor_that_an_import_has_opened_is_not_replaced(
-    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    with (tmp_path / "file").open("w") as file:
-        number = file.fileno()
-        state.load([])
-    with (tmp_path / "of the rank").open("w") as later:
-        number_of_the_rank = later.fileno() + 1
-        found = state.find_reason(request(descriptors=[0, number]), None)
-        other = state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
-    assert found == f"an imported module uses descriptor {number}"
-    assert other is None
