@@ -126,7 +126,8 @@ def parts() -> str:
     said = [
         '<text class="on" x="112" y="168">hvdchart</text>',
         '<text class="on" x="112" y="188">plans</text>',
-        '<text class="line" x="988" y="352" text-anchor="end">Horovod averages gradients over all ranks</text>',
+        '<text class="line" x="988" y="352" text-anchor="end">'
+        "Horovod averages gradients over all ranks</text>",
     ]
     head = (
         '<defs><marker id="head" markerWidth="9" markerHeight="9" refX="8" refY="4.5" '

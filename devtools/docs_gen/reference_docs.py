@@ -95,8 +95,8 @@ def exit_codes() -> str:
     rows = {DONE: "done", WRONG_USE: "wrong use of the command line"}
     for error in sorted(_subclasses(HvdchartError), key=lambda one: one.exit_code):
         first = " ".join((error.__doc__ or "").split(". ")[0].split()).rstrip(".")
-        known = rows.get(error.exit_code)
-        rows[error.exit_code] = f"{known}; {first}" if known else first
+        # Of several errors with one code, the general one comes first.
+        rows.setdefault(error.exit_code, first)
     lines = [f"| {code} | {rows[code].replace('|', chr(92) + '|')} |" for code in sorted(rows)]
     return "\n".join(["| Exit code | Meaning |", "| --- | --- |", *lines])
 
