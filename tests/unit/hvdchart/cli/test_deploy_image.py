@@ -225,6 +225,8 @@ def test_an_interrupt_ends_the_builder_and_deploys_nothing(
         wait_until(lambda: "build" in docker.commands(), 20, "the builder runs")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
+        builder = Path(f"{docker.path}.d", "calls").read_text().split()[-1]
+        wait_until(lambda: not Path("/proc", builder).exists(), 10, "the builder is ended")
     assert process.returncode == 130, errors
     assert errors.endswith("\nnothing was deployed\n")
     assert "upgrade" not in helm.commands()
