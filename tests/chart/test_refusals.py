@@ -174,9 +174,6 @@ def test_schema_error_names_the_key(helm: str, values: Values, key: str) -> None
             "hvd",
             ["cleanup is Always", "serviceAccount"],
         ),
-        ({"useHostNetwork": True}, "hvd", ["useHostNetwork", "hostNetwork"]),
-        ({"resources": {"limits": {}}}, "hvd", ["resources", "worker.resources"]),
-        ({"ssh": {"useSecrets": True}}, "hvd", ["ssh.useSecrets", "ssh.existingSecret"]),
         ({"podSecurityContext": {"runAsUser": 0}}, "hvd", ["runAsUser", "runAsNonRoot"]),
     ],
 )
@@ -184,6 +181,14 @@ def test_contradiction_names_both_keys(values: Values, release: str, words: list
     message = refusal(values, release)
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(("key", "instead"), load_source()["retired"].items())
+def test_retired_key_is_refused_with_what_to_use_instead(key: str, instead: str) -> None:
+    values: Any = True
+    for name in reversed(key.split(".")):
+        values = {name: values}
+    assert f"{key} is a key of older charts; use instead: {instead}" in refusal(values, "hvd")
 
 
 def keys(node: dict[str, Any], prefix: str = "") -> set[str]:

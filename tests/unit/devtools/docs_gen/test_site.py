@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from devtools.docs_gen.build_site import ROOT, build
+from devtools.docs_gen.build_site import ROOT, build, environment
+
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(p for name in ("docs", "charts", "images") for p in (ROOT / name).rglob("*.md")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +42,13 @@ def test_site_needs_nothing_from_elsewhere(site: Path) -> None:
     page = (site / "index.html").read_text("utf-8")
     assert '<script src="http' not in page
     assert "fonts.googleapis.com" not in page
+
+
+def test_pages_have_no_usual_misspelling() -> None:
+    program = environment() / "bin" / "codespell"
+    # A page shows what hvdchart says about a misspelt key.
+    done = subprocess.run(
+        [str(program), "--ignore-words-list=nubmer", *map(str, PAGES)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
