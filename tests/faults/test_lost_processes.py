@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.e2e.test_life import events
 from tests.faults.conftest import Trainings
 from tests.faults.node import cut_off
 from tests.faults.training import Training
@@ -62,6 +63,19 @@ def test_cut_worker(training: Training) -> None:
     fault = time.time()
     with cut_off(lost):
         training.finish(fault)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("network of a worker cut for a while")
+def test_worker_cut_for_a_while(training: Training) -> None:
+    begin(training)
+    fault = time.time()
+    with cut_off(training.host(1)):
+        wait_until(lambda: events(training.namespace, "HostLost"), 60, "the master misses it")
+    # Its ranks of that attempt may still wait for the others.
+    training.finish(fault)
+    (failed,) = events(training.namespace, "Failed")
+    assert failed["message"].startswith("lost hvd-worker-1: ")
 
 
 @pytest.mark.rare

@@ -7,7 +7,9 @@ OUTPUT_PATH/steps.jsonl. All ranks together compute the gradient of all training
 weights at the end depend neither on the number of ranks nor on what happened on the way. Rank 0
 compares them with those that it then trains alone, and writes the result to result.jsonl.
 
-With --fail, the rank of --rank fails at step --at, in every attempt.
+With --fail, the rank of --rank fails at step --at: in every attempt, but it hangs in the first one
+only. With --notice, each rank that is asked to end saves a checkpoint first, as docs/operate.md
+tells scripts to.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -60,7 +63,7 @@ def accuracy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> flo
 
 def save(step: int, state: np.ndarray) -> None:
     """Write a checkpoint that is complete under its name at any moment."""
-    beside = CHECKPOINT.with_name("checkpoint.new.npz")
+    beside = CHECKPOINT.with_name(f"checkpoint.{hvd.rank()}.new.npz")
     with beside.open("wb") as file:
         np.savez(file, step=step, state=state)
         file.flush()
@@ -90,6 +93,8 @@ def fail(how: str) -> None:
     while how == "memory":
         # 64 MiB that are touched, so that they are really taken.
         taken.append(np.ones(1 << 23))
+    if how == "hang" and os.environ["HVD_ATTEMPT"] == "1":
+        time.sleep(600)
 
 
 def write_line(name: str, **fields: object) -> None:
@@ -102,14 +107,18 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=0.05, help="that a step takes at least")
-    parser.add_argument("--fail", choices=("raise", "memory"))
+    parser.add_argument("--fail", choices=("raise", "memory", "hang"))
     parser.add_argument("--rank", type=int, default=1)
     parser.add_argument("--at", type=int, default=30)
+    parser.add_argument("--notice", action="store_true", help="save when asked to end")
     options = parser.parse_args()
     hvd.init()
     rank, start = hvd.rank(), time.time()
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
     host = socket.gethostname()
+    leaving: list[int] = []
+    if options.notice:
+        signal.signal(signal.SIGTERM, lambda number, _: leaving.append(number))
     is_fork = b"warm_server.py" in parent
     write_line("ranks.jsonl", rank=rank, host=host, pid=os.getpid(), fork=is_fork)
 
@@ -123,10 +132,14 @@ def main() -> int:
         slope = gradient(state[0], images[mine], labels[mine])
         state = advance(state, hvd.allreduce(tf.constant(slope), name="gradient").numpy())
         if rank == 0:
+            write_line("steps.jsonl", step=step, start=start)
             if step % CHECKPOINT_EVERY == 0 or step == options.steps:
                 save(step, state)
-            write_line("steps.jsonl", step=step, start=start)
         time.sleep(max(0.0, began + options.seconds - time.monotonic()))
+        if leaving:
+            save(step, state)
+            write_line("saved.jsonl", rank=rank, step=step)
+            return 128 + leaving[0]
     if rank == 0:
         alone = np.zeros_like(state)
         for _ in range(options.steps):

@@ -128,7 +128,8 @@ class Stalls:
 
 
 def _is_same(before: Stall | None, now: Stall) -> bool:
-    return before is not None and before.since == now.since
+    # A notice that came sooner than the one before says that the same stall began a little earlier.
+    return before is not None and now.since <= before.since
 
 
 def describe(stalls: Sequence[Stall]) -> str:

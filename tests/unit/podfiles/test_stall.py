@@ -147,8 +147,10 @@ def test_stopped_rank_is_named_by_its_worker(watch: Watch, launcher: Launcher, a
     named = "rank 1 on hvd-cpu-0 is stopped, by SIGSTOP or a debugger, for"
     assert announced == [f"{named} 20 s"]
     assert launcher.problem is None
+    # Sooner than after 20 seconds: notices take more or less time on their way.
     stalls.take({**notice, "seconds": 40.0})
     stalls._report()
+    assert announced == [f"{named} 20 s"], "the same stall was named again"
     assert str(launcher.problem).startswith(f"{named} 40 s, longer than launch.stallTimeout")
 
 

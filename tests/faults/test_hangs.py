@@ -1,0 +1,50 @@
+"""Trainings in which a rank keeps the others waiting go on without it after a time."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.e2e.test_life import events
+from tests.faults.training import Training
+
+STEPS = 120
+FAULT_AT = 45
+# Horovod and the workers look for such ranks at half of this time.
+LAUNCH = {"stallTimeoutSeconds": 8}
+
+
+def finish(training: Training, fault: float, what: str) -> str:
+    """Wait for the end; return the log. The rank was named once, and that is the cause."""
+    training.finish(fault)
+    (stalled,) = events(training.namespace, "Stalled")
+    assert re.fullmatch(rf"{what} for \d+ s", stalled["message"])
+    (failed,) = events(training.namespace, "Failed")
+    assert failed["message"].startswith(stalled["message"].rpartition(" for ")[0])
+    assert failed["message"].endswith("s, longer than launch.stallTimeoutSeconds=8")
+    assert len(training.namespace.attempts("hvd")) == 1, "a stalled rank cost the master"
+    return training.namespace.log("hvd")
+
+
+@pytest.mark.rare
+@pytest.mark.fault("rank stopped for good")
+def test_stopped_rank(training: Training) -> None:
+    training.install(STEPS, launch=LAUNCH)
+    training.wait_for_step(FAULT_AT)
+    fault = time.time()
+    training.rank(1).suspend()
+    log = finish(training, fault, "rank 1 on hvd-worker-1 is stopped, by SIGSTOP or a debugger,")
+    assert "hvd-worker-1: rank 1 is stopped by a signal: something has sent it SIGSTOP" in log
+
+
+@pytest.mark.rare
+@pytest.mark.fault("rank that does not join an allreduce")
+def test_rank_that_does_not_join(training: Training) -> None:
+    args = training.values(STEPS)["master"]["args"]
+    hang = ["--fail", "hang", "--rank", "1", "--at", str(FAULT_AT + 1)]
+    training.install(STEPS, launch=LAUNCH, master={"args": [*args, *hang]})
+    training.wait_for_step(FAULT_AT)
+    log = finish(training, time.time(), r"rank 1 on hvd-worker-1 has not joined gradient\S*")
+    assert re.search(r"train\.py\", line \d+ in fail$", log, re.MULTILINE), "its Python stack"

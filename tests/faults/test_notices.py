@@ -1,0 +1,63 @@
+"""Trainings whose pods are asked to end save first, and go on from that very step."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.e2e.test_life import events
+from tests.faults.training import Training
+
+STEPS = 120
+# No step at which a checkpoint is written anyway.
+FAULT_AT = 45
+
+
+def begin(training: Training, spares: int = 0) -> None:
+    """Start a run whose ranks save when they are asked to end; wait until it is in the middle."""
+    args = training.values(STEPS)["master"]["args"]
+    training.install(STEPS, worker={"spares": spares}, master={"args": [*args, "--notice"]})
+    training.wait_for_step(FAULT_AT)
+
+
+def finish(training: Training, pod: str) -> set[int]:
+    """Delete a pod and wait for the end of the training; return the ranks that have saved."""
+    fault = time.time()
+    training.namespace.kubectl("delete", "pod", pod, "--wait=false")
+    pause = training.finish(fault)
+    assert pause.lost == 0, "steps after the last checkpoint were lost"
+    first, second = sorted({step.start for step in training.steps()})
+    last = max(step.step for step in training.steps() if step.start == first)
+    assert min(step.step for step in training.steps() if step.start == second) == last + 1
+    saved = training.lines("saved")
+    assert {line["step"] for line in saved} == {last}
+    return {line["rank"] for line in saved}
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize(
+    "spares",
+    [
+        pytest.param(0, marks=pytest.mark.fault("worker asked to leave")),
+        pytest.param(1, marks=pytest.mark.fault("worker asked to leave, with a spare")),
+    ],
+)
+def test_worker_that_leaves(training: Training, spares: int) -> None:
+    begin(training, spares)
+    leaving = training.newest(1)["host"]
+    assert finish(training, leaving) == {1}
+    assert (training.newest(1)["host"] == leaving) == (spares == 0)
+    (failed,) = events(training.namespace, "Failed")
+    assert failed["message"].startswith(f"{leaving} was asked to leave: ")
+    assert training.namespace.get("configmap", "hvd-run")["data"]["failures"] == "0"
+
+
+@pytest.mark.rare
+@pytest.mark.fault("master asked to leave")
+def test_master_that_leaves(training: Training) -> None:
+    begin(training)
+    first = training.master()
+    # The first rank that ends ends the others, which may have saved by then.
+    assert finish(training, first)
+    assert training.master() != first
