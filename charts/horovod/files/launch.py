@@ -26,6 +26,7 @@ from settings import (
     GENERATED,
     ConfigurationError,
     Host,
+    LostHostError,
     Run,
     RunError,
     log,
@@ -38,8 +39,9 @@ DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
 # Seconds within which a signal is handled while the launcher runs.
 SIGNAL_CHECK_EVERY = 0.5
-# Seconds that a launcher has to end when its attempt is ended: it may wait for a host that is gone.
-END_WITHIN = 5.0
+# Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that are
+# gone: its daemons on the others end when it is killed.
+END_WITHIN, END_WITHOUT_HOSTS_WITHIN = 5.0, 1.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
 RESERVE = 15.0
@@ -240,7 +242,9 @@ class Launcher:
     def abort(self, problem: RunError) -> None:
         """End this launch, which then fails with `problem`; the run may go on. From any thread."""
         if self.problem is None:
-            self.problem, self._kill_at = problem, time.monotonic() + END_WITHIN
+            is_lost = isinstance(problem, LostHostError)
+            within = END_WITHOUT_HOSTS_WITHIN if is_lost else END_WITHIN
+            self.problem, self._kill_at = problem, time.monotonic() + within
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 

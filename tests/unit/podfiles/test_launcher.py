@@ -14,7 +14,7 @@ from typing import Any
 
 import launch
 import pytest
-from settings import ConfigurationError, RunError
+from settings import ConfigurationError, LaunchError, LostHostError, RunError
 
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.warm.worker import is_alive
@@ -102,18 +102,20 @@ def test_launcher_starts_nothing_after_a_request_to_end(
     assert not started.exists()
 
 
-@pytest.mark.parametrize("ends", ["by itself", "killed"])
+@pytest.mark.parametrize("ends", ["by itself", "killed", "killed soon"])
 def test_a_launch_that_is_ended_leaves_nothing(
     launcher: launch.Launcher, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where its SSH client waits for a host that is gone; the next launch is another one."""
+    is_killed, is_lost = ends != "by itself", ends == "killed soon"
     monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
     monkeypatch.setattr(launch, "END_WITHIN", 0.0 if ends == "killed" else 60.0)
+    monkeypatch.setattr(launch, "END_WITHOUT_HOSTS_WITHIN", 0.0 if is_lost else 60.0)
     ready, child = tmp_path / "ready", tmp_path / "child"
     os.mkfifo(ready)
-    ignores = "trap '' TERM; " if ends == "killed" else "trap 'exit 9' TERM; "
+    ignores = "trap '' TERM; " if is_killed else "trap 'exit 9' TERM; "
     script = f"{ignores}sleep 60 & echo $! >{child}; echo >{ready}; wait"
-    problem = RunError("host w-0 is lost")
+    problem = (LostHostError if is_lost else LaunchError)("host w-0 is lost", 1)
 
     def end() -> None:
         ready.read_text()
@@ -121,7 +123,7 @@ def test_a_launch_that_is_ended_leaves_nothing(
 
     ending = threading.Thread(target=end)
     ending.start()
-    assert launcher.run(["sh", "-c", script], dict(os.environ)) == (137 if ends == "killed" else 9)
+    assert launcher.run(["sh", "-c", script], dict(os.environ)) == (137 if is_killed else 9)
     ending.join()
     assert launcher.problem is problem
     assert not launcher.was_stopped()
