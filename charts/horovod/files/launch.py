@@ -39,8 +39,8 @@ DISCOVERY = GENERATED / "bin" / "hosts"
 LIVE_HOSTS = GENERATED / "hosts"
 # Seconds within which a signal is handled while the launcher runs.
 SIGNAL_CHECK_EVERY = 0.5
-# Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that are
-# gone: its daemons on the others end when it is killed.
+# Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
+# are gone: its daemons on the others end when it is killed.
 END_WITHIN, END_WITHOUT_HOSTS_WITHIN = 5.0, 1.0
 # Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
 # the ranks, and for the bookkeeping.
