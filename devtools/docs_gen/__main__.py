@@ -8,7 +8,8 @@ import sys
 # The golden values files are apart: `make goldens`.
 GENERATORS = (
     "chart_docs", "spec_docs", "image_docs", "bake_file", "reference_docs", "licence_docs",
-    "version_docs", "problem_docs", "pictures",
+    "version_docs", "problem_docs", "library_docs",
+    "pictures",
 )  # fmt: skip
 
 
