@@ -57,6 +57,7 @@ TARGETS = {
     "project": ("hvdchart/project/**/*.py", [f"{LIBRARY}/project", f"{LIBRARY}/cli"]),
     "discover": ("hvdchart/discover/**/*.py", [f"{LIBRARY}/discover", f"{LIBRARY}/cli"]),
     "migrate": ("hvdchart/migrate/**/*.py", [f"{LIBRARY}/migrate"]),
+    "bench": ("hvdchart/bench/**/*.py", [f"{LIBRARY}/bench", f"{LIBRARY}/cli"]),
     "tune": ("hvdchart/tune/**/*.py", [f"{LIBRARY}/tune", f"{LIBRARY}/cli"]),
     "image": ("hvdchart/image/**/*.py", [f"{LIBRARY}/image", f"{LIBRARY}/cli"]),
     "cli": ("hvdchart/cli/**/*.py", [f"{LIBRARY}/cli", f"{LIBRARY}/migrate"]),
