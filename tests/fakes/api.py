@@ -143,7 +143,6 @@ class FakeApi(Api):
             watch = self._open_watch(request) if is_watch else None
             self._changed.notify_all()
         if answer:
-            handler.close_connection = True
             answer(handler)
         elif watch:
             self._stream(handler, watch)
@@ -231,7 +230,6 @@ class FakeApi(Api):
             handler.start_chunks()
             while isinstance(item := watch.items.get(), bytes):
                 handler.send_chunk(item)
-            handler.close_connection = item is not faults.end
             item(handler)
         finally:
             with self._changed:

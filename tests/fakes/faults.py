@@ -35,17 +35,20 @@ def accept(handler: Handler) -> None:
 
 def cut_answer(handler: Handler) -> None:
     """Close the connection in the middle of the answer."""
+    handler.close_connection = True
     handler.send_text(200, '{"metadata": {"na', missing=20)
 
 
 def reset(handler: Handler) -> None:
     """Reset the connection."""
+    handler.close_connection = True
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     socket.socket(fileno=handler.connection.detach()).close()
 
 
 def silence(handler: Handler) -> None:
     """Answer nothing for as long as the test runs."""
+    handler.close_connection = True
     handler.api.closed.wait(PATIENCE)
 
 
@@ -57,6 +60,7 @@ def end(handler: Handler) -> None:
 
 def cut_chunk(handler: Handler) -> None:
     """Close the connection in the middle of a chunk of a watch."""
+    handler.close_connection = True
     handler.send_chunk(b'{"type": "ADDED", "obj', missing=20)
 
 

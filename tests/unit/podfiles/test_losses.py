@@ -176,10 +176,10 @@ def test_an_attempt_whose_host_is_lost_ends_and_a_spare_takes_its_place(
 ) -> None:
     """Its pod is Running, as that of a node without power."""
     monkeypatch.setattr(attempts, "FIRST_PAUSE", 60.0)
-    pod.workers.start(2)
     pod.workers.create_pod(1, phase="Running")
     pod.install(TRAIN)
-    losing = threading.Thread(target=lose_while_training, args=(pod, 1))
+    # The spare comes when the others have been chosen.
+    losing = threading.Thread(target=lose_while_training, args=(pod, 1, 2))
     losing.start()
     assert pod.run(maximum=3, **LOST_AFTER) == 0
     losing.join()
@@ -235,8 +235,9 @@ def test_a_training_that_finishes_is_not_failed_by_a_loss(
     assert pod.recorded() == ("Finished", "")
 
 
-def lose_while_training(pod: MasterPod, ordinal: int) -> None:
+def lose_while_training(pod: MasterPod, ordinal: int, *spares: int) -> None:
     wait_for((pod.generated.parent / "hosts-1").exists)
+    pod.workers.start(*spares)
     pod.workers.drop(ordinal)
 
 
