@@ -11,14 +11,14 @@ variable "REGISTRY" {
 }
 
 group "default" {
-  targets = ["cpu", "cpu-2.15", "pytorch", "examples", "examples-2.15", "examples-pytorch"]
+  targets = ["cpu", "cpu-2-15", "pytorch", "examples", "examples-2-15", "examples-pytorch"]
 }
 
 group "all" {
-  targets = ["cpu", "cpu-2.15", "pytorch", "cuda", "cuda-next", "pytorch-cuda", "examples", "examples-2.15", "examples-pytorch"]
+  targets = ["cpu", "cpu-2-15", "pytorch", "cuda", "cuda-next", "pytorch-cuda", "examples", "examples-2-15", "examples-pytorch"]
 }
 
-target "cpu" {
+target "cpu-build" {
   context = "images"
   dockerfile = "common/Dockerfile"
   args = {
@@ -37,6 +37,14 @@ target "cpu" {
     "FEATURES" = "mpi,gloo"
     "VERSIONS" = "horovod=0.28.1 python=3.11 openmpi=4.1.4 tensorflow=2.21.0 keras=3.15.1"
   }
+  platforms = ["linux/amd64"]
+}
+
+target "cpu" {
+  contexts = {
+    "parent" = "target:cpu-build"
+  }
+  dockerfile-inline = "FROM parent\nENV TF_ENABLE_ONEDNN_OPTS=1\n"
   labels = {
     "org.opencontainers.image.title" = "horovod-cpu"
     "org.opencontainers.image.version" = "0.28.1-tf2.21.0"
@@ -45,7 +53,7 @@ target "cpu" {
   tags = ["${REGISTRY}horovod-cpu:0.28.1-tf2.21.0"]
 }
 
-target "cpu-2-15" {
+target "cpu-2-15-build" {
   context = "images"
   dockerfile = "common/Dockerfile"
   args = {
@@ -67,6 +75,14 @@ target "cpu-2-15" {
     "FEATURES" = "mpi,gloo"
     "VERSIONS" = "horovod=0.28.1 python=3.11 openmpi=4.1.4 tensorflow=2.15.1"
   }
+  platforms = ["linux/amd64"]
+}
+
+target "cpu-2-15" {
+  contexts = {
+    "parent" = "target:cpu-2-15-build"
+  }
+  dockerfile-inline = "FROM parent\nENV TF_ENABLE_ONEDNN_OPTS=1\n"
   labels = {
     "org.opencontainers.image.title" = "horovod-cpu-2.15"
     "org.opencontainers.image.version" = "0.28.1-tf2.15.1"

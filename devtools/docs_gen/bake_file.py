@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from devtools.docs_gen.generated import write_or_compare
 from devtools.images.build import MACHINES
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.content import build_arguments
+from devtools.images.content import build_arguments, environment_lines
 
 FILE = ROOT / "docker-bake.hcl"
 # The name under which a build finds the image that it starts from.
@@ -40,10 +40,28 @@ def render(images: Mapping[str, Image]) -> str:
     usual = [name for name, image in images.items() if image.tested is When.ALWAYS]
     groups = {"default": usual, "all": list(images)}
     blocks = [
-        *(_block("group", name, {"targets": targets}) for name, targets in groups.items()),
-        *(_block("target", name, _target(image)) for name, image in images.items()),
+        *(
+            _block("group", name, {"targets": [*map(target_name, names)]})
+            for name, names in groups.items()
+        ),
+        *(_block("target", *target) for image in images.values() for target in _targets(image)),
     ]
     return "\n".join([_HEAD, *blocks])
+
+
+def _targets(image: Image) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """An image's target by its name; behind one for all but its own variables, if it has any."""
+    target = _target(image)
+    if image.environment:
+        behind = f"{image.name}-build"
+        yield behind, {key: target[key] for key in target if key not in ("labels", "tags")}
+        lines = [f"FROM {_PARENT}\n", *environment_lines(image)]
+        target = {
+            "contexts": {_PARENT: f"target:{behind}"},
+            "dockerfile-inline": "".join(lines),
+            **{key: target[key] for key in ("labels", "platforms", "tags")},
+        }
+    yield image.name, target
 
 
 def _target(image: Image) -> dict[str, object]:

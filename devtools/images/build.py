@@ -16,7 +16,13 @@ from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 from devtools.images.base import base_of
 from devtools.images.catalogue import FILE, Image, find, load_catalogue
-from devtools.images.content import build_arguments, image_files, image_key, wheel_key
+from devtools.images.content import (
+    build_arguments,
+    environment_lines,
+    image_files,
+    image_key,
+    wheel_key,
+)
 from devtools.images.engine import Build, Engine
 from devtools.images.engines import choose_engine
 from devtools.images.kept import kept_name, touch_and_evict
@@ -199,6 +205,9 @@ def _context(
             target.parent.mkdir(parents=True, exist_ok=True)
             # copy2: with new times the engine would consider every file changed.
             shutil.copy2(file, target)
+        if image.environment:
+            with (context / image.dockerfile.relative_to(image.context)).open("a") as dockerfile:
+                dockerfile.writelines(environment_lines(image))
         if wheels is not None:
             shutil.copytree(wheels, context / "wheelhouse")
         yield context, write_secrets(hidden)

@@ -27,7 +27,10 @@ from devtools.images.parameters import (
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "images" / "versions.yaml"
 _REQUIRED = {"reference", "context", "contents", "dockerfile", "versions"}
-_KEYS = _REQUIRED | {"from", "framework", "features", "packages", "options", "locks", "tested"}
+_KEYS = _REQUIRED | {
+    "from", "framework", "features", "packages", "environment", "options", "locks", "tested"
+}  # fmt: skip
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=[0-9A-Za-z._/:-]+")
 _DOCKER_LIBRARY_IMAGE = re.compile(r"[a-z]+:[0-9A-Za-z._-]+")
 Kind = TypeVar("Kind", bound=StrEnum)
 
@@ -67,6 +70,7 @@ class Image:
     framework: str | None = None  # the module that Horovod is compiled for
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what Horovod is compiled with
     packages: tuple[str, ...] = ()  # of the release, that every rank needs
+    environment: tuple[str, ...] = ()  # NAME=VALUE, beside what the Dockerfile sets
     choices: Mapping[str, Option] = field(default_factory=dict)
     combinations: tuple[Row, ...] = ()  # versions that work together; empty: any
     tested: When = When.ALWAYS
@@ -225,6 +229,7 @@ def _read_image(
         framework=entry.get("framework"),
         features=tuple(entry.get("features", ())),
         packages=tuple(sorted(package for package in packages if package)),
+        environment=_environment(f"{where}.environment", entry.get("environment", {})),
         choices=options,
         combinations=tuple(combinations),
         tested=_one_of(When, f"{where}.tested", entry.get("tested", When.ALWAYS)),
@@ -241,6 +246,14 @@ def _base(where: str, suite: str | None, bases: Mapping[str, object]) -> str:
             f"{where}: bases.{suite} is {base!r}, expected DISTRIBUTION:TAG", "write ubuntu:noble"
         )
     return base
+
+
+def _environment(where: str, written: object) -> tuple[str, ...]:
+    pairs = written.items() if isinstance(written, dict) else [("", "")]
+    variables = tuple(f"{name}={value}" for name, value in pairs)
+    if not all(map(_VARIABLE.fullmatch, variables)):
+        raise ImageError(f"{where} is {written!r}, expected NAME: value", 'write {NAME: "1"}')
+    return variables
 
 
 def _reference(

@@ -41,7 +41,14 @@ def image_key(image: Image, base_key: str) -> str:
     """Changes with the base, and with every file, its path and every argument of the build."""
     files = image_files(image)
     arguments = [f"{name}={value}" for name, value in build_arguments(image).items()]
-    return content_key(files.values(), *files, *arguments, base_key)
+    return content_key(files.values(), *files, *arguments, *environment_lines(image), base_key)
+
+
+def environment_lines(image: Image) -> list[str]:
+    """What an image's own variables add to its Dockerfile. TensorFlow aborts when some are empty,
+    so that they cannot be an `ARG` of all images.
+    """
+    return [f"ENV {pair}\n" for pair in image.environment]
 
 
 def content_of(image: Image, images: Mapping[str, Image]) -> str:

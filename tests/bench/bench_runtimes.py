@@ -3,7 +3,8 @@
 python -m tests.bench.bench_runtimes [TURNS [BATCH [NAME...]]]
 
 Trains ResNet-50 in one process on all cores of this machine, in turns (tests/bench/turns.py), the
-default image first; in float32 unless the name says bfloat16. Builds missing images: minutes.
+default image first; in float32 unless the name says bfloat16, and with oneDNN, which the images
+turn on. Builds missing images: minutes.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ OLD = "cpu-2.15"
 CANDIDATES = (
     Candidate("cpu", environment=THREADS),
     Candidate("cpu, threads not set"),
-    Candidate("cpu, oneDNN on", environment=THREADS | {ONEDNN: "1"}),
     Candidate("cpu, oneDNN off", environment=THREADS | {ONEDNN: "0"}),
-    Candidate("cpu, tuning.bfloat16", environment=THREADS | {ONEDNN: "1", FPMATH: "BF16"}),
+    Candidate("cpu, tuning.bfloat16", environment=THREADS | {FPMATH: "BF16"}),
     Candidate("cpu, bfloat16", environment=THREADS, policy=BFLOAT16),
     Candidate(OLD, image=OLD, environment=THREADS),
-    Candidate(f"{OLD}, oneDNN on", image=OLD, environment=THREADS | {ONEDNN: "1"}),
+    Candidate(f"{OLD}, oneDNN off", image=OLD, environment=THREADS | {ONEDNN: "0"}),
     Candidate(
         f"{OLD}, jemalloc", image=OLD, overrides={"allocator": "jemalloc"}, environment=THREADS
     ),

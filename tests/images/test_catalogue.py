@@ -53,6 +53,8 @@ def test_versions_and_overrides_are_in_the_reference(tmp_path: Path) -> None:
         ("sid: debian:sid", "sid: 24", "bases.sid is 24, expected DISTRIBUTION:TAG"),
         ("{sid: debian:sid}", "{}", "bases.sid is None, expected DISTRIBUTION:TAG"),
         ("context: ctx", "context: ctx\n    locks: {a.in: some}", "locks.a.in is 'some'"),
+        ("context: ctx", "context: ctx\n    environment: A=1", "one.environment is 'A=1'"),
+        ("context: ctx", "context: ctx\n    environment: {A: ''}", "expected NAME: value"),
     ],
 )
 def test_malformed_versions_file_is_refused(
@@ -119,6 +121,7 @@ def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) ->
     assert image_key(image, "other base") != before
     newer = dataclasses.replace(image, versions={"python": "3.12"})
     assert image_key(newer, "base") != before
+    assert image_key(dataclasses.replace(image, environment=("A=1",)), "base") != before
     (folder / "step.py").write_text("pass")
     assert image_key(image, "base") != before
     assert len({image_key(image, "base"), before}) == 2

@@ -87,6 +87,14 @@ def test_images_without_nccl_name_what_workers_import(tmp_path: Path) -> None:
     assert build_arguments(without)["MODULES"] == modules
 
 
+def test_images_of_tensorflow_without_nccl_turn_onednn_on() -> None:
+    environments = {image.name: image.environment for image in load_catalogue().values()}
+    assert {name: env for name, env in environments.items() if env} == {
+        "cpu": ("TF_ENABLE_ONEDNN_OPTS=1",),
+        "cpu-2.15": ("TF_ENABLE_ONEDNN_OPTS=1",),
+    }
+
+
 def test_parameter_name_may_have_digits(tmp_path: Path) -> None:
     source = tmp_path / "a.in"
     source.write_text("a-cu12==${a-cu12}\n")

@@ -11,6 +11,10 @@ def test_removed_files_are_not_needed(cpu: Sandbox) -> None:
     cpu.succeed("tensorboard", "--version")
 
 
+def test_onednn_is_on_also_where_tensorflow_leaves_it_off(cpu: Sandbox) -> None:
+    assert cpu.succeed("printenv", "TF_ENABLE_ONEDNN_OPTS") == "1\n"
+
+
 def test_other_keras_backend_is_an_error(cpu: Sandbox) -> None:
     make = (
         "import keras, horovod.keras as hvd; keras.backend.backend = lambda: 'jax';"

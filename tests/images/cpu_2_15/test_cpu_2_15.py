@@ -19,6 +19,10 @@ def test_removed_files_are_not_needed(cpu_2_15: Sandbox) -> None:
     cpu_2_15.succeed("tensorboard", "--version")
 
 
+def test_onednn_is_on_also_where_tensorflow_leaves_it_off(cpu_2_15: Sandbox) -> None:
+    assert cpu_2_15.succeed("printenv", "TF_ENABLE_ONEDNN_OPTS") == "1\n"
+
+
 def test_check_of_the_build_lists_all_problems(cpu_2_15: Sandbox) -> None:
     (cpu_2_15.folder / "check.py").write_bytes(
         (ROOT / "images/common/check_horovod.py").read_bytes()

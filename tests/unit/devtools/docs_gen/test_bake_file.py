@@ -30,13 +30,17 @@ def pairs(body: str, key: str) -> dict[str, str]:
 
 def test_each_image_is_a_target_with_a_name_that_bake_allows() -> None:
     targets = blocks("target")
-    assert set(targets) == {target_name(name) for name in IMAGES}
+    behind = {f"{target_name(name)}-build" for name in IMAGES if IMAGES[name].environment}
+    assert set(targets) == {target_name(name) for name in IMAGES} | behind
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in targets)
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_target_has_the_arguments_of_the_build(name: str) -> None:
-    image, body = IMAGES[name], blocks("target")[target_name(name)]
+    image, targets = IMAGES[name], blocks("target")
+    last = targets[target_name(name)]
+    assert f'tags = ["${{REGISTRY}}{image.reference}"]' in last
+    body = targets.get(f"{target_name(name)}-build", last)
     arguments = pairs(body, "args")
     base = arguments.pop("BASE_IMAGE")
     assert arguments == build_arguments(image)
@@ -45,7 +49,12 @@ def test_target_has_the_arguments_of_the_build(name: str) -> None:
         assert parents[base] == f"target:{target_name(image.parent)}"
     else:
         assert base == f"docker.io/library/{image.base}"
-    assert f'tags = ["${{REGISTRY}}{image.reference}"]' in body
+
+
+def test_variables_of_an_image_are_set_in_its_last_target() -> None:
+    last = blocks("target")["cpu-2-15"]
+    assert 'dockerfile-inline = "FROM parent\\nENV TF_ENABLE_ONEDNN_OPTS=1\\n"' in last
+    assert pairs(last, "contexts") == {"parent": "target:cpu-2-15-build"}
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -57,7 +66,7 @@ def test_context_has_each_file_of_the_build_at_its_place(name: str) -> None:
 
 def test_usual_targets_are_those_that_every_run_tests() -> None:
     (usual,) = re.findall(r"targets = \[(.*)\]", blocks("group")["default"])
-    assert '"cpu"' in usual
+    assert usual.startswith('"cpu", "cpu-2-15", ')
     assert '"cuda"' not in usual
 
 
