@@ -248,7 +248,7 @@ class Launch:
     )
     hosts_timeout_seconds: int | None = key(
         Integer(1, 86400),
-        "how long to wait for all workers, in seconds (default: the chart's)",
+        "how long to wait for another worker, in seconds (default: the chart's)",
         None,
     )
 

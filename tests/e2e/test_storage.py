@@ -61,7 +61,7 @@ def test_failed_staging_is_reported_in_the_masters_log(
 ) -> None:
     failing = values(node_folder)
     failing["staging"] = {"path": "/data/set", "command": ["sh", "-c", "exit 9"]}
-    failing["launch"] = {"hostsTimeoutSeconds": 5}
+    failing["launch"] = {"hostsTimeoutSeconds": 20}
     privileged.install("hvd", failing)
     assert privileged.wait_for_end("hvd") == "Failed"
     assert "staging: the command failed with exit code 9" in privileged.log("hvd")

@@ -11,7 +11,14 @@ import time
 from typing import Callable, NamedTuple
 
 from kube import Object
-from settings import BAD_CONFIGURATION, LostHostError, NotANumberError, RunError, log
+from settings import (
+    BAD_CONFIGURATION,
+    HostsTimeoutError,
+    LostHostError,
+    NotANumberError,
+    RunError,
+    log,
+)
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
@@ -63,6 +70,9 @@ class Retries:
             self._lost_masters = int(job.get("status", {}).get("failed") or 0)
         left = self._limit - failures - self._lost_masters + 1
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
+            return -1.0
+        if isinstance(problem, HostsTimeoutError):
+            log("no other attempt is made: it would wait as long for the same hosts")
             return -1.0
         is_same = str(problem) == self._last and getattr(problem, "is_sure_to_repeat", False)
         self._last = str(problem)

@@ -10,7 +10,15 @@ from addresses import DnsAddresses, Endpoint, SliceAddresses
 from kube import Api
 from missing import Diagnoses, PodCheck, describe
 from probing import Prober
-from settings import ConfigurationError, Host, InterruptedRunError, Run, RunError, log
+from settings import (
+    ConfigurationError,
+    Host,
+    HostsTimeoutError,
+    InterruptedRunError,
+    Run,
+    RunError,
+    log,
+)
 from spares import choose_hosts, count_lacking
 from ssh import STALE
 
@@ -58,6 +66,8 @@ class HostRendezvous:
         self.answering, self.reasons = self._prober.answering, self._prober.reasons
         self._pods = PodCheck(run, api, lambda: self._closed or is_stopped())
         self._failure: RunError | None = None
+        # Hosts that have answered once.
+        self._arrived: set[Host] = set()
         # Stale hosts that were looked at, and reasons that were announced.
         self._seen: set[Host] = set()
         self._announced: set[str] = set()
@@ -70,8 +80,8 @@ class HostRendezvous:
     def wait(self) -> dict[Host, str]:
         """Return the addresses, in the run's order, as soon as enough hosts answer.
 
-        Raises RunError at the deadline, when a problem lasts that does not pass by itself, and when
-        this pod is asked to end.
+        Raises RunError when no further host has come within launch.hostsTimeoutSeconds, when a
+        problem lasts that does not pass by itself, and when this pod is asked to end.
         """
         self._prober.start()
         self._source.start()
@@ -80,10 +90,15 @@ class HostRendezvous:
             with self.changed:
                 left = self.deadline - time.monotonic()
                 self.changed.wait_for(
-                    lambda: self.is_enough() or self._failure, min(left, STOP_CHECK_EVERY)
+                    lambda: self.is_enough() or self._failure or self._has_arrivals(),
+                    min(left, STOP_CHECK_EVERY),
                 )
                 if self.is_enough():
                     return self._begin()
+                if self._has_arrivals():
+                    # An autoscaler may bring one node after the other.
+                    self._arrived.update(self.answering)
+                    self.deadline = time.monotonic() + self.run.hosts_timeout
             if self._closed or self._is_stopped():
                 raise InterruptedRunError("asked to end while waiting for hosts")
             if self._failure:
@@ -92,7 +107,11 @@ class HostRendezvous:
                 what = (
                     f"did not answer within launch.hostsTimeoutSeconds={self.run.hosts_timeout:.0f}"
                 )
-                raise self._missing_error(self._diagnose(self._missing()), what)
+                diagnoses = self._diagnose(self._missing())
+                raise self._missing_error(diagnoses, what, HostsTimeoutError)
+
+    def _has_arrivals(self) -> bool:
+        return not self.answering.keys() <= self._arrived
 
     def _begin(self) -> dict[Host, str]:
         """Return the hosts to start with. Only an elastic run has a use for others later.
@@ -237,7 +256,7 @@ class HostRendezvous:
             self._announce("; ".join([*describe(stuck), *_remedies(stuck)]))
         if self._is_too_few(self._pods.lasting(stuck)):
             with self.changed:
-                self._failure = self._missing_error(found, "cannot start")
+                self._failure = self._missing_error(found, "cannot start", RunError)
                 self.changed.notify_all()
 
     def _is_too_few(self, lasting: Collection[Host]) -> bool:
@@ -248,14 +267,14 @@ class HostRendezvous:
                 return True
         return False
 
-    def _missing_error(self, diagnoses: Diagnoses, what: str) -> RunError:
+    def _missing_error(self, diagnoses: Diagnoses, what: str, kind: type[RunError]) -> RunError:
         lines = [
             f"{self._count_missing(list(diagnoses))} {what}:",
             *(f"  {line}" for line in describe(diagnoses)),
             *_remedies(diagnoses),
         ]
         is_hopeless = any(found.hopeless for found in diagnoses.values())
-        return (ConfigurationError if is_hopeless else RunError)("\n".join(lines))
+        return (ConfigurationError if is_hopeless else kind)("\n".join(lines))
 
 
 def _remedies(diagnoses: Diagnoses) -> list[str]:

@@ -46,6 +46,10 @@ class ConfigurationError(RunError):
     exit_code = BAD_CONFIGURATION
 
 
+class HostsTimeoutError(RunError):
+    """Hosts are missing, and none came in a whole time-out. No other attempt waits once more."""
+
+
 class InterruptedRunError(RunError):
     """The master was asked to end. Its Job may make another one."""
 

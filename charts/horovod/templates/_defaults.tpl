@@ -63,7 +63,7 @@
   "launch.binding.to": "none",
   "launch.elastic": {},
   "launch.failOnNaN": false,
-  "launch.hostsTimeoutSeconds": 600,
+  "launch.hostsTimeoutSeconds": 1200,
   "network.interface": "",
   "network.transport": "",
   "network.ipFamilyPolicy": "",

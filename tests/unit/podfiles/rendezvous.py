@@ -12,6 +12,7 @@ import settings
 
 from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import Workers
+from tests.waiting import wait_until
 
 Background = Callable[..., "Future[Any]"]
 IsStopped = Callable[[], bool]
@@ -37,7 +38,10 @@ def fail_at_deadline(
     """Wait for hosts in vain: let the deadline come once a condition on the requests holds."""
     waiting = background(current.wait)
     workers.api.wait(is_ready)
-    current.deadline = 0.0
+    # A host that comes puts it off.
+    wait_until(lambda: not current._has_arrivals(), PATIENCE, "the rendezvous counts its hosts")
+    with current.changed:
+        current.deadline = 0.0
     with pytest.raises(settings.RunError) as raised:
         waiting.result(PATIENCE)
     return raised.value

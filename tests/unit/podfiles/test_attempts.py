@@ -7,7 +7,7 @@ from typing import Any
 import attempts
 import pytest
 from attempts import Retries
-from settings import ConfigurationError, LaunchError, NotANumberError
+from settings import ConfigurationError, HostsTimeoutError, LaunchError, NotANumberError
 
 FAILURE = LaunchError("exit code 1", 1)
 
@@ -49,6 +49,10 @@ def test_the_last_limit_counts_while_the_job_cannot_be_read() -> None:
 
 def test_a_wrong_configuration_is_not_tried_again() -> None:
     assert Retries(9).pause(ConfigurationError("no mpirun"), 99.0, 1, None) < 0
+
+
+def test_hosts_that_did_not_come_are_not_waited_for_again() -> None:
+    assert Retries(9).pause(HostsTimeoutError("1 of 2 hosts did not answer"), 0.0, 1, None) < 0
 
 
 def test_a_script_that_fails_twice_in_a_way_that_is_sure_to_repeat_is_not_tried_again() -> None:

@@ -23,6 +23,7 @@ from tests.unit.podfiles.rendezvous import (
     names,
 )
 from tests.unit.podfiles.threads import join_threads
+from tests.waiting import wait_until
 
 pytestmark = fail_on_thread_exceptions
 
@@ -277,6 +278,28 @@ def test_without_endpointslices_hosts_are_found_through_dns(
     output = capsys.readouterr().out
     assert ("asking DNS for the hosts instead" in output) is may_not_read
     assert ("cannot watch the hosts' addresses" in output) is (failure is faults.reset)
+
+
+def test_each_host_that_comes_begins_the_time_out_anew(
+    workers: Workers, rendezvous: StartRendezvous, background: Background
+) -> None:
+    """As an autoscaler's nodes come, one after the other; the same host counts once."""
+    current = rendezvous(workers.run(3))
+    deadlines = [current.deadline]
+    waiting = background(current.wait)
+    for ordinal in (0, 1):
+        workers.start(ordinal)
+        wait_until(lambda: current.deadline > deadlines[-1], PATIENCE, "the deadline is put off")
+        deadlines.append(current.deadline)
+    workers.stop(0)
+    wait_until(lambda: len(current.addresses()) == 1, PATIENCE, "a host is gone")
+    workers.start(0)
+    wait_until(lambda: len(current.addresses()) == 2, PATIENCE, "it is back")
+    with current.changed:
+        assert not current._has_arrivals()
+    current.deadline = 0.0
+    with pytest.raises(settings.HostsTimeoutError):
+        waiting.result(PATIENCE)
 
 
 def test_an_elastic_run_that_was_training_goes_on_with_the_ranks_that_are_left(

@@ -75,12 +75,25 @@ def test_an_image_without_the_launcher_fails_before_hosts_are_waited_for(
     assert "waiting for hosts" not in capsys.readouterr().out
 
 
-def test_hosts_that_do_not_answer_fail_the_attempt(pod: MasterPod) -> None:
-    pod.put_job(spec={"backoffLimit": 0})
+def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: MasterPod) -> None:
+    """Retries are left, but each would wait as long for the same pod."""
+    pod.put_job(spec={"backoffLimit": 9})
     pod.workers.stop(1)
+    pod.api.remove("core/pods", "hvd-worker-1")
+    message = 'pods "hvd-worker-1" is forbidden: exceeded quota: small, requested: pods=1'
+    about = {"kind": "StatefulSet", "name": "hvd-worker"}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "FailedCreate"}
+    pod.api.put("core/events", {**event, "message": message})
     assert pod.run(hostsTimeoutSeconds=0.1) == 1
-    assert pod.stages() == ["Started", "Failed"]
-    assert " of 2 hosts did not answer" in pod.termination_log.read_text()
+    assert [stage for stage in pod.stages() if stage != "FailedCreate"] == ["Started", "Failed"]
+    state, reason = pod.recorded()
+    assert state == "Failed"
+    assert reason.splitlines() == [
+        "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=0:",
+        f"  hvd-worker-1: the pod does not exist: {message}",
+        "what to do: request less, or have the namespace's ResourceQuota raised",
+    ]
+    assert pod.termination_log.read_text() == f"{reason}\n"
 
 
 def test_metrics_show_the_stage_and_the_hosts_during_the_training(
