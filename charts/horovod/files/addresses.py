@@ -25,10 +25,20 @@ DNS_THREADS = 8
 
 
 class Endpoint(NamedTuple):
-    """Where a host is, and whether the kubelet has seen it listen (DNS does not tell)."""
+    """Where a host is, and what DNS does not tell.
+
+    Whether the kubelet has seen it listen, and which pod it is.
+    """
 
     address: str
     serving: bool = False
+    uid: str = ""
+
+    def is_same_pod(self, other: Endpoint | None) -> bool:
+        """Whether both are one pod's, as far as is known: a new pod may have an old address."""
+        if other is None or other.address != self.address:
+            return False
+        return other.uid == self.uid or not (other.uid and self.uid)
 
 
 class DnsAddresses:
@@ -200,7 +210,9 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
     ipv4_last = sorted(slices, key=lambda item: bool(item.get("addressType") == "IPv4"))
     return {
         endpoint["targetRef"]["name"]: Endpoint(
-            endpoint["addresses"][0], bool((endpoint.get("conditions") or {}).get("serving"))
+            endpoint["addresses"][0],
+            bool((endpoint.get("conditions") or {}).get("serving")),
+            endpoint["targetRef"].get("uid", ""),
         )
         for item in ipv4_last
         for endpoint in item.get("endpoints") or []

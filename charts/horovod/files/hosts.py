@@ -15,6 +15,7 @@ from settings import (
     Host,
     HostsTimeoutError,
     InterruptedRunError,
+    Pod,
     Run,
     RunError,
     log,
@@ -147,6 +148,15 @@ class HostRendezvous:
         """Return the hosts that answer now, in the run's order."""
         with self.changed:
             return {host: self.answering[host] for host in self.run.hosts if host in self.answering}
+
+    def pods(self, addresses: Mapping[Host, str]) -> dict[Host, Pod]:
+        """Return the pods of hosts that answer at these addresses."""
+        known, found = self._find_endpoints(), {}
+        for host, address in addresses.items():
+            endpoint = known.get(host.name)
+            is_known = endpoint and endpoint.address == address
+            found[host] = Pod(address, endpoint.uid if endpoint and is_known else "")
+        return found
 
     def wait_for_change(self, known: dict[Host, str]) -> dict[Host, str] | None:
         """Return the hosts that answer as soon as they differ from `known`; None after `close`."""

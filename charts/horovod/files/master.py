@@ -22,12 +22,12 @@ from attempts import Retries, wait
 from ending import finish, interruption, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
-from keys import find_keys
 from kube import START_PATIENCE, Api, Object
-from launch import Launcher, build_command, build_environment, select_mpi, write_live_hosts
+from launch import Launcher, build_command, write_live_hosts
 from lease import Lease, SupersededError
 from losses import describe_loss, end_when_lost, explain_end
 from mpi import HOSTFILE, count_connections, format_hostfile
+from preparation import Preparation
 from record import FINISHED, Entry, RunRecord
 from settings import (
     DEFECT,
@@ -55,16 +55,13 @@ def train(
     api: Api | None,
     events: EventRecorder,
     launcher: Launcher,
+    preparation: Preparation,
     record: RunRecord | None = None,
 ) -> None:
     """Wait for the hosts and run the launcher on them. Raises RunError when that fails."""
-    ssh.prepare_master(find_keys(api))
-    within = run.hosts_timeout if run.requirements else 0.0
-    code = UserCode(run.code, within, launcher.was_stopped)
-    code.unpack()
-    variables = code.prepare_launcher(run.mode, build_environment(run, os.environ))
     # Before waiting for hosts: a problem with the launcher is reported at once.
-    implementation = select_mpi(run, variables)
+    implementation, variables = preparation.prepare(run, api, launcher.was_stopped)
+    code = preparation.code
     line = build_command(run, implementation)
     connections.prepare(count_connections(run, implementation), len(run.hosts))
     events.emit("Started", f"waiting for workers of {run.ranks} ranks")
@@ -78,7 +75,7 @@ def train(
         spares = describe_spares(run, len(rendezvous.addresses()) - len(addresses))
         events.emit("HostsReady", f"{len(addresses)} hosts answer{spares}")
         ssh.write_client_config(run.ssh_port, addresses)
-        code.deliver(addresses)
+        code.deliver(rendezvous.pods(addresses))
         HOSTFILE.write_text(format_hostfile(run, addresses, implementation))
         if run.elastic:
             if record:
@@ -119,14 +116,15 @@ def follow_hosts(
         for host in known.keys() - now.keys():
             log(f"host {host.name} left{': ' if host in lost else ''}{lost.get(host, '')}")
         ssh.write_client_config(run.ssh_port, now)
+        pods = rendezvous.pods(now)
         try:
-            code.deliver(now)
+            code.deliver(pods)
         except RunError as problem:
             log(f"{problem}; trying again")
             with rendezvous.changed:
                 rendezvous.changed.wait(DELIVER_AGAIN_AFTER)
         # A host without the code is not used, and counts as one that has not joined.
-        known = {host: address for host, address in now.items() if code.is_on(host, address)}
+        known = {host: address for host, address in now.items() if code.is_on(host, pods[host])}
         write_live_hosts(list(known))
 
 
@@ -134,9 +132,9 @@ def make_attempts(
     run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
 ) -> RunError | None:
     """Make attempts until the training finishes or no other one may follow, and finish the run."""
-    retries = Retries(run.retries)
+    retries, preparation = Retries(run.retries), Preparation()
     while True:
-        problem = attempt(run, api, events, record, launcher)
+        problem = attempt(run, api, events, record, launcher, preparation)
         if record.lost:
             problem = SupersededError(f"{record.lost} has taken the workers over from this master")
             announce_failure(problem, events)
@@ -175,7 +173,12 @@ def make_attempts(
 
 
 def attempt(
-    run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
+    run: Run,
+    api: Api | None,
+    events: EventRecorder,
+    record: RunRecord,
+    launcher: Launcher,
+    preparation: Preparation,
 ) -> RunError | None:
     """Make one attempt; None when the training finished."""
     record.begin_attempt()
@@ -183,7 +186,8 @@ def attempt(
     if api:
         fit_to_run(api, run)
     try:
-        train(replace(run, resumed=record.was_training), api, events, launcher, record)
+        resumed = replace(run, resumed=record.was_training)
+        train(resumed, api, events, launcher, preparation, record)
     except RunError as error:
         record.progress.close(is_success=False)
         return error

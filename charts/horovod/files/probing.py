@@ -148,8 +148,7 @@ class Prober:
             if target.endpoint == before:
                 continue
             target.since = now
-            is_same = before and target.endpoint and before.address == target.endpoint.address
-            if not is_same:
+            if not (before and before.is_same_pod(target.endpoint)):
                 self._disconnect(target)
                 self._forget(target)
                 with self.changed:

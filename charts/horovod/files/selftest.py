@@ -20,6 +20,7 @@ from kube import Api, ApiError, Object
 from launch import Launcher
 from lease import Lease
 from master import train
+from preparation import Preparation
 from settings import FILES, Run, RunError, log, parse_run, report_failure
 from statefulsets import scale
 
@@ -122,7 +123,7 @@ def test(api: Api, run: Run, launcher: Launcher, lease: Lease, until: float) -> 
         workers.provide()
         hurried = replace(run, hosts_timeout=min(run.hosts_timeout, left))
         # The events are the run's.
-        train(hurried, api, EventRecorder(None), launcher)
+        train(hurried, api, EventRecorder(None), launcher, Preparation())
     finally:
         if not lease.lost:
             workers.restore()

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import basics
 from binding import Binding
@@ -108,6 +108,13 @@ class Host:
     revision: str
     # Beyond the number to start with: a spare, or one that an elastic run uses if it is there.
     optional: bool = False
+
+
+class Pod(NamedTuple):
+    """Where a host is at a moment. DNS does not tell the pod's `uid`, which is empty then."""
+
+    address: str
+    uid: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from settings import (
     CODE_SOURCE,
     ConfigurationError,
     Host,
+    Pod,
     RunError,
     log,
 )
@@ -52,7 +53,7 @@ class UserCode:
         self.name = name
         self._install_within, self._is_stopped = install_within, is_stopped
         self._content = b""
-        self._delivered: dict[Host, str] = {}
+        self._delivered: dict[Host, Pod] = {}
 
     @property
     def directory(self) -> Path:
@@ -89,13 +90,20 @@ class UserCode:
         is_used = mode == "custom" or variables.get("PYTHONPATH")
         return packages.add_to(variables) if is_used else variables
 
-    def is_on(self, host: Host, address: str) -> bool:
-        """Whether the pod at this address has the code, if there is any."""
-        return not self.name or self._delivered.get(host) == address
+    def is_on(self, host: Host, pod: Pod) -> bool:
+        """Whether this pod has the code, if there is any."""
+        return not self.name or self._delivered.get(host) == pod
 
-    def deliver(self, addresses: Mapping[Host, str]) -> None:
-        """Hand the code to those hosts that do not have it. Raises RunError when one fails."""
-        hosts = [host for host, address in addresses.items() if not self.is_on(host, address)]
+    def forget_addresses(self) -> None:
+        """Before another attempt: keep in mind those pods only that are known by their uid.
+
+        A new pod may have an old one's address, on the network of its node even as a rule.
+        """
+        self._delivered = {host: pod for host, pod in self._delivered.items() if pod.uid}
+
+    def deliver(self, pods: Mapping[Host, Pod]) -> None:
+        """Hand the code to those pods that do not have it. Raises RunError when one fails."""
+        hosts = [host for host, pod in pods.items() if not self.is_on(host, pod)]
         if not hosts:
             return
         receive = ["user_code.py", self.name, *([KEEP_PACKAGES] if self.has_packages else [])]
@@ -105,7 +113,7 @@ class UserCode:
             log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")
         failed = self._install(reached) if self.has_packages and reached else {}
         reached = [host for host in reached if host not in failed]
-        self._delivered.update({host: addresses[host] for host in reached})
+        self._delivered.update({host: pods[host] for host in reached})
         reasons = [f"{host.name}: {output}" for host, (code, output) in answers.items() if code]
         if reasons:
             raise RunError("cannot hand the code to the workers: " + "; ".join(reasons))

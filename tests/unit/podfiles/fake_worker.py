@@ -102,11 +102,13 @@ class Workers:
         """Let a worker no longer answer; the API server does not know it yet."""
         self._listening.pop(ordinal).close()
 
-    def publish(self, ordinal: int, address: str = "", serving: bool = False) -> None:
+    def publish(
+        self, ordinal: int, address: str = "", serving: bool = False, uid: str = ""
+    ) -> None:
         name = f"hvd-worker-{ordinal}"
         endpoint = {
             "addresses": [address or self.address(ordinal)],
-            "targetRef": {"kind": "Pod", "name": name},
+            "targetRef": {"kind": "Pod", "name": name, "uid": uid},
             "conditions": {"ready": True, "serving": serving},
         }
         metadata = {"name": name, "labels": {"kubernetes.io/service-name": "hvd"}}

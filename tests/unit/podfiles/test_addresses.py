@@ -11,6 +11,7 @@ from typing import Any
 import addresses
 import kube
 import pytest
+from addresses import Endpoint
 from settings import Host
 
 from tests.fakes import faults
@@ -25,7 +26,7 @@ IPV4, IPV6 = "10.0.0.7", "fd00::7"
 
 
 def endpoint(name: str, address: str, **conditions: bool) -> dict[str, Any]:
-    target = {"kind": "Pod", "name": name}
+    target = {"kind": "Pod", "name": name, "uid": f"uid of {name}"}
     return {"addresses": [address], "conditions": conditions, "targetRef": target}
 
 
@@ -38,8 +39,12 @@ def test_ipv4_wins_over_ipv6_whatever_the_order_of_slices() -> None:
     ipv4 = {"addressType": "IPv4", "endpoints": [endpoint("hvd-worker-0", IPV4)]}
     ipv6 = {"addressType": "IPv6", "endpoints": [endpoint("hvd-worker-0", IPV6)]}
     for order in itertools.permutations([ipv4, ipv6]):
-        assert addresses.pod_endpoints(order) == {"hvd-worker-0": (IPV4, False)}
-    assert addresses.pod_endpoints([ipv6]) == {"hvd-worker-0": (IPV6, False)}
+        assert addresses.pod_endpoints(order) == {
+            "hvd-worker-0": Endpoint(IPV4, False, "uid of hvd-worker-0")
+        }
+    assert addresses.pod_endpoints([ipv6]) == {
+        "hvd-worker-0": Endpoint(IPV6, False, "uid of hvd-worker-0")
+    }
 
 
 def test_terminating_endpoints_and_those_of_no_pod_are_left_out() -> None:
@@ -53,9 +58,9 @@ def test_terminating_endpoints_and_those_of_no_pod_are_left_out() -> None:
         {"endpoints": None},
     ]
     assert addresses.pod_endpoints(slices) == {
-        "a-0": ("10.0.0.1", False),
-        "a-5": ("10.0.0.5", False),
-        "a-6": ("10.0.0.6", True),
+        "a-0": Endpoint("10.0.0.1", False, "uid of a-0"),
+        "a-5": Endpoint("10.0.0.5", False, "uid of a-5"),
+        "a-6": Endpoint("10.0.0.6", True, "uid of a-6"),
     }
 
 

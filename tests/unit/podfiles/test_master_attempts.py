@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import attempts
 import hosts
 import master
 import pytest
+import user_code
 
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 
@@ -142,6 +146,46 @@ def test_hosts_that_went_away_are_waited_for(
     monkeypatch.setattr(master, "announce_failure", lose_a_host)
     assert pod.run() == 0
     assert len(made(pod)) == 2
+
+
+# Notes each call, and is the real program otherwise.
+COUNTED = 'echo "{name} $*" >>"$OUT/calls"; {then}'
+
+
+def test_later_attempts_make_only_what_is_new(
+    pod: MasterPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the third attempt, another pod has the address of a worker."""
+    for name in ("CODE", "CODE_SOURCE"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(user_code, name, tmp_path / name)
+    (tmp_path / "CODE_SOURCE" / "train.py").write_text("")
+    keygen = shutil.which("ssh-keygen")
+    pod.install(COUNTED.format(name="ssh-keygen", then=f'exec {keygen} "$@"'), "ssh-keygen")
+    take = 'case "$*" in *user_code*) exec cat >/dev/null ;; esac; exit 255'
+    pod.install(COUNTED.format(name="ssh", then=take), "ssh")
+    mpirun = COUNTED.format(name="mpirun", then='[ "$1" = --version ] && ')
+    pod.install(f'{mpirun} {{ echo "mpirun (Open MPI) 4.1.4"; exit; }}; {FAIL_UNTIL.format(4)}',
+                "mpirun")  # fmt: skip
+    pod.put_job(spec={"backoffLimit": 9})
+    for ordinal in (0, 1):
+        pod.workers.publish(ordinal, uid=f"uid-{ordinal}")
+    announce, failed = master.announce_failure, []
+
+    def replace_a_worker(*arguments: Any) -> None:
+        announce(*arguments)
+        failed.append(1)
+        if len(failed) == 2:
+            pod.workers.publish(1, uid="uid-2")
+
+    monkeypatch.setattr(master, "announce_failure", replace_a_worker)
+    assert pod.run(mode="mpirun", code="v1") == 0
+    assert len(made(pod)) == 4
+    calls = (tmp_path / "calls").read_text()
+    assert calls.count("ssh-keygen ") == 1
+    assert calls.count("mpirun --version") == 1
+    given = re.findall(r"(hvd-worker-\d)\.hvd .*user_code\.py v1", calls)
+    assert sorted(given) == ["hvd-worker-0", "hvd-worker-1", "hvd-worker-1"]
 
 
 @pytest.mark.parametrize(

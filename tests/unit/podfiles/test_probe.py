@@ -30,8 +30,8 @@ class Probing:
         self.changed = threading.Condition()
         self.prober = probing.Prober(hosts, port, lambda: self.endpoints, self.changed)
 
-    def put(self, host: Host, address: str, serving: bool = False) -> None:
-        self.endpoints = {**self.endpoints, host.name: Endpoint(address, serving)}
+    def put(self, host: Host, address: str, serving: bool = False, uid: str = "") -> None:
+        self.endpoints = {**self.endpoints, host.name: Endpoint(address, serving, uid)}
         self.prober.wake()
 
     def wait(self, condition: Callable[[], object]) -> None:
@@ -128,6 +128,20 @@ def test_a_banner_may_come_in_pieces(probe: Probe) -> None:
             connection.sendall(b"SSH-2.0-Open")
             connection.sendall(b"SSH hvd-r1\r\n")
             current.wait(lambda: HOST in current.prober.answering)
+
+
+def test_a_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> None:
+    """On the network of its node, a pod has the node's address."""
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port)
+        current.put(HOST, "127.0.0.1")
+        current.wait(lambda: HOST in current.prober.answering)
+        # DNS does not tell the uid: this is news of the same pod.
+        current.put(HOST, "127.0.0.1", uid="1")
+        worker.close()
+        assert HOST in current.prober.answering
+    current.put(HOST, "127.0.0.1", uid="2")
+    current.wait(lambda: HOST not in current.prober.answering)
 
 
 def test_an_address_that_cannot_be_used_is_reported(probe: Probe) -> None:

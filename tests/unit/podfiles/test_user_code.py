@@ -13,7 +13,7 @@ import pytest
 import remote
 import settings
 import user_code
-from settings import ConfigurationError, RunError
+from settings import ConfigurationError, Host, Pod, RunError
 
 from tests.unit.podfiles.runs import make_run
 
@@ -85,7 +85,7 @@ def test_files_and_archive_are_one_directory(mounted: Path) -> None:
 def test_run_without_code_starts_in_the_images_directory(mounted: Path) -> None:
     code = user_code.UserCode("")
     code.unpack()
-    code.deliver({make_run().hosts[0]: "127.0.0.1"})
+    code.deliver({make_run().hosts[0]: Pod("127.0.0.1")})
     assert code.directory == Path.cwd()
     assert not list(settings.CODE.iterdir())
 
@@ -142,10 +142,30 @@ def test_host_without_ssh_is_named_and_the_others_have_the_code(mounted: Path, s
     code = user_code.UserCode("v1")
     code.unpack()
     with pytest.raises(RunError, match=r"to the workers: hvd-cpu-1: no route$"):
-        code.deliver({hosts[0]: "10.0.0.1", hosts[1]: "10.0.0.2"})
-    assert code.is_on(hosts[0], "10.0.0.1")
-    assert not code.is_on(hosts[0], "10.0.0.9"), "a new pod of the same name"
-    assert not code.is_on(hosts[1], "10.0.0.2")
+        code.deliver({hosts[0]: Pod("10.0.0.1"), hosts[1]: Pod("10.0.0.2")})
+    assert code.is_on(hosts[0], Pod("10.0.0.1"))
+    assert not code.is_on(hosts[0], Pod("10.0.0.9")), "a new pod of the same name"
+    assert not code.is_on(hosts[1], Pod("10.0.0.2"))
+
+
+def test_pods_that_only_dns_knows_are_given_the_code_at_each_attempt(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(hosts: list[Host], *_: object, **__: object) -> dict[Host, tuple[int, str]]:
+        asked.extend(host.name for host in hosts)
+        return dict.fromkeys(hosts, (0, ""))
+
+    monkeypatch.setattr(remote, "call", call)
+    mount(mounted, "train.py", b"train")
+    first, second = make_run().hosts[:2]
+    code = user_code.UserCode("v1")
+    code.unpack()
+    for uid in ("uid-1", "uid-1", "uid-2"):
+        code.forget_addresses()
+        code.deliver({first: Pod("10.0.0.1"), second: Pod("10.0.0.2", uid)})
+    assert asked == [first.name, second.name, first.name, first.name, second.name]
 
 
 def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
@@ -165,7 +185,7 @@ def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Path) -> No
         "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac",
     )
     code = unpacked(mounted, install_within=5.0)
-    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(hosts)}
+    addresses = {host: Pod(f"10.0.0.{number}") for number, host in enumerate(hosts)}
     with pytest.raises(ConfigurationError) as error:
         code.deliver(addresses)
     assert str(error.value) == (
@@ -181,7 +201,7 @@ def test_hosts_with_the_same_problem_are_counted(
     answer(ssh, "case $2 in *packages.py*) echo 'no answer' >&2; exit 1;; esac")
     code = unpacked(mounted, install_within=5.0)
     with pytest.raises(RunError, match=r"on hvd-cpu-0 and 2 more: no answer$") as error:
-        code.deliver(dict.fromkeys(make_run().hosts, "10.0.0.1"))
+        code.deliver(dict.fromkeys(make_run().hosts, Pod("10.0.0.1")))
     assert error.value.exit_code == 1, "another attempt may help"
     assert "pip runs on 3 hosts, at most 5 s" in capsys.readouterr().out
 
@@ -190,13 +210,13 @@ def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh
     answer(ssh, "case $2 in *packages.py*) exec sleep 60;; esac")
     code = unpacked(mounted, install_within=60.0, is_stopped=lambda: True)
     with pytest.raises(RunError, match="asked to end"):
-        code.deliver({make_run().hosts[0]: "10.0.0.1"})
+        code.deliver({make_run().hosts[0]: Pod("10.0.0.1")})
 
 
 def test_packages_are_left_out_on_request(mounted: Path, ssh: Path) -> None:
     answer(ssh, "true")
     code = unpacked(mounted)
-    code.deliver({make_run().hosts[0]: "10.0.0.1"})
+    code.deliver({make_run().hosts[0]: Pod("10.0.0.1")})
     asked = (ssh.parent / "asked").read_text()
     assert "packages" not in asked.replace("user_code.py v1", ""), "those of an earlier run go"
     assert code.prepare_launcher("custom", {"PATH": "/bin"}) == {"PATH": "/bin"}

@@ -18,12 +18,12 @@ DELIVER = """
 import sys; sys.path.insert(0, {files!r})
 from pathlib import Path
 import remote, user_code
-from settings import Host
+from settings import Host, Pod
 # In pods both have the same path.
 remote.FILES = Path({worker_files!r})
 code = user_code.UserCode({version!r}, 60.0)
 code.unpack()
-code.deliver({{Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r}): "127.0.0.1"}})
+code.deliver({{Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r}): Pod("127.0.0.1")}})
 """
 
 
