@@ -19,6 +19,7 @@ import launchers
 import mpi
 from basics import processes
 from failure import Cause, ErrorOutput
+from leavers import Leavers
 from mpi import HOSTFILE, MpiImplementation, default_interface
 from notices import Notice
 from settings import (
@@ -162,11 +163,13 @@ class Launcher:
         self.ask_ranks: Callable[[Sequence[Host]], int] = lambda hosts: 0
         # Gets each line of the ranks' error output.
         self.follow: Callable[[str], None] = lambda line: None
+        self.leavers = Leavers()
         self.reset()
         signal.signal(signal.SIGTERM, self._stop)
 
     def reset(self) -> None:
         """Forget the launch before."""
+        self.leavers.reset()
         self._process: subprocess.Popen[bytes] | None = None
         # Why this launch was ended while the run may go on, and when it is killed for that.
         self.problem: RunError | None = None
@@ -261,8 +264,10 @@ class Launcher:
         threading.Thread(target=self._ask_ranks, daemon=True).start()
 
     def _ask_ranks(self) -> None:
+        with self.leavers.asking():
+            asked = self.ask_ranks(self.hosts())
         # Ranks that were not started by files/rank.py know the launcher's way only.
-        if not self.ask_ranks(self.hosts()):
+        if not asked:
             self.stop()
 
 

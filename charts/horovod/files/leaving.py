@@ -16,6 +16,7 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import fence
 import ranks
+import together
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
 REPORT_WITHIN = 10.0
@@ -35,17 +36,19 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
     sshd.kill()
     while sshd.returncode is None:
         wait()
-    told: set[str] = set()
+    told: set[ranks.Script] = set()
     # None has run yet: nothing will be reported.
     give_up_at = 0.0
     while True:
         scripts = list(ranks.running())
-        for script in scripts:
+        if scripts or ranks.any_waits():
             give_up_at = time.monotonic() + REPORT_WITHIN
-            if script.epoch not in told:
-                # Before the ranks end: it is the cause of the attempt's end.
-                told.add(script.epoch)
+        # Before a rank ends: this is the cause of the attempt's end, and the others are waited for.
+        for script in scripts:
+            if script not in told:
+                told.add(script)
                 ranks.tell(script, kind="leaving", seconds=grace)
+        for script in scripts:
             ranks.ask_to_end(script)
         if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):
             return
@@ -55,6 +58,9 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
 def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number."""
     scripts = list(ranks.running())
+    for script in scripts:
+        if not ranks.was_asked(script):
+            ranks.tell(script, kind=together.ASKED)
     for script in scripts:
         ranks.ask_to_end(script)
     print(len(scripts))

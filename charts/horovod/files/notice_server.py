@@ -9,7 +9,7 @@ import secrets
 import socket
 import socketserver
 import threading
-from typing import Callable
+from typing import Any, Callable
 
 import notices
 from fence import EPOCH
@@ -20,7 +20,11 @@ LONGEST_NOTICE = 4096
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """The master's side: `take` is called, in a thread, with each notice of the present epoch."""
+    """The master's side: `take` is called, in a thread, with each notice of the present epoch.
+
+    The end of the connection tells the sender that it may go on. A notice that `waits` has its
+    `connection`, which `take` keeps until then.
+    """
 
     daemon_threads = True
     # All workers of a large run may be asked to leave at once.
@@ -30,12 +34,13 @@ class Server(socketserver.ThreadingTCPServer):
         self.address_family = socket.AF_INET6 if ":" in own_address else socket.AF_INET
         self._take = take
         self._secret = secrets.token_hex(16)
+        self._kept: set[Any] = set()
         super().__init__((own_address, 0), _Handler)
         # Launchers, and the master's own ssh, inherit it.
         os.environ[notices.ADDRESS] = f"{own_address},{self.server_address[1]},{self._secret}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, connection: socket.socket) -> None:
         """Pass a notice on, unless it is not one of this run's present attempt."""
         try:
             notice = json.loads(line)
@@ -44,7 +49,17 @@ class Server(socketserver.ThreadingTCPServer):
         except (ValueError, AttributeError, KeyError, TypeError):
             return
         if notice.pop("epoch", None) == os.environ.get(EPOCH, ""):
+            if notice.pop("waits", False):
+                notice["connection"] = connection
+                self._kept.add(connection)
             self._take(notice)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, unless it is kept."""
+        if request in self._kept:
+            self._kept.discard(request)
+        else:
+            super().shutdown_request(request)
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -53,7 +68,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         try:
-            self.server.receive(self.rfile.readline(LONGEST_NOTICE))
+            self.server.receive(self.rfile.readline(LONGEST_NOTICE), self.request)
         except OSError:
             # The sender has gone.
             return

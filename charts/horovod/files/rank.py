@@ -1,5 +1,5 @@
-"""What the launcher starts for every rank: check the rank's place, then become the script, or
-follow a fork of the warm process that has become it.
+"""What the launcher starts for every rank: check the rank's place, then start the script, or have
+the warm process fork it, and end as the script ends.
 
 A launcher that ignores its host list trains on one host and reports success. Each rank therefore
 checks that it runs in a worker, that all ranks of the run were started, and that its host has as
@@ -16,9 +16,11 @@ from typing import Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import basics
+import cold
 import hydra
 import ranks
 import threads
+import together
 import warm_client
 from basics import BAD_CONFIGURATION
 from binding import Binding, BindingError, bind
@@ -101,7 +103,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def main() -> int:
-    """Become the script, or print the problem and return the exit code for it."""
+    """Run the script, or print the problem and return the exit code for it."""
     arguments = parse_arguments(sys.argv[1:])
     host = socket.gethostname()
     place, problem = prepare(arguments)
@@ -117,14 +119,10 @@ def main() -> int:
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
     status = warm_client.run(arguments.command, place.rank, register, speaks)
-    if "PMI_FD" in os.environ:
-        if status is None:
-            return hydra.supervise(arguments.command, register)
-        return hydra.finish(status)
-    if status is not None:
-        return warm_client.end_as(status)
-    register(os.getpid())
-    os.execvp(arguments.command[0], arguments.command)
+    if status is None:
+        status = cold.run(arguments.command, register)
+    together.report_end(place.rank, status)
+    return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.end_as(status)
 
 
 if __name__ == "__main__":

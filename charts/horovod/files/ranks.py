@@ -74,33 +74,75 @@ def running() -> Iterator[Script]:
     """Yield the scripts that have not ended, by their ranks."""
     names = [name for name in basics.list_names(FOLDER) if name.isdigit()]
     for name in sorted(names, key=int):
-        script = Script(*json.loads(basics.read(os.path.join(FOLDER, name))))
+        script = find(int(name))
         try:
-            fields = basics.read_stat(script.pid)
+            fields = basics.read_stat(script.pid) if script else []
         except OSError:
             continue
-        if fields[0] not in "ZX" and fields[19] == script.began:
+        if script and fields[0] not in "ZX" and fields[19] == script.began:
             yield script
+
+
+def find(rank: int) -> Script | None:
+    """The script that was last written down for a rank, whether it has ended or not."""
+    try:
+        return Script(*json.loads(basics.read(os.path.join(FOLDER, str(rank)))))
+    except (OSError, ValueError):
+        return None
 
 
 def ask_to_end(script: Script) -> bool:
     """Send SIGTERM to a script. False when it has got it before: it may end itself at a second."""
     try:
-        asked = f"{script.rank}.{script.pid}.{script.began}.asked"
-        os.close(os.open(os.path.join(FOLDER, asked), os.O_CREAT | os.O_EXCL))
+        os.close(os.open(_asked(script), os.O_CREAT | os.O_EXCL))
         os.kill(script.pid, signal.SIGTERM)
     except (FileExistsError, ProcessLookupError):
         return False
     return True
 
 
+def was_asked(script: Script) -> bool:
+    """Whether a script was asked to end."""
+    return os.path.exists(_asked(script))
+
+
+def _asked(script: Script) -> str:
+    return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
+
+
+def mark_waiting() -> str:
+    """Write down that this process waits to report the end of its script; what to `unmark`."""
+    marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
+    os.close(os.open(marker, os.O_CREAT))
+    return marker
+
+
+def unmark(marker: str) -> None:
+    """The process no longer waits."""
+    os.unlink(marker)
+
+
+def any_waits() -> bool:
+    """Whether a rank waits to report the end of its script."""
+    names = (name.partition(".") for name in basics.list_names(FOLDER))
+    return any(end == "waits" and os.path.exists(f"/proc/{pid}") for pid, _, end in names)
+
+
+def send(script: Script, patience: float, **content: object) -> None:
+    """Send a notice about a rank to its master, and wait so long until it lets this process go on.
+
+    Raises OSError and ValueError.
+    """
+    content = {"host": socket.gethostname(), "rank": script.rank, **content}
+    notices.send(script.notices, script.epoch, patience, **content)
+
+
 def tell(script: Script, **content: object) -> None:
     """Send a notice about a rank to its master. A failure is logged."""
     if not script.notices:
         return
-    host = socket.gethostname()
     try:
-        notices.send(script.notices, script.epoch, host=host, rank=script.rank, **content)
+        send(script, notices.SEND_WITHIN, **content)
     except (OSError, ValueError) as problem:
         # Each rank imports this module, and few come here.
         from settings import log

@@ -75,8 +75,9 @@ def ask_ranks(hosts: Sequence[Host]) -> int:
     """Ask all ranks on these hosts to end; how many were asked. What fails is logged."""
     asked = 0
     for host, (code, output) in call(hosts, ["leaving.py"], seconds=ASK_WITHIN).items():
-        if code or not output.isdigit():
+        number = output.rpartition("\n")[2]
+        if code or not number.isdigit():
             log(f"cannot ask the ranks on {host.name} to end: {output}")
         else:
-            asked += int(output)
+            asked += int(number)
     return asked

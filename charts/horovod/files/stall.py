@@ -18,6 +18,7 @@ from last_words import RAISED
 from launch import Launcher
 from notices import Notice
 from settings import Host, LaunchError, Run, log
+from together import ASKED, ENDED
 
 # Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
 STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d+) seconds")
@@ -75,16 +76,23 @@ class Stalls:
             self._lines = max(0, self._lines - 1)
 
     def take(self, notice: Notice) -> None:
-        """Take a worker's notice: that a rank is stopped, or that the worker was asked to leave."""
-        host = notice["host"]
+        """Take a notice about a rank, or a worker's that it was asked to leave."""
+        host, rank, leavers = notice["host"], notice.get("rank", -1), self._launcher.leavers
         if notice["kind"] == "stopped":
             what = "is stopped, by SIGSTOP or a debugger,"
-            self._add(notice["rank"], host, what, notice["seconds"], notice["period"])
+            self._add(rank, host, what, notice["seconds"], notice["period"])
         elif notice["kind"] == RAISED:
             self._launcher.raised.append({**notice, "at": time.monotonic()})
+        elif notice["kind"] == ENDED:
+            leavers.end(host, rank, notice.get("connection"))
+        elif notice["kind"] == ASKED:
+            leavers.ask(host, rank)
         elif notice["kind"] == "leaving":
+            leavers.ask(host, rank)
+            if host not in self._launcher.leaving:
+                seconds = notice["seconds"]
+                log(f"{host} was asked to leave: its ranks have {seconds:.0f} s to save")
             self._launcher.leaving[host] = time.monotonic() + notice["seconds"]
-            log(f"{host} was asked to leave: its ranks have {notice['seconds']:.0f} s to save")
 
     def _hosts(self) -> Sequence[Host]:
         # Ranks of an elastic run change their numbers.

@@ -17,6 +17,7 @@ from typing import Any, Callable, Sequence
 
 import basics
 import warm_wire
+from cold import IGNORED_BY_PYTHON
 from warm_checks import ColdStart, Program, check, check_use
 from warm_wire import GO
 
@@ -27,8 +28,6 @@ SOCKET = f"{basics.GENERATED}/warm.sock"
 READY = f"{basics.GENERATED}/warm.ready"
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0
-# Python itself ignores these two in each of its processes.
-IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 # A process that gets one of these by its own fault must not come back to where it happened.
 NOT_PASSED_ON = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),

@@ -3,69 +3,65 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 import hydra
 import pytest
 
-# A script that tells by Hydra's descriptor that it runs; then it does what follows.
-RUNNING = "import os, signal, sys; os.write(int(os.environ['PMI_FD']), b'runs'); "
+RANK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import cold, hydra
+sys.exit(hydra.finish(cold.run(sys.argv[2:])))
+"""
 
 
-@pytest.fixture
-def pmi(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Hydra's end of the connection whose other end is in PMI_FD."""
-    before = signal.getsignal(signal.SIGTERM)
+def run(*script: str) -> tuple[int, bytes]:
+    """Run a script as a rank under Hydra, which asks it to end when it says that it runs."""
     reader, writer = os.pipe()
-    monkeypatch.setenv("PMI_FD", str(writer))
-    yield reader
-    signal.signal(signal.SIGTERM, before)
-    for descriptor in (reader, writer):
-        os.close(descriptor)
-
-
-def received(reader: int) -> bytes:
-    """What Hydra has got so far."""
-    return os.read(reader, 4096) if select.select([reader], [], [], 0)[0] else b""
+    rank = subprocess.Popen(
+        [sys.executable, "-I", "-c", RANK, str(Path(hydra.__file__).parent), *script],
+        env={**os.environ, "PMI_FD": str(writer)}, pass_fds=[writer], stdout=PIPE,
+    )  # fmt: skip
+    os.close(writer)
+    with rank, os.fdopen(reader, "rb") as pmi:
+        assert rank.stdout is not None
+        if rank.stdout.readline():
+            rank.terminate()
+        return rank.wait(60), pmi.read()
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137), ("exit 1", 1)])
-def test_failed_rank_aborts_the_run_with_its_exit_code(pmi: int, script: str, code: int) -> None:
-    assert hydra.supervise(["sh", "-c", script]) == code
-    assert received(pmi) == b"cmd=abort exitcode=%d\n" % code
+def test_failed_rank_aborts_the_run_with_its_exit_code(script: str, code: int) -> None:
+    assert run("sh", "-c", script) == (code, b"cmd=abort exitcode=%d\n" % code)
 
 
-def test_finished_rank_sends_nothing(pmi: int) -> None:
-    assert hydra.supervise(["true"]) == 0
-    assert received(pmi) == b""
+def test_finished_rank_sends_nothing() -> None:
+    assert run("true") == (0, b"")
 
 
-def test_script_has_the_descriptor_of_hydra(pmi: int) -> None:
-    assert hydra.supervise([sys.executable, "-c", RUNNING]) == 0
-    assert received(pmi) == b"runs"
+def test_script_has_the_descriptor_of_hydra() -> None:
+    script = "import os; os.write(int(os.environ['PMI_FD']), b'mine')"
+    assert run(sys.executable, "-c", script) == (0, b"mine")
 
 
-def test_request_to_end_reaches_the_script(pmi: int) -> None:
+def test_request_to_end_reaches_the_script() -> None:
+    """Hydra kills the rank's process only."""
     script = (
-        "import signal; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
-        f"import sys; {RUNNING} signal.pause()"
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
+        "print('runs', flush=True); signal.pause()"
     )
+    assert run(sys.executable, "-c", script) == (7, b"cmd=abort exitcode=7\n")
 
-    def ask() -> None:
-        assert os.read(pmi, 4) == b"runs"
-        os.kill(os.getpid(), signal.SIGTERM)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    assert hydra.supervise([sys.executable, "-c", script]) == 7
-    asking.join()
-    assert received(pmi) == b"cmd=abort exitcode=7\n"
+def test_script_that_ends_by_the_request_aborts_the_run() -> None:
+    code = 128 + signal.SIGTERM
+    ended = run("sh", "-c", "echo runs; exec sleep 60")
+    assert ended == (code, b"cmd=abort exitcode=%d\n" % code)
 
 
 def test_abort_without_hydra_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,23 +75,3 @@ def test_abort_after_the_end_of_hydra_is_not_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PMI_FD", str(writer))
     hydra.abort(5)
     os.close(writer)
-
-
-def test_script_dies_with_its_rank() -> None:
-    """Hydra kills the rank's process only: the script must not live on."""
-    script = f"{RUNNING} signal.alarm(60); signal.pause()"
-    program = (
-        f"import sys; sys.path.insert(0, {str(Path(hydra.__file__).parent)!r}); import hydra; "
-        f"hydra.supervise([sys.executable, '-c', {script!r}])"
-    )
-    reader, writer = os.pipe()
-    environment = {**os.environ, "PMI_FD": str(writer)}
-    rank = subprocess.Popen([sys.executable, "-c", program], env=environment, pass_fds=[writer])
-    os.close(writer)
-    assert os.read(reader, 4) == b"runs"
-    rank.kill()
-    rank.wait()
-    # The pipe ends when the last process that has it, the script, is gone.
-    assert select.select([reader], [], [], 10)[0], "the script outlives its rank"
-    assert os.read(reader, 1) == b""
-    os.close(reader)

@@ -11,23 +11,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import notice_server
 import pytest
+import stall
 import worker as worker_program
+from leavers import Leavers
 
+from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.ssh.pods import CONTAINER, WORKER, SshPods, read_banner, start_ssh_pods
 from tests.waiting import wait_until
 
 EPOCH = "300"
+RANK_4 = {"host": os.uname().nodename, "rank": 4}
+LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}
 # Waits for a signal, says that it saves, and does so when the test lets it.
 SCRIPT = """
 import os, signal, sys
 def save(number, frame):
     os.write(1, b"saving\\n")
-    open("{folder}/go").read()
-    with open("{folder}/checkpoint", "a") as file:
+    open("{folder}/go-{rank}").read()
+    with open("{folder}/checkpoint-{rank}", "a") as file:
         file.write("x")
     sys.exit(143)
 signal.signal(signal.SIGTERM, save)
@@ -36,8 +42,9 @@ while True:
     signal.pause()
 """
 RANK = (
-    "env HVD_SLOTS=1 OMPI_COMM_WORLD_RANK=4 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0"
-    " OMPI_COMM_WORLD_LOCAL_SIZE=1 python3 -I {files}/rank.py 1 python3 -u {script}"
+    "env HVD_SLOTS=1 OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=1"
+    " OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"
+    " python3 -I {files}/rank.py 1 python3 -u {script}"
 )
 
 
@@ -54,19 +61,27 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     monkeypatch.setenv("HVD_EPOCH", EPOCH)
     monkeypatch.setenv("HVD_NOTICES", "")
     taken: list[dict[str, Any]] = []
-    with notice_server.Server("127.0.0.1", taken.append) as server:
+    launcher = SimpleNamespace(leavers=Leavers(), leaving={}, hosts=list)
+    stalls = stall.Stalls(make_run(), cast("Any", launcher), lambda text: None)
+
+    def take(notice: dict[str, Any]) -> None:
+        taken.append({name: value for name, value in notice.items() if name != "connection"})
+        stalls.take(notice)
+
+    with notice_server.Server("127.0.0.1", take) as server:
         yield taken
         server.shutdown()
 
 
 @contextmanager
-def running_rank(pods: SshPods) -> Iterator[subprocess.Popen[bytes]]:
+def running_rank(pods: SshPods, rank: int = 4) -> Iterator[subprocess.Popen[bytes]]:
     """A rank that a launcher has started over SSH, and that handles SIGTERM."""
     folder = pods.worker.generated
-    os.mkfifo(folder / "go")
-    (folder / "go").chmod(0o666)
-    (folder / "train.py").write_text(SCRIPT.format(folder=folder))
-    line = RANK.format(files=pods.worker.files, script=folder / "train.py")
+    os.mkfifo(folder / f"go-{rank}")
+    (folder / f"go-{rank}").chmod(0o666)
+    script = folder / f"train-{rank}.py"
+    script.write_text(SCRIPT.format(folder=folder, rank=rank))
+    line = RANK.format(files=pods.worker.files, script=script, rank=rank)
     environment = {name: os.environ[name] for name in ("PATH", "HVD_EPOCH", "HVD_NOTICES")}
     command = pods.master.ssh_command(WORKER, line)
     with pods.master.start(*command, env=environment, stdout=PIPE) as client:
@@ -93,16 +108,55 @@ def test_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     with running_rank(pods) as client:
         pods.worker.process.terminate()
         wait_for(client, "saving")
-        told = {"kind": "leaving", "host": os.uname().nodename, "rank": 4, "seconds": 77.0}
-        assert notices == [told], "the master does not know why its ranks end"
+        assert notices == [LEAVING], "the master does not know why its ranks end"
         assert read_banner(pods.port) == "", "the next attempt could begin here"
         pods.worker.process.terminate()
         assert pods.worker.process.poll() is None
-        (pods.worker.generated / "go").write_text("")
+        (pods.worker.generated / "go-4").write_text("")
         assert client.wait(20) == 143, "the launcher does not learn how the rank ended"
     assert pods.worker.process.wait(20) == 0
-    assert (pods.worker.generated / "checkpoint").read_text() == "x"
+    assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
+    assert notices == [LEAVING, {**RANK_4, "kind": "ended"}]
     assert "Traceback" not in pods.worker.log
+
+
+@pytest.mark.parametrize("asked", ["the worker", "by the master"])
+def test_rank_that_has_saved_lets_the_others_save_before_its_launcher_ends_them(
+    pods: SshPods, notices: list[dict[str, Any]], asked: str
+) -> None:
+    folder = pods.worker.generated
+    with running_rank(pods, 4) as first, running_rank(pods, 5) as second:
+        if asked == "the worker":
+            pods.worker.process.terminate()
+        else:
+            ask = f"python3 -I {pods.worker.files}/leaving.py"
+            assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"2\n"
+        wait_for(first, "saving")
+        wait_for(second, "saving")
+        (folder / "go-4").write_text("")
+        ended = {**RANK_4, "kind": "ended"}
+        wait_until(lambda: ended in notices, 20, "the master knows that one rank has ended")
+        assert first.poll() is None, "its launcher would end the other rank now"
+        assert not (folder / "checkpoint-5").exists()
+        (folder / "go-5").write_text("")
+        assert first.wait(20) == second.wait(20) == 143
+    assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
+
+
+def test_rank_that_waits_for_others_ends_when_its_launcher_says_so(
+    pods: SshPods, notices: list[dict[str, Any]]
+) -> None:
+    folder = pods.worker.generated
+    with running_rank(pods, 4) as first, running_rank(pods, 5) as second:
+        pods.worker.process.terminate()
+        wait_for(second, "saving")
+        (folder / "go-4").write_text("")
+        wait_until(lambda: len(notices) == 3, 20, "the master knows that one rank has ended")
+        (marker,) = (folder / "ranks").glob("*.waits")
+        os.kill(int(marker.stem), signal.SIGTERM)
+        assert first.wait(20) == 143
+        assert second.poll() is None
+        (folder / "go-5").write_text("")
 
 
 def test_master_that_is_asked_to_end_asks_each_rank_once(
@@ -114,12 +168,12 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
             done = pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH)
             assert (done.stdout, done.stderr) == (b"1\n", b"")
         wait_for(client, "saving")
-        (pods.worker.generated / "go").write_text("")
+        (pods.worker.generated / "go-4").write_text("")
         assert client.wait(20) == 143
         assert client.stdout is not None
         assert client.stdout.read() == b"", "it was asked again while it saved"
-    assert (pods.worker.generated / "checkpoint").read_text() == "x"
-    assert notices == []
+    assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
+    assert notices == [{**RANK_4, "kind": "asked"}, {**RANK_4, "kind": "ended"}]
     assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"0\n"
 
 

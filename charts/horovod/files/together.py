@@ -1,0 +1,54 @@
+"""Ranks that were asked to leave end together.
+
+A launcher that sees one rank fail kills all others, also those that still save. So the process that
+a launcher knows as a rank reports the end of its script only when the scripts of all ranks have
+ended that were asked to leave. The master knows when that is (files/leavers.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+import ranks
+
+# Kinds of notices: the master has asked a rank to leave, and the script of one has ended.
+ASKED, ENDED = "asked", "ended"
+# By these, launchers end a rank.
+END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+class LauncherEndsError(InterruptedError):
+    """The launcher ends this rank."""
+
+
+def report_end(rank: int, status: int) -> None:
+    """Tell the master that a rank's script has ended, if the rank was asked to leave.
+
+    `status` is its exit code or minus its signal. After a failure, returns when the launcher may
+    know of it.
+    """
+    script = ranks.find(rank)
+    if script is None or not script.notices or not ranks.was_asked(script):
+        return
+    for number in signal.valid_signals():
+        # Those that were passed on to the script.
+        if callable(signal.getsignal(number)) and number not in END:
+            signal.signal(number, signal.SIG_IGN)
+    marker = ranks.mark_waiting()
+    try:
+        for number in END:
+            signal.signal(number, _end)
+        # The kubelet kills the worker by then.
+        patience = float(os.environ.get("HVD_GRACE", "30"))
+        ranks.send(script, patience, kind=ENDED, waits=bool(status))
+    except (OSError, ValueError):
+        # The master does not answer, or one of the ranks has not ended in time.
+        return
+    finally:
+        ranks.unmark(marker)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise LauncherEndsError

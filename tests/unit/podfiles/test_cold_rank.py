@@ -1,0 +1,116 @@
+"""Ranks that start cold: a process of the chart's stays between the launcher and the script."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import cold
+import pytest
+
+RANK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import cold, warm_client
+sys.exit(warm_client.end_as(cold.run(sys.argv[2:], lambda pid: print(pid, flush=True))))
+"""
+PAUSES = "import signal; print('runs', flush=True); signal.alarm(60); signal.pause()"
+# Says how often it was asked to end, when it gets another signal.
+COUNTS = """
+import signal, sys
+asked = []
+def ask(*_):
+    asked.append(1)
+    print("asked", flush=True)
+signal.signal(signal.SIGTERM, ask)
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(40 + len(asked)))
+print("runs", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@contextmanager
+def start(*script: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a script as a launcher does: in a group of processes of its own."""
+    command = [sys.executable, "-I", "-c", RANK, str(Path(cold.__file__).parent), *script]
+    options = {"stdout": PIPE, "stderr": PIPE, "start_new_session": True, **options}
+    with subprocess.Popen(command, **options) as rank:
+        assert rank.stdout is not None
+        # The number of the script's process, before it begins.
+        assert int(rank.stdout.readline()) != rank.pid
+        yield rank
+        rank.kill()
+
+
+def python(code: str, **options: Any) -> Any:
+    """A rank whose script says that it runs."""
+    return start(sys.executable, "-c", code, **options)
+
+
+def wait_for_script(rank: subprocess.Popen[bytes]) -> None:
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == b"runs\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 5", 5), ("kill -9 $$", -9), ("kill -ABRT $$", -signal.SIGABRT)],
+)
+def test_rank_ends_as_its_script(script: str, code: int) -> None:
+    with start("sh", "-c", script) as rank:
+        assert rank.wait(60) == code
+
+
+def test_signal_to_the_group_reaches_the_script_once() -> None:
+    """A second SIGTERM could end a script that saves."""
+    with python(COUNTS) as rank:
+        wait_for_script(rank)
+        os.killpg(rank.pid, signal.SIGTERM)
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == b"asked\n"
+        os.killpg(rank.pid, signal.SIGUSR1)
+        assert rank.wait(60) == 41
+
+
+def test_script_dies_with_its_rank() -> None:
+    with python(PAUSES) as rank:
+        wait_for_script(rank)
+        rank.kill()
+        # The pipe ends when the last process that has it, the script, is gone.
+        assert select.select([rank.stdout], [], [], 20)[0], "the script outlives its rank"
+        assert rank.stdout.read() == b""
+
+
+def test_script_finds_signals_as_the_launcher_has_set_them() -> None:
+    """Python ignores SIGPIPE for itself; the launcher may ignore the end of its children."""
+    show = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
+
+    def ignore() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with start(*show, preexec_fn=ignore) as rank:
+        output, errors = rank.communicate(timeout=60)
+        assert rank.returncode == 0, errors.decode()
+    fields = dict(line.split(":\t") for line in output.decode().splitlines())
+    ignored = (1 << signal.SIGCHLD - 1) | (1 << signal.SIGHUP - 1)
+    assert {k: int(v, 16) for k, v in fields.items()} == {"SigBlk": 0, "SigIgn": ignored}
+
+
+def test_file_that_is_no_program_is_named(tmp_path: Path) -> None:
+    program = tmp_path / "train"
+    program.write_bytes(b"\0")
+    program.chmod(0o755)
+    with start(str(program)) as rank:
+        _, errors = rank.communicate(timeout=60)
+        assert rank.returncode == cold.NOT_STARTED
+    assert errors.decode().startswith(f"[hvd] error: cannot start {program}: ")

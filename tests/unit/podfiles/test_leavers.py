@@ -1,0 +1,128 @@
+"""Ranks that were asked to leave end together: the master's side."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import basics
+import fence
+import leaving
+import pytest
+import ranks
+import together
+from leavers import Leavers
+
+
+class Rank:
+    """A rank that waits for the end of its connection."""
+
+    def __init__(self) -> None:
+        self.own, self.masters = socket.socketpair()
+
+    @property
+    def waits(self) -> bool:
+        return not select.select([self.own], [], [], 0)[0]
+
+
+@pytest.fixture
+def failed() -> Iterator[Rank]:
+    rank = Rank()
+    yield rank
+    rank.own.close()
+    rank.masters.close()
+
+
+def test_rank_that_failed_waits_for_all_that_were_asked(failed: Rank) -> None:
+    leavers = Leavers()
+    for host, rank in (("w-0", 0), ("w-0", 1), ("w-1", 2)):
+        leavers.ask(host, rank)
+    leavers.end("w-0", 1, failed.masters)
+    leavers.end("w-0", 0, None)
+    assert failed.waits
+    leavers.end("w-1", 2, None)
+    assert not failed.waits
+
+
+def test_no_rank_ends_before_all_are_asked(failed: Rank) -> None:
+    """The master asks one worker sooner than the other."""
+    leavers = Leavers()
+    with leavers.asking():
+        leavers.ask("w-0", 0)
+        leavers.end("w-0", 0, failed.masters)
+        assert failed.waits
+        leavers.ask("w-1", 1)
+    assert failed.waits
+    leavers.end("w-1", 1, None)
+    assert not failed.waits
+
+
+def test_only_rank_that_was_asked_does_not_wait(failed: Rank) -> None:
+    leavers = Leavers()
+    leavers.ask("w-0", 0)
+    leavers.end("w-0", 0, failed.masters)
+    assert not failed.waits
+
+
+def test_next_attempt_knows_nothing_of_the_one_before(failed: Rank) -> None:
+    leavers = Leavers()
+    leavers.ask("w-0", 0)
+    leavers.ask("w-1", 1)
+    leavers.end("w-0", 0, failed.masters)
+    leavers.reset()
+    assert not failed.waits
+    other = Rank()
+    leavers.end("w-0", 0, other.masters)
+    assert not other.waits
+    other.own.close()
+
+
+@pytest.fixture
+def folder(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path))
+    return str(tmp_path)
+
+
+def test_worker_sees_whether_a_rank_waits_to_report_its_end(folder: str) -> None:
+    assert not ranks.any_waits()
+    marker = ranks.mark_waiting()
+    assert ranks.any_waits()
+    ranks.unmark(marker)
+    assert not ranks.any_waits()
+    with open(f"{folder}/{2**22 + 1}.waits", "w"):  # noqa: PTH123
+        assert not ranks.any_waits(), "the process was killed"
+
+
+def test_rank_that_was_not_asked_ends_at_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "send", lambda *_, **__: pytest.fail("it told the master"))
+    together.report_end(3, 1)
+    monkeypatch.setenv("HVD_NOTICES", "127.0.0.1,1,secret")
+    monkeypatch.setattr(basics, "GENERATED", folder)
+    ranks.register(3, os.getpid())
+    together.report_end(3, 1)
+
+
+def test_worker_stays_while_one_of_its_ranks_waits_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its launcher's daemon, which has the rank, would end with it."""
+    looks, clock = iter([True, True, False]), itertools.count()
+    monkeypatch.setattr(leaving, "REPORT_WITHIN", 1.5)
+    monkeypatch.setattr(leaving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(ranks, "running", lambda: iter(()))
+    monkeypatch.setattr(ranks, "any_waits", lambda: next(looks))
+    monkeypatch.setattr(fence, "older_processes", lambda epoch: iter([7]))
+
+    class Sshd:
+        returncode = 0
+
+        def kill(self) -> None:
+            pass
+
+    waited: list[int] = []
+    leaving.leave(Sshd(), 30.0, lambda: waited.append(1))  # type: ignore[arg-type]
+    assert len(waited) == 2
