@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from hvdchart.plan import rules
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import cpu_text, memory_text, pluralize
+from hvdchart.quantity import MI, cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
 from hvdchart.text import join_names
+
+# What TensorFlow with Horovod takes when it is imported, in each rank that starts cold, and in the
+# process that the other ranks are forks of. Measured: docs/launch.md.
+_IMPORTED_FRAMEWORK = 200 * MI
 
 
 def warnings(plan: Plan) -> Iterator[str]:
@@ -106,6 +110,13 @@ def _group(plan: GroupPlan) -> Iterator[str]:
         yield (
             f"requests {memory_text(plan.memory)} of a node with {have}: never scheduled; "
             "lower tuning.memory"
+        )
+    needed = (plan.slots + 1) * _IMPORTED_FRAMEWORK
+    if plan.memory is not None and plan.memory < needed:
+        yield (
+            f"{memory_text(plan.memory)} of memory for {pluralize(plan.slots, 'rank')}: they and "
+            "the process that has imported their framework take up to "
+            f"{memory_text(needed)} before they train; raise memory or lower tuning.slots"
         )
     if group.cpu_manager == "static" and group.reserved.cpu is None:
         reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")

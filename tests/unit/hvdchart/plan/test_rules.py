@@ -136,6 +136,9 @@ def test_node_without_sizes_has_no_requests_or_threads() -> None:
          "group x: requests 4001m CPUs of a node with 4: never scheduled; lower tuning.cpu"),
         ("gpus: 1, memory: 1Gi, tuning: {memory: 1025Mi}",
          "group x: requests 1025Mi of a node with 1Gi: never scheduled; lower tuning.memory"),
+        ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}",
+         "group x: 999Mi of memory for 4 ranks: they and the process that has imported their "
+         "framework take up to 1000Mi before they train; raise memory or lower tuning.slots"),
         ("coresPerSocket: 4, memory: 8Gi, cpuManager: static",
          "group x: cpuManager static: the plan assumes that the kubelet reserves 1 CPU; set "
          "reserved.cpu to the number of CPUs in its reservedSystemCPUs, or else to the sum of its "
@@ -156,6 +159,7 @@ def test_plan_has_this_one_warning(group: str, warning: str) -> None:
     [
         ("coresPerSocket: 4, tuning: {ompThreads: 4, cpu: 4}", ""),
         ("gpus: 1, memory: 1Gi, tuning: {memory: 1Gi}", ""),
+        ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 1000Mi}", ""),
         ("coresPerSocket: 4, memory: 8Gi, cpuManager: static, reserved: {cpu: 1}", ""),
         ("coresPerSocket: 4", "launch: {mode: elastic}"),
         ("coresPerSocket: 4", "launch: {mode: custom}"),
