@@ -416,6 +416,9 @@ def test_the_pod_of_a_node_that_is_gone_is_replaced_once_kubernetes_has_given_it
     workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER + 5))
     waiting = background(rendezvous(workers.run()).wait)
     workers.api.wait(lambda: bool(workers.api.asked("DELETE", "core/pods/hvd-worker-1")))
+    checks = workers.checks()
+    # What a check has found is reported after it: a host that answers by then is left out.
+    workers.api.wait(lambda: workers.checks() > checks)
     (request,) = workers.api.asked("DELETE", "core/pods/hvd-worker-1")
     assert request.body == {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 0}
     workers.start(1)
