@@ -19,6 +19,8 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import Any, Callable, TextIO
 
+import basics
+
 # Python 3.9 and newer write standard error line by line in any case.
 LINES_TO_STDERR = sys.version_info >= (3, 9)
 
@@ -160,8 +162,8 @@ def renew_randomness() -> None:
 
 def set_title(command: list[str]) -> None:
     """Show the rank's command in /proc/self/cmdline and comm, in the room of the old one."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    # arg_start and arg_end, proc(5); the first field here is the third one there.
+    fields = basics.read_stat("self")
+    # arg_start and arg_end, proc(5).
     start, end = int(fields[45]), int(fields[46])
     room = end - start
     if room > 0:
