@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-from types import FrameType
 
 import ranks
 
@@ -17,10 +16,6 @@ import ranks
 ASKED, ENDED = "asked", "ended"
 # By these, launchers end a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-
-
-class LauncherEndsError(InterruptedError):
-    """The launcher ends this rank."""
 
 
 def report_end(rank: int, status: int) -> None:
@@ -34,12 +29,10 @@ def report_end(rank: int, status: int) -> None:
         return
     for number in signal.valid_signals():
         # Those that were passed on to the script.
-        if callable(signal.getsignal(number)) and number not in END:
-            signal.signal(number, signal.SIG_IGN)
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
     marker = ranks.mark_waiting()
     try:
-        for number in END:
-            signal.signal(number, _end)
         # The kubelet kills the worker by then.
         patience = float(os.environ.get("HVD_GRACE", "30"))
         ranks.send(script, patience, kind=ENDED, waits=bool(status))
@@ -48,7 +41,3 @@ def report_end(rank: int, status: int) -> None:
         return
     finally:
         ranks.unmark(marker)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise LauncherEndsError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from typing import Any
 
 import cold
 import pytest
+
+from tests.waiting import wait_until
 
 RANK = """
 import sys
@@ -36,6 +39,7 @@ print("runs", flush=True)
 while True:
     signal.pause()
 """
+SETTLED = r"State:\tS.*ShdPnd:\t0+\n"
 
 
 @contextmanager
@@ -77,6 +81,9 @@ def test_signal_to_the_group_reaches_the_script_once() -> None:
         os.killpg(rank.pid, signal.SIGTERM)
         assert rank.stdout is not None
         assert rank.stdout.readline() == b"asked\n"
+        status = Path(f"/proc/{rank.pid}/status")
+        # The rank has taken its own one, and sleeps again.
+        wait_until(lambda: re.search(SETTLED, status.read_text(), re.S), 20, "it has settled")
         os.killpg(rank.pid, signal.SIGUSR1)
         assert rank.wait(60) == 41
 

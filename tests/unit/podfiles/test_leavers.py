@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import select
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import basics
 import fence
 import leaving
+import notice_server
 import pytest
 import ranks
 import together
@@ -104,6 +111,36 @@ def test_rank_that_was_not_asked_ends_at_once(folder: str, monkeypatch: pytest.M
     monkeypatch.setattr(basics, "GENERATED", folder)
     ranks.register(3, os.getpid())
     together.report_end(3, 1)
+
+
+REPORT = """
+import os, signal, sys
+folder = sys.argv[2]
+sys.path.insert(0, sys.argv[1])
+import basics, ranks, together
+ranks.FOLDER = basics.GENERATED = folder
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, lambda *_: None)
+ranks.register(3, os.getpid())
+open(ranks._asked(ranks.find(3)), "x")
+together.report_end(3, 1)
+"""
+
+
+def test_launcher_ends_a_rank_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of a fork passes signals on; then there is no script any more."""
+    monkeypatch.setenv("HVD_EPOCH", "7")
+    monkeypatch.setenv("HVD_NOTICES", "")
+    told: queue.Queue[dict[str, Any]] = queue.Queue()
+    with notice_server.Server("127.0.0.1", told.put) as server:
+        command = [sys.executable, "-I", "-c", REPORT, str(Path(ranks.__file__).parent)]
+        with subprocess.Popen([*command, str(tmp_path)]) as rank:
+            notice = told.get(timeout=60)
+            assert (notice["kind"], notice["rank"]) == (together.ENDED, 3)
+            rank.send_signal(signal.SIGUSR1)
+            rank.send_signal(signal.SIGTERM)
+            assert rank.wait(60) == -signal.SIGTERM
+        server.shutdown()
 
 
 def test_worker_stays_while_one_of_its_ranks_waits_for_others(
