@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,9 +21,17 @@ from tests.faults.training import Training
 Trainings = Callable[[str], Training]
 
 
+class Place(NamedTuple):
+    """Where a training runs and writes, and who gets what is measured."""
+
+    namespace: Namespace
+    folder: Path
+    report: Callable[[Row], None]
+
+
 @pytest.fixture
-def trainings(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Trainings]:
-    """Makes trainings by the names of their releases. What they measure is shown at the end."""
+def place(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A place for the test's trainings. What they measure is shown at the end."""
     folder = Path(tempfile.mkdtemp(prefix="hvd-faults-"))
     folder.chmod(0o777)
     mark = request.node.get_closest_marker("fault")
@@ -33,8 +42,14 @@ def trainings(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[
         print(row)
 
     with claimed_folder(namespace, "output", folder):
-        yield lambda release: Training(namespace, folder, report, release)
+        yield Place(namespace, folder, report)
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def trainings(place: Place) -> Trainings:
+    """Makes trainings by the names of their releases."""
+    return lambda release: Training(*place, release)
 
 
 @pytest.fixture

@@ -103,6 +103,16 @@ def write_line(name: str, **fields: object) -> None:
         file.write(json.dumps({"at": time.time(), **fields}) + "\n")
 
 
+def tell_rank() -> float:
+    """Write which process this rank is, and return when it began."""
+    start = time.time()
+    parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    is_fork = b"warm_server.py" in parent
+    host = socket.gethostname()
+    write_line("ranks.jsonl", rank=hvd.rank(), host=host, pid=os.getpid(), fork=is_fork)
+    return start
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
@@ -113,14 +123,10 @@ def main() -> int:
     parser.add_argument("--notice", action="store_true", help="save when asked to end")
     options = parser.parse_args()
     hvd.init()
-    rank, start = hvd.rank(), time.time()
-    parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
-    host = socket.gethostname()
     leaving: list[int] = []
     if options.notice:
         signal.signal(signal.SIGTERM, lambda number, _: leaving.append(number))
-    is_fork = b"warm_server.py" in parent
-    write_line("ranks.jsonl", rank=rank, host=host, pid=os.getpid(), fork=is_fork)
+    rank, start = hvd.rank(), tell_rank()
 
     images, labels = load()
     mine = slice(rank, TRAINING, hvd.size())

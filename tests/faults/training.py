@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import psutil
 
@@ -52,6 +53,7 @@ class Training:
     report: Callable[[dict[str, Any]], None]
     release: str = "hvd"
     target: int = 0
+    scripts: ClassVar[tuple[Path, ...]] = (SCRIPT,)
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
@@ -67,8 +69,8 @@ class Training:
         self.target = steps
         base: Values = {
             "worker": {"number": workers, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
-            "master": {"args": ["python3", "train.py", "--steps", str(steps)]},
-            "code": {"files": {"train.py": SCRIPT.read_text()}},
+            "master": {"args": self.command(steps)},
+            "code": {"files": {script.name: script.read_text() for script in self.scripts}},
             # The modules that the image names are imported before the ranks start.
             "launch": {"preload": None},
             "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": "output"}}],
@@ -78,6 +80,10 @@ class Training:
         for key, change in changes.items():
             base[key] = {**base.get(key, {}), **change} if isinstance(change, dict) else change
         return base
+
+    def command(self, steps: int) -> list[str]:
+        """What the ranks run."""
+        return ["python3", "train.py", "--steps", str(steps)]
 
     def install(self, steps: int, **changes: Any) -> None:
         """Start the run."""
@@ -130,9 +136,9 @@ class Training:
         """The process of a rank that trains, as this machine sees it."""
         return find_process(self.host(number), self.newest(number)["pid"])
 
-    def pause_after(self, fault: float) -> Pause:
-        """What a fault at a time cost."""
-        steps = [step for step in self.steps() if step.at > fault - 60]
+    def pause_after(self, fault: float, until: float = math.inf) -> Pause:
+        """What a fault at a time cost; `until`: the time of another fault after it."""
+        steps = [step for step in self.steps() if fault - 60 < step.at <= until]
         before = [step for step in steps if step.at <= fault]
         following = [*before[-1:], *(step for step in steps if step.at > fault)]
         if not before:
@@ -140,20 +146,29 @@ class Training:
         last, first = max(pairwise(following), key=lambda pair: pair[1].at - pair[0].at)
         return Pause(first.at - max(fault, last.at), max(0, last.step - first.step + 1))
 
-    def finish(self, fault: float, seconds: int = 240) -> Pause:
-        """Wait for the end: the target is reached, with the weights of an undisturbed training."""
+    def result(self, seconds: int = 240) -> dict[str, Any]:
+        """Wait for the end, at which the target is reached; return what rank 0 wrote there."""
         end = self.wait_for_end(seconds)
         assert end == "Complete", self.namespace.describe(self.release)
         (result,) = self.lines("result")
         assert result["step"] == self.target
+        self.assert_steps_are_in_order()
+        return result
+
+    def finish(self, fault: float, seconds: int = 240) -> Pause:
+        """Wait for the end: the target is reached, with the weights of an undisturbed training."""
+        result = self.result(seconds)
         assert result["accuracy"] > ACCURACY
         assert result["accuracy"] == result["undisturbed"]
         assert result["difference"] < TOLERANCE, "the weights are not those of all images"
-        self.assert_steps_are_in_order()
         pause = self.pause_after(fault)
-        self.report({"next": round(pause.seconds, 1), "lost": pause.lost})
-        assert pause.lost <= CHECKPOINT_EVERY, "a checkpoint was lost"
+        self.tell(pause)
         return pause
+
+    def tell(self, pause: Pause, **more: Any) -> None:
+        """Report what a fault cost: not more steps than are between two checkpoints."""
+        self.report({"next": round(pause.seconds, 1), "lost": pause.lost, **more})
+        assert pause.lost <= CHECKPOINT_EVERY, "a checkpoint was lost"
 
     def wait_for_end(self, seconds: int) -> str:
         """Wait for the end of the run that is the release's now: Complete or Failed."""
