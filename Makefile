@@ -84,6 +84,9 @@ bench-recover: venv ## Measure recovery from faults, as bench-start; or one long
 	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(TRAIN),--train $(TRAIN)) $(if $(EVERY),--every $(EVERY))
 
+unet-pictures: venv ## Train the U-Net on two ranks, and make the pictures of docs/unet.md and docs/timeline.md
+	@$(PY) -m tests.bench.unet_pictures
+
 bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
 

@@ -32,7 +32,7 @@ class Wait:
 
 def read_waits(text: str) -> list[Wait]:
     """The waits of a timeline, in order. Raises FileError for a file that is none."""
-    return list(_waits(_events(text)))
+    return list(_waits(read_events(text)))
 
 
 def waits_report(waits: list[Wait]) -> str:
@@ -57,7 +57,7 @@ def waits_report(waits: list[Wait]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _events(text: str) -> list[dict[str, Any]]:
+def read_events(text: str) -> list[dict[str, Any]]:
     """The events of a file that may be cut: a run that goes on has not closed it."""
     text = text.strip()
     for end in ("", "]", "}]"):
@@ -69,7 +69,7 @@ def _events(text: str) -> list[dict[str, Any]]:
             return [event for event in found if isinstance(event, dict)]
     complete = text.rpartition("\n")[0].strip().rstrip(",")
     if complete:
-        return _events(complete)
+        return read_events(complete)
     raise FileError("the timeline is not one of Horovod: it is no list of trace events")
 
 
