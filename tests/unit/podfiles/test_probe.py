@@ -16,6 +16,7 @@ from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import FakeWorker, ssh_banner
 from tests.unit.podfiles.rendezvous import fail_on_thread_exceptions
 from tests.unit.podfiles.threads import join_threads, record_threads
+from tests.waiting import wait_until
 
 pytestmark = fail_on_thread_exceptions
 
@@ -138,6 +139,8 @@ def test_a_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> N
         current.wait(lambda: HOST in current.prober.answering)
         # DNS does not tell the uid: this is news of the same pod.
         current.put(HOST, "127.0.0.1", uid="1")
+        target = current.prober._targets[0]
+        wait_until(lambda: target.endpoint == current.endpoints[HOST.name], PATIENCE, "it is seen")
         worker.close()
         assert HOST in current.prober.answering
     current.put(HOST, "127.0.0.1", uid="2")
