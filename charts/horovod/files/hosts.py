@@ -54,7 +54,7 @@ class HostRendezvous:
     ) -> None:
         self.run = run
         self.changed = threading.Condition()
-        self.deadline = time.monotonic() + run.hosts_timeout
+        self._put_off()
         self._resume_at = time.monotonic() + RESUME_WITHIN
         self._is_stopped = is_stopped
         self._announce = announce
@@ -99,7 +99,7 @@ class HostRendezvous:
                 if self._has_arrivals():
                     # An autoscaler may bring one node after the other.
                     self._arrived.update(self.answering)
-                    self.deadline = time.monotonic() + self.run.hosts_timeout
+                    self._put_off()
             if self._closed or self._is_stopped():
                 raise InterruptedRunError("asked to end while waiting for hosts")
             if self._failure:
@@ -110,6 +110,10 @@ class HostRendezvous:
                 )
                 diagnoses = self._diagnose(self._missing())
                 raise self._missing_error(diagnoses, what, HostsTimeoutError)
+
+    def _put_off(self) -> None:
+        until = time.monotonic() + self.run.hosts_timeout
+        self.deadline = min(until, self.run.wait_until)
 
     def _has_arrivals(self) -> bool:
         return not self.answering.keys() <= self._arrived
@@ -253,7 +257,7 @@ class HostRendezvous:
         found = {host: diagnoses[host] for host in missing}
         if any(item.queued for item in found.values()):
             # launch.hostsTimeoutSeconds begins when the queue has admitted the workers.
-            self.deadline = time.monotonic() + self.run.hosts_timeout
+            self._put_off()
         text = "; ".join(describe(found))
         report = f"waiting for {self._count_missing(missing)}: {text}"
         now = time.monotonic()

@@ -121,7 +121,8 @@ def test(api: Api, run: Run, launcher: Launcher, lease: Lease, until: float) -> 
     left = max(1.0, until - time.monotonic())
     try:
         workers.provide()
-        hurried = replace(run, hosts_timeout=min(run.hosts_timeout, left))
+        timeout = min(run.hosts_timeout, left)
+        hurried = replace(run, hosts_timeout=timeout, wait_until=time.monotonic() + left)
         # The events are the run's.
         train(hurried, api, EventRecorder(None), launcher, Preparation())
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import signal
 import sys
 import time
@@ -156,6 +157,8 @@ class Run:
     fail_on_nan: bool = False
     # Seconds that the master has to end when it is asked to.
     grace: float = 0.0
+    # Hosts are waited for no longer, by time.monotonic().
+    wait_until: float = math.inf
     # The master was started again after it had trained.
     resumed: bool = False
 

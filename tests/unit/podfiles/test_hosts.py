@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -300,6 +301,15 @@ def test_each_host_that_comes_begins_the_time_out_anew(
     current.deadline = 0.0
     with pytest.raises(settings.HostsTimeoutError):
         waiting.result(PATIENCE)
+
+
+def test_helm_test_waits_no_longer_for_hosts_that_come_one_after_the_other(
+    workers: Workers, rendezvous: StartRendezvous
+) -> None:
+    workers.start(0)
+    run = replace(workers.run(2), wait_until=time.monotonic() + 0.3)
+    with pytest.raises(settings.HostsTimeoutError):
+        rendezvous(run).wait()
 
 
 def test_an_elastic_run_that_was_training_goes_on_with_the_ranks_that_are_left(
