@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import basics
@@ -28,8 +30,20 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python that has pip and nothing else: pip reads what it can find of each package."""
+    folder = tmp_path_factory.mktemp("python")
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    home = Path(str(distribution("pip").locate_file("")))
+    for part in (home / "pip", *home.glob("pip-*.dist-info")):
+        (site / part.name).symlink_to(part)
+    return str(folder / "bin" / "python3")
+
+
 @pytest.fixture
-def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def code(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The unpacked code, in a pod whose image has TensorFlow for CPUs and `hvdimage`."""
     image = tmp_path / "image"
     for name, version in (("tensorflow_cpu", "2.21.0"), ("hvdimage", "3.0")):
@@ -42,6 +56,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Beside pip, it must not be what pip imports.
     (folder / "json.py").write_text("raise SystemExit('the module of the script')")
     monkeypatch.setattr(packages, "FOLDER", tmp_path / ".packages")
+    monkeypatch.setattr(sys, "executable", python)
     monkeypatch.setenv("PYTHONPATH", str(image))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
