@@ -15,7 +15,8 @@ PAGE = ROOT / "docs" / "troubleshooting.md"
 # What other programs write.
 OTHERS = {
     "additional properties", "rank 0 of 1", "module 'keras.backend' has no attribute",
-    "Variable has no attribute 'ref'", "ModuleNotFoundError", "CUDA_ERROR_NO_DEVICE",
+    "Variable has no attribute 'ref'", "ModuleNotFoundError",
+    "All log messages before absl::InitializeLog() is called", "CUDA_ERROR_NO_DEVICE",
     "Could not load dynamic library", "NCCL WARN ... no socket interface found", "127.0.0.1",
     "Connection refused", "helm upgrade",
 }  # fmt: skip
