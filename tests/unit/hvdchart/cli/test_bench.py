@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +22,7 @@ from tests.unit.hvdchart.runs import job, pod, terminated
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(30)
+ROOT = Path(__file__).parents[4]
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}
@@ -157,6 +161,19 @@ def test_a_run_of_the_name_is_neither_replaced_nor_removed(
     fake_cluster.put("pods", worker(0))
     assert hvdchart("bench", spec).code == 7
     assert not {"upgrade", "uninstall"} & set(helm.commands())
+
+
+def test_an_interrupt_uninstalls_the_run(
+    fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    command = [sys.executable, "-m", "hvdchart", "bench", str(spec)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        fake_cluster.wait_for("jobs", "watch")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    assert helm.commands()[-2:] == ["upgrade", "uninstall"]
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(
