@@ -11,7 +11,7 @@ from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ran
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.mpijob import carry_over_cleanup
-from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT
+from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_host
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
@@ -165,11 +165,7 @@ def _carry_over_tensorboard(ledger: Ledger, volumes: Volumes) -> None:
 
 
 def _carry_over_pods(ledger: Ledger) -> None:
-    for key, new in (("useHostNetwork", "hostNetwork"), ("useHostPID", "hostPID")):
-        if ledger.is_true(key):
-            ledger.carry_over((key,), (new,), "", True)
-            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
-        ledger.drop((key,), "false is the default")
+    carry_over_host(ledger)
     selectors = ledger.map_at("nodeSelectors")
     texts = {key: ledger.text_at("nodeSelectors", key) for key in selectors}
     ledger.carry_over(("nodeSelectors",), ("worker", "nodeSelector"), "", texts)

@@ -10,7 +10,7 @@ import re
 from hvdchart.migrate.containers import carry_over_one_image
 from hvdchart.migrate.environment import Environment, add_variable_list, list_entries
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT
+from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_host
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.yaml_tree import Plain
 
@@ -114,11 +114,7 @@ def _carry_over_size(ledger: Ledger) -> None:
 
 def _carry_over_network(ledger: Ledger) -> None:
     interface = ledger.text_at("hostNetworkInterface")
-    for key, new in (("useHostNetwork", "hostNetwork"), ("useHostPID", "hostPID")):
-        if ledger.is_true(key):
-            ledger.carry_over((key,), (new,), "", True)
-            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
-        ledger.drop((key,), "false is the default")
+    carry_over_host(ledger)
     if interface and ledger.values.get("hostNetwork"):
         ledger.carry_over(("hostNetworkInterface",), ("network", "interface"))
     ledger.drop(("hostNetworkInterface",), "it counts only on the host network")

@@ -31,6 +31,16 @@ RUN_AS_ROOT = (
 )
 
 
+def carry_over_host(ledger: Ledger) -> None:
+    """Which of the node's namespaces all pods use, as charts for Helm have it."""
+    for key, new in (("useHostNetwork", "hostNetwork"), ("useHostPID", "hostPID")):
+        if ledger.is_true(key):
+            ledger.carry_over((key,), (new,), "", True)
+            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
+        else:
+            ledger.drop((key,), "false is the default")
+
+
 def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
     """What a pod's spec sets outside of its containers; `group` is worker or master."""
     for key in _SCHEDULING:

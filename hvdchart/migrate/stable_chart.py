@@ -19,7 +19,12 @@ from hvdchart.migrate.environment import (
 from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ranks
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.line import CommandLine
-from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_capabilities
+from hvdchart.migrate.pod_spec import (
+    NOT_PRIVILEGED,
+    RUN_AS_ROOT,
+    carry_over_capabilities,
+    carry_over_host,
+)
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
 from hvdchart.text import join_names
@@ -172,12 +177,7 @@ def _carry_over_network(ledger: Ledger) -> None:
     for key in ("useSecrets", "hostKey", "hostKeyPub"):
         reason = "the chart makes the SSH keys; to use your own set ssh.existingSecret"
         ledger.drop(("ssh", key), reason)
-    for old, new in (("useHostNetwork", "hostNetwork"), ("useHostPID", "hostPID")):
-        if ledger.is_true(old):
-            ledger.carry_over((old,), (new,), "", True)
-            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
-        else:
-            ledger.drop((old,), "false is the default")
+    carry_over_host(ledger)
 
 
 def _carry_over_pods(ledger: Ledger, head: str) -> None:
