@@ -20,6 +20,9 @@ from devtools.images.machine import index_options
 from devtools.images.parameters import select
 from hvdchart.files import write_atomically
 
+# tf-keras asks for this package, which TensorFlow for CPUs is not by name.
+_NO_TENSORFLOW = "tensorflow; sys_platform == 'never'\n"
+
 
 class _Pinned(Template):
     # Names of packages may hold hyphens and digits.
@@ -117,7 +120,13 @@ def _compile(text: str, python: str, *more: str) -> str:
     command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]
     # Debian 11's C library is older than that of all bases.
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_31"]
-    return _run([*command, *more, *index_options(), "-"], text)
+    if "tensorflow-cpu" not in text:
+        return _run([*command, *more, *index_options(), "-"], text)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as overrides:
+        overrides.write(_NO_TENSORFLOW)
+        overrides.flush()
+        more = (*more, "--override", overrides.name)
+        return _run([*command, *more, *index_options(), "-"], text)
 
 
 def _source_alone(text: str, source: Path) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from devtools.images.catalogue import load_catalogue
@@ -12,11 +16,21 @@ from devtools.trials.checks import (
     all_checks,
     describe_failures,
     install_checks,
-    install_tf_keras,
     parse_results,
     run_checks,
 )
-from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from devtools.trials.sandbox import (
+    OWN_UID,
+    TWO_RANKS,
+    TWO_RANKS_OVER_GLOO,
+    Result,
+    Sandbox,
+    output_of,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "images"
+POD_FILES = ROOT / "charts" / "horovod" / "files"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,7 +38,6 @@ def checks(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
     """Puts them where the images see them."""
     for inside in (cpu, cpu_2_15):
         install_checks(inside)
-    install_tf_keras(cpu)
 
 
 def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
@@ -41,7 +54,61 @@ def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
 
 def test_tf_keras_has_the_version_of_the_default_tensorflow() -> None:
     tensorflow = load_catalogue()["cpu"].versions["tensorflow"]
-    assert TF_KERAS.read_text().startswith(f"tf-keras=={tensorflow.rpartition('.')[0]}.")
+    wanted = f"tf-keras=={tensorflow.rpartition('.')[0]}."
+    for lock in (TF_KERAS, IMAGES / "cpu" / "requirements.txt"):
+        assert any(line.startswith(wanted) for line in lock.read_text().splitlines()), lock
+
+
+# As Horovod's examples for Keras 2 and TensorFlow 2 broadcast the state of an optimizer.
+KERAS_2 = """
+import tensorflow as tf
+import horovod.tensorflow as hvd
+hvd.init()
+model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
+optimizer = tf.keras.optimizers.Adam(learning_rate=0.1)
+optimizer.build(model.trainable_variables)
+hvd.broadcast_variables(optimizer.variables(), root_rank=0)
+print("RESULT", tf.keras.__version__.partition(".")[0])
+"""
+
+
+def test_script_for_keras_2_runs_with_one_variable_and_names_it_without(cpu: Sandbox) -> None:
+    (cpu.folder / "keras_2_script.py").write_text(KERAS_2)
+    command = (*TWO_RANKS, "python3", "/output/keras_2_script.py")
+    done = cpu.run(*command, uid=OWN_UID, **WITH_TF_KERAS)
+    assert done.returncode == 0, output_of(done)
+    assert done.stdout.count("RESULT 2") == 2
+    failed = cpu.run(*command, uid=OWN_UID)
+    assert "'list' object is not callable" in failed.stderr
+    found = find_cause(failed)
+    assert found.endswith("needs TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)"), found
+
+
+TRAINS = """
+import numpy, tensorflow as tf
+model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(numpy.zeros((4, 2)), numpy.zeros((4, 1)), verbose=0)
+"""
+
+
+def test_tensorflow_writes_no_notes_to_the_log(cpu: Sandbox, cpu_2_15: Sandbox) -> None:
+    """On oneDNN, the CPU's instructions and missing GPUs, which each rank would repeat."""
+    for inside in (cpu, cpu_2_15):
+        done = inside.run("python3", "-c", TRAINS)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), inside.image.reference
+
+
+def find_cause(done: Result) -> str:
+    """The cause that the master of a run would tell."""
+    program = (
+        f"import os, sys; sys.path.insert(0, {str(POD_FILES)!r}); import failure; "
+        "output = failure.ErrorOutput(sys.stdin.buffer, os.open(os.devnull, os.O_WRONLY)); "
+        "print(output.find_cause([], 1).text)"
+    )
+    command = [sys.executable, "-I", "-c", program]
+    told = subprocess.run(command, input=done.stderr, capture_output=True, text=True, check=True)
+    return told.stdout.strip()
 
 
 def test_all_checks_of_tf_keras_pass_over_mpi(cpu: Sandbox) -> None:

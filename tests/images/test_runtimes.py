@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,7 +79,11 @@ def test_installed_versions_are_those_of_the_versions_file(image: Image, inside:
 
 
 def test_pip_finds_no_broken_requirements(inside: Sandbox) -> None:
-    assert "No broken requirements found" in inside.succeed("python3", "-m", "pip", "check")
+    found = inside.run("python3", "-m", "pip", "check").stdout.splitlines()
+    # The package of this name has TensorFlow for GPUs; the image has tensorflow-cpu.
+    known = re.compile(r"tf-keras \S+ requires tensorflow, which is not installed\.")
+    others = [line for line in found if not known.fullmatch(line)]
+    assert others == ([] if len(found) > len(others) else ["No broken requirements found."])
 
 
 @pytest.mark.parametrize("program", ["gcc", "g++", "cc", "c++", "make", "cmake", "ld", "strip"])
