@@ -1,7 +1,8 @@
 """Why the launcher failed, in one line: which rank was first, on which host, and with what.
 
 The reason is buried under the launcher's banners and the errors of the ranks that lost their peer.
-The launcher's error output is passed on unchanged and read on the way.
+The launcher's error output is passed on and read on the way, without TensorFlow's notes on how it
+computes: no variable keeps TensorFlow 2.21 from writing these, and each rank does so.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ LAST_LINES, LAST_SECONDS = 400, 15.0
 DRAIN_WITHIN = 2.0
 # What horovodrun, and mpirun with --tag-output, put before each line of a rank.
 TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<std(?:err|out)>:")
+# What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
+NOTES = re.compile(
+    rb"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
+    rb"(?:WARNING: All log messages before absl::InitializeLog\(\)"
+    rb"|I0000 \S+ +\d+ \S+\] (?:oneDNN custom operations are|This TensorFlow binary is optimized))"
+    rb"[^\n]*\n",
+    re.M,
+)
 FRAME = re.compile(r'^  File "([^"]+)", line (\d+)')
 EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$")
 # The first rank that failed, as the launchers name it.
@@ -126,7 +135,7 @@ class ErrorOutput:
             chunk = os.read(self._source.fileno(), 1 << 16)
             if not chunk:
                 return
-            _write(self._target, chunk)
+            _write(self._target, NOTES.sub(b"", chunk))
             *lines, rest = (rest + chunk).split(b"\n")
             # A line without an end, such as a progress bar's, is kept in part only.
             rest = rest[-4096:]

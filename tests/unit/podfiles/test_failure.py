@@ -49,8 +49,10 @@ TAGGED = "".join(f"[1]<stderr>:{line}\n" for line in TYPE_ERROR.splitlines())
 SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: invalid syntax\n'
 
 
-def cause(text: str, code: int = 1, raised: Sequence[Notice] = ()) -> Cause | None:
-    """What is found in a launcher's output, which is passed on unchanged."""
+def cause(
+    text: str, code: int = 1, raised: Sequence[Notice] = (), passed: str | None = None
+) -> Cause | None:
+    """What is found in a launcher's output, which is passed on, unchanged unless `passed`."""
     reader, writer = os.pipe()
     out, passed_on = os.pipe()
     with os.fdopen(reader, "rb") as source:
@@ -60,7 +62,7 @@ def cause(text: str, code: int = 1, raised: Sequence[Notice] = ()) -> Cause | No
         found = output.find_cause(HOSTS, code, raised)
     os.close(passed_on)
     with os.fdopen(out, "rb") as received:
-        assert received.read().decode() == text
+        assert received.read().decode() == (text if passed is None else passed)
     return found
 
 
@@ -90,6 +92,23 @@ def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expec
     found = cause(text, 3)
     assert found
     assert found.text == expected
+
+
+NOTES = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795361014.279163      10 port.cc:153] oneDNN custom operations are on. You may see slig
+[1,0]<stderr>:I0000 00:00:1795361014.283698       9 port.cc:153] oneDNN custom operations are on. Y
+[1]<stderr>:WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795361014.283698       9 cpu_feature_guard.cc:227] This TensorFlow binary is optimized
+"""
+KEPT = """\
+E0000 00:00:1795361014.283698       9 cuda_executor.cc:1228] failed call to cuInit
+WARNING: a script's own
+"""
+
+
+def test_notes_of_tensorflow_are_left_out() -> None:
+    cause(NOTES + KEPT, passed=KEPT)
 
 
 KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)"
