@@ -68,7 +68,7 @@ model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(2,))])
 optimizer = tf.keras.optimizers.Adam(learning_rate=0.1)
 optimizer.build(model.trainable_variables)
 hvd.broadcast_variables(optimizer.variables(), root_rank=0)
-print("RESULT", tf.keras.__version__.partition(".")[0])
+print("RESULT", tf.keras.layers.Dense.__module__.partition(".")[0])
 """
 
 
@@ -77,10 +77,11 @@ def test_script_for_keras_2_runs_with_one_variable_and_names_it_without(cpu: San
     command = (*TWO_RANKS, "python3", "/output/keras_2_script.py")
     done = cpu.run(*command, uid=OWN_UID, **WITH_TF_KERAS)
     assert done.returncode == 0, output_of(done)
-    assert done.stdout.count("RESULT 2") == 2
-    failed = cpu.run(*command, uid=OWN_UID)
+    assert done.stdout.count("RESULT tf_keras") == 2
+    # One rank: the lines of two would mix.
+    failed = cpu.run("mpirun", "-np", "1", *command[len(TWO_RANKS) :], uid=OWN_UID)
     assert "'list' object is not callable" in failed.stderr
-    found = find_cause(failed)
+    _, found = as_master(failed)
     assert found.endswith("needs TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)"), found
 
 
@@ -96,35 +97,17 @@ def test_tensorflow_writes_no_notes_to_the_log(cpu: Sandbox, cpu_2_15: Sandbox) 
     """On oneDNN, the CPU's instructions and missing GPUs, which each rank would repeat."""
     for inside in (cpu, cpu_2_15):
         done = inside.run("python3", "-c", TRAINS)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), inside.image.reference
+        assert (done.returncode, done.stdout) == (0, "")
+        assert as_master(done)[0] == "", inside.image.reference
 
 
-def find_cause(done: Result) -> str:
-    """The cause that the master of a run would tell."""
+def as_master(done: Result) -> tuple[str, str]:
+    """What the master of a run would write of a launcher's errors, and the cause that it tells."""
     program = (
-        f"import os, sys; sys.path.insert(0, {str(POD_FILES)!r}); import failure; "
-        "output = failure.ErrorOutput(sys.stdin.buffer, os.open(os.devnull, os.O_WRONLY)); "
-        "print(output.find_cause([], 1).text)"
+        f"import sys; sys.path.insert(0, {str(POD_FILES)!r}); import failure; "
+        "output = failure.ErrorOutput(sys.stdin.buffer, 2); cause = output.find_cause([], 1); "
+        "print(cause.text if cause else '')"
     )
     command = [sys.executable, "-I", "-c", program]
     told = subprocess.run(command, input=done.stderr, capture_output=True, text=True, check=True)
-    return told.stdout.strip()
-
-
-def test_all_checks_of_tf_keras_pass_over_mpi(cpu: Sandbox) -> None:
-    results = parse_results(run_checks(cpu, TWO_RANKS, **WITH_TF_KERAS))
-    assert describe_failures(results) == ""
-    assert set(results) == all_checks("keras_2")
-
-
-def test_common_checks_of_tf_keras_pass_over_gloo(cpu: Sandbox) -> None:
-    results = parse_results(run_checks(cpu, TWO_RANKS_OVER_GLOO, *COMMON, **WITH_TF_KERAS))
-    assert describe_failures(results) == ""
-    assert set(results) == set(COMMON)
-
-
-# The image of the released Horovod is checked for what most training scripts use.
-def test_common_checks_of_keras_2_pass(cpu_2_15: Sandbox) -> None:
-    results = parse_results(run_checks(cpu_2_15, TWO_RANKS, *COMMON))
-    assert describe_failures(results) == ""
-    assert set(results) == set(COMMON)
+    return told.stderr, told.stdout.strip()
