@@ -134,7 +134,9 @@ def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
     ended = tmp_path / "ended"
     # As Helm does, it marks its release as failed.
     mark = f"trap 'echo failed >{ended}; exit 1' INT"
-    helm.write_text(f"#!/bin/sh\n{mark}\necho $$ > {started}\nwhile :; do sleep 0.1; done\n")
+    # Its input ends when hvdchart waits for it.
+    begin = f"cat >/dev/null\necho $$ > {started}"
+    helm.write_text(f"#!/bin/sh\n{mark}\n{begin}\nwhile :; do sleep 0.1; done\n")
     helm.chmod(0o755)
     spec = Path(__file__).parents[4] / "values" / "local.spec.yaml"
     command = [sys.executable, "-m", "hvdchart", "render", str(spec), "--manifests"]
