@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
-import time
-from datetime import UTC, datetime
-from typing import Any
 
 import hosts
-import kube
 import missing
-import podstatus
 import probing
 import pytest
 import settings
@@ -27,7 +21,6 @@ from tests.unit.podfiles.rendezvous import (
     fail_on_thread_exceptions,
     names,
 )
-from tests.unit.podfiles.threads import join_threads
 
 pytestmark = fail_on_thread_exceptions
 
@@ -213,127 +206,6 @@ def test_a_missing_host_fails_the_run_at_the_deadline_with_every_reason(
     assert error.exit_code == 1
 
 
-PULL = "ErrImagePull"
-AWAY = "rpc error: code = Unavailable desc = dial tcp 10.0.0.1:443: connect: connection refused"
-ABSENT = "rpc error: code = NotFound desc = registry.example/nope:1: not found"
-
-
-def waiting_container(reason: str, message: str) -> dict[str, Any]:
-    waiting = {"reason": reason, "message": message}
-    return {"name": "worker", "image": "nope:1", "state": {"waiting": waiting}}
-
-
-@pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the master waits minutes for, it waits a tenth of a second for."""
-    table = {
-        section: {
-            sign: {**entry, "patience": 0.1} if entry.get("patience") else entry
-            for sign, entry in entries.items()
-        }
-        for section, entries in podstatus.known_problems().items()
-    }
-    monkeypatch.setattr(podstatus, "known_problems", lambda: table)
-    monkeypatch.setattr(podstatus, "BAD_CONFIGURATION_PATIENCE", 0.1)
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "remedy"),
-    [
-        (waiting_container("InvalidImageName", "bad"), 78, "correct image.repository"),
-        (waiting_container(PULL, AWAY), 1, "check image.repository"),
-        (waiting_container("ImagePullBackOff", 'Back-off pulling image "nope:1"'), 1,
-         "check image.repository"),
-        (waiting_container(PULL, ABSENT), 78, "the registry has no such image"),
-        (waiting_container("CreateContainerConfigError", 'secret "a" not found'), 78,
-         "create the Secret"),
-        ({"name": "worker", "image": "i", "state": {},
-          "lastState": {"terminated": {"exitCode": 78, "message": "no sshd"}}}, 78, ""),
-    ],
-    ids=["name", "registry away", "back-off", "no image", "no Secret", "wrong configuration"],
-)  # fmt: skip
-def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
-    workers: Workers,
-    reports: None,
-    short_patience: None,
-    rendezvous: StartRendezvous,
-    background: Background,
-    status: dict[str, Any],
-    code: int,
-    remedy: str,
-) -> None:
-    """The exit code lets the Job try again where that may help."""
-    for ordinal in (0, 1):
-        workers.create_pod(ordinal, containerStatuses=[status])
-    with pytest.raises(settings.RunError) as raised:
-        background(rendezvous(workers.run(3)).wait).result(PATIENCE)
-    lines = str(raised.value).splitlines()
-    assert lines[0] == "3 of 3 hosts cannot start:"
-    assert lines[1].startswith("  hvd-worker-[0-1] (2 hosts): ")
-    assert lines[3:] == ([f"what to do: {lines[3][12:]}"] if remedy else [])
-    assert remedy in str(raised.value)
-    assert raised.value.exit_code == code
-
-
-def test_only_a_wrong_image_name_is_not_waited_for() -> None:
-    entries = podstatus.known_problems()["container"]
-    assert [sign for sign, entry in entries.items() if entry.get("patience") == 0] == [
-        "InvalidImageName"
-    ]
-    # The kubelet has tried to pull five times by then: after 0, 10, 30, 70 and 150 s.
-    assert entries["ErrImagePull"]["patience"] == entries["ImagePullBackOff"]["patience"] == 180
-
-
-def test_a_registry_that_comes_back_is_no_problem(
-    workers: Workers,
-    reports: None,
-    short_patience: None,
-    rendezvous: StartRendezvous,
-    background: Background,
-) -> None:
-    """The patience begins anew when the pod was well in between."""
-    workers.create_pod(0, containerStatuses=[waiting_container(PULL, AWAY)])
-    waiting = background(rendezvous(workers.run(1)).wait)
-    workers.api.wait(lambda: workers.checks() > 1)
-    workers.create_pod(0, containerStatuses=[waiting_container("ContainerCreating", "")])
-    checks = workers.checks()
-    workers.api.wait(lambda: workers.checks() > checks + 10)
-    assert not waiting.done()
-    workers.start(0)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
-
-
-def test_a_problem_is_announced_once_as_soon_as_it_is_seen(
-    workers: Workers,
-    reports: None,
-    background: Background,
-    host_threads: list[threading.Thread],
-) -> None:
-    announced: list[str] = []
-    for ordinal in (0, 1):
-        workers.create_pod(ordinal, containerStatuses=[waiting_container(PULL, AWAY)])
-    current = hosts.HostRendezvous(workers.run(3), kube.Api(), lambda: False, announced.append)
-    background(current.wait)
-    workers.api.wait(lambda: workers.checks() > 3)
-    current.close()
-    join_threads(host_threads)
-    (text,) = announced
-    assert text.startswith(f"hvd-worker-[0-1] (2 hosts): ErrImagePull: {AWAY} (image nope:1); ")
-    assert text.endswith("imagePullSecrets and that the registry answers")
-
-
-def test_a_reason_that_no_attempt_can_help_ends_the_run_for_good_at_the_deadline(
-    workers: Workers, rendezvous: StartRendezvous
-) -> None:
-    for ordinal in (0, 1):
-        workers.create_pod(ordinal, containerStatuses=[waiting_container(PULL, ABSENT)])
-    with pytest.raises(settings.ConfigurationError) as raised:
-        rendezvous(workers.run(3, hostsTimeoutSeconds=0.05)).wait()
-    lines = str(raised.value).splitlines()
-    assert lines[1] == f"  hvd-worker-[0-1] (2 hosts): ErrImagePull: {ABSENT} (image nope:1)"
-    assert lines[3].startswith("what to do: the registry has no such image: ")
-
-
 @pytest.mark.parametrize(
     "failure",
     [faults.status(503), faults.cut_answer, faults.reset],
@@ -402,49 +274,3 @@ def test_without_the_api_the_reason_is_what_the_connection_met(
         rendezvous(workers.run(1, api=False, hostsTimeoutSeconds=0.1)).wait()
     assert "hvd-worker-0: its name does not resolve" in str(raised.value)
     assert not workers.api.requests
-
-
-def test_the_pod_of_a_node_that_is_gone_is_replaced_once_kubernetes_has_given_it_up(
-    workers: Workers,
-    rendezvous: StartRendezvous,
-    background: Background,
-    reports: None,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Its kubelet does not confirm that it has ended: the StatefulSet waits for ever."""
-    workers.start(0)
-    workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER + 5))
-    waiting = background(rendezvous(workers.run()).wait)
-    workers.api.wait(lambda: bool(workers.api.asked("DELETE", "core/pods/hvd-worker-1")))
-    checks = workers.checks()
-    # What a check has found is reported after it: a host that answers by then is left out.
-    workers.api.wait(lambda: workers.checks() > checks)
-    (request,) = workers.api.asked("DELETE", "core/pods/hvd-worker-1")
-    assert request.body == {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 0}
-    workers.start(1)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"]
-    output = capsys.readouterr().out
-    assert re.search(r"hvd-worker-1 should have ended 6\d s ago on node-7: replacing it", output)
-    assert "hvd-worker-1: terminating on node-7; it has no address yet" in output
-
-
-def test_a_pod_that_is_ending_has_the_time_to_do_so(
-    workers: Workers, rendezvous: StartRendezvous, reports: None
-) -> None:
-    workers.start(0)
-    workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER - 30))
-    with pytest.raises(settings.RunError, match="terminating on node-7"):
-        rendezvous(workers.run(hostsTimeoutSeconds=0.3)).wait()
-    assert not workers.api.asked("DELETE", "core/pods/hvd-worker-1")
-
-
-def leaving_pod(seconds: float) -> dict[str, Any]:
-    """The pod hvd-worker-1, which should have ended that long ago."""
-    until = datetime.fromtimestamp(time.time() - seconds, UTC)
-    labels = {"horovod/revision": "r1", "app.kubernetes.io/instance": "hvd"}
-    metadata = {
-        "name": "hvd-worker-1", "uid": "uid-1", "labels": labels,
-        "deletionTimestamp": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }  # fmt: skip
-    spec = {"nodeName": "node-7"}
-    return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
