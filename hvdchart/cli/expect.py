@@ -50,7 +50,7 @@ def expectation(
                 "workers": each.hosts,
                 "ranks": each.ranks,
                 "imagesPerSecond": round(each.speed, 1),
-                "efficiency": round(each.efficiency, 3),
+                "efficiency": round(each.efficiency, 4),
             }
             for each in made
         ],
@@ -61,7 +61,7 @@ def expectation(
                 "model": each.work.model,
                 "ranks": each.hosts * each.ranks_per_host,
                 "published": each.efficiency,
-                "model expects": round(each.expected(), 3),
+                "model expects": round(each.expected(), 4),
             }
             for each in model_of.PUBLISHED
         ],
