@@ -136,7 +136,7 @@ def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
     mark = f"trap 'echo failed >{ended}; exit 1' INT"
     # Its input ends when hvdchart waits for it.
     begin = f"cat >/dev/null\necho $$ > {started}"
-    helm.write_text(f"#!/bin/sh\n{mark}\n{begin}\nwhile :; do sleep 0.1; done\n")
+    helm.write_text(f"#!/bin/sh\n{mark}\n{begin}\nfor _ in $(seq 300); do sleep 0.1; done\n")
     helm.chmod(0o755)
     spec = Path(__file__).parents[4] / "values" / "local.spec.yaml"
     command = [sys.executable, "-m", "hvdchart", "render", str(spec), "--manifests"]
