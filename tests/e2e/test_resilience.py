@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.e2e.cluster import Namespace, Values
 
 # Ends once it has been grown to three ranks, has lost one, and has got it back.
@@ -75,6 +77,7 @@ if os.environ["HVD_ATTEMPT"] == "1":
 """
 
 
+@pytest.mark.rare
 def test_all_ranks_of_a_deleted_worker_save(namespace: Namespace) -> None:
     values: Values = {
         "worker": {"number": 1, "slots": 2},
