@@ -1,0 +1,101 @@
+"""examples/pipeline.py: which files a rank gets, and what is refused before training begins."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from examples.pipeline import Shards, count_records, threads_of_rank
+
+
+def write(file: Path, *lengths: int) -> Path:
+    """A TFRecord file; nobody looks at its checksums here."""
+    parts = [struct.pack("<Q", n) + b"\0" * 4 + b"\1" * n + b"\0" * 4 for n in lengths]
+    file.write_bytes(b"".join(parts))
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Seven shards; number k has k + 1 records."""
+    for number in range(7):
+        write(tmp_path / f"train-{number}.tfrecord", *range(number + 1))
+    (tmp_path / "README.txt").write_text("about the data")
+    return tmp_path
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_each_shard_belongs_to_one_rank(folder: Path, size: int) -> None:
+    ranks = [Shards.of_rank(folder, rank, size) for rank in range(size)]
+    assert [each.rank for each in ranks] == list(range(size))
+    owned = sorted(Path(file).name for each in ranks for file in each.files)
+    assert owned == [f"train-{number}.tfrecord" for number in range(7)]
+    assert sum(each.records for each in ranks) == sum(range(8))
+    sizes = [len(each.files) for each in ranks]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_an_epoch_has_the_whole_batches_of_the_rank(folder: Path) -> None:
+    first = Shards.of_rank(folder, 0, 2)
+    assert (first.records, first.steps(5), first.steps(16)) == (1 + 3 + 5 + 7, 3, 1)
+
+
+def test_records_of_any_length_are_counted(tmp_path: Path) -> None:
+    assert count_records(write(tmp_path / "one", 0)) == 1
+    assert count_records(write(tmp_path / "three", 5, 100_000, 1)) == 3
+
+
+def refuse(words: str, folder: Path, rank: int = 0, size: int = 1) -> None:
+    with pytest.raises(SystemExit, match=re.escape(words)):
+        Shards.of_rank(folder, rank, size)
+
+
+def test_more_ranks_than_shards_are_refused_on_each_rank(folder: Path) -> None:
+    for rank in range(8):
+        refuse(f"{folder}: 7 shards for 8 ranks, each of which needs one", folder, rank, 8)
+
+
+def test_folder_without_shards_is_refused(tmp_path: Path) -> None:
+    refuse(f"{tmp_path}: no files *.tfrecord*", tmp_path)
+    refuse(f"{tmp_path}/nowhere: no files", tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 20, 23, 24, 30], ids=lambda cut: f"{cut} bytes less")
+def test_half_written_shard_is_refused_with_its_name(folder: Path, cut: int) -> None:
+    shard = write(folder / "train-3.tfrecord", 20, 8)
+    shard.write_bytes(shard.read_bytes()[:-cut])
+    record = 1 if cut > 24 else 2
+    if cut == 24:
+        # The whole last record is missing: a shorter file, which nothing in it tells apart.
+        assert count_records(shard) == 1
+        return
+    refuse(f"{shard}: {60 - cut} bytes end in record {record}: it is half written", folder)
+    # The rank that has it says so; the others need not read it.
+    Shards.of_rank(folder, 0, 2)
+    refuse(str(shard), folder, 1, 2)
+
+
+def test_empty_shard_and_another_format_are_refused(folder: Path) -> None:
+    (folder / "train-2.tfrecord").write_bytes(b"")
+    refuse(f"{folder}/train-2.tfrecord: no records", folder)
+    (folder / "train-2.tfrecord").write_bytes(b"\x89PNG" * 100)
+    refuse("400 bytes end in record 1: it is half written, or not a TFRecord file", folder)
+
+
+def test_rank_with_less_than_a_batch_is_refused(folder: Path) -> None:
+    shards = Shards.of_rank(folder, 0, 7)
+    with pytest.raises(SystemExit, match="rank 0 has 1 records, fewer than a batch of 2"):
+        shards.steps(2)
+
+
+def test_threads_are_those_that_the_plan_gave_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "26")
+    assert threads_of_rank() == 26
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "0")
+    assert threads_of_rank() == 3
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS")
+    assert threads_of_rank() == 3
