@@ -30,13 +30,14 @@ class StaleDns:
 
     def serve(self) -> None:
         """Answer until `close`."""
-        while True:
-            query, sender = self._socket.recvfrom(LONGEST_MESSAGE)
-            if not query:
-                return
-            answer = self._answer(query[NUMBER_BYTES:].lower(), query)
-            if answer:
-                self._socket.sendto(query[:NUMBER_BYTES] + answer, sender)
+        with self._socket:
+            while True:
+                query, sender = self._socket.recvfrom(LONGEST_MESSAGE)
+                if not query:
+                    return
+                answer = self._answer(query[NUMBER_BYTES:].lower(), query)
+                if answer:
+                    self._socket.sendto(query[:NUMBER_BYTES] + answer, sender)
 
     def close(self) -> None:
         """End `serve`."""
