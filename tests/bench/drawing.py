@@ -120,8 +120,13 @@ def steps_of(found: Sequence[Span], names: str) -> list[list[Span]]:
 
 def short(tensor: str) -> str:
     """What tells a gradient of TensorFlow from the others, or the name's last part."""
-    number = re.search(r"grads_(\d+)", tensor)
-    return f"gradient {number[1]}" if number else tensor.rpartition("/")[2]
+    last = tensor.rpartition("/")[2]
+    number = re.search(r"grads_(\d+)", last)
+    # Keras names gradients after the layer, and after the operation that computes them.
+    layer = re.search(r"_functional_\d+_(\w+?)(?:_\d+)?_(conv\w+_Conv2D|Reshape)", last)
+    if layer:
+        return f"{layer[1]} {'bias' if layer[2] == 'Reshape' else 'kernel'}"
+    return f"gradient {number[1]}" if number else last
 
 
 def timeline(title: str, step: Sequence[Span]) -> str:

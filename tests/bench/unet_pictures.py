@@ -120,7 +120,7 @@ def trace(inside: Sandbox) -> None:
         shutil.rmtree(inside.folder / "run", ignore_errors=True)
         run(inside, TRACED, HOROVOD_TIMELINE=f"/output/{name}.json", **more)
         text = (inside.folder / f"{name}.json").read_text()
-        step = typical(steps_of(spans(read_events(text)), "grads_"))
+        step = typical(steps_of(spans(read_events(text)), "HorovodAllreduce"))
         picture = PLOTS / f"unet-timeline-{name}.svg"
         picture.write_text(timeline(f"One step of the U-Net on two ranks, {title}", step))
         transfers = count_transfers(step)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -23,7 +24,8 @@ def test_deploy_builds_loads_and_trains_and_does_it_once(
 ) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    (project / "train.py").write_text("print('trained by my own image')")
+    # The cluster may still have the image of an earlier run of this test.
+    (project / "train.py").write_text(f"print('trained by my own image', {uuid4().int})")
     (project / "Dockerfile").write_text(f"FROM {namespace.image}\nCOPY train.py /srv/\n")
     spec = Path(write_spec(project, namespace, ["python3", "/srv/train.py"]))
     document = {**json.loads(spec.read_text()), "image": {"repository": NAME}}

@@ -90,6 +90,9 @@ def test_timeline_has_a_row_for_each_tensor_and_a_bar_for_each_activity() -> Non
 
 def test_tensors_have_short_names() -> None:
     assert short("tape/cond/HorovodAllreduce_grads_12_0") == "gradient 12"
+    keras = "cond_42/HorovodAllreduce_gradient_tape_functional_1_conv2d_17_1"
+    assert short(f"{keras}_convolution_Conv2DBackpropFilter_0") == "conv2d_17 kernel"
+    assert short(f"{keras}_Reshape_1_0") == "conv2d_17 bias"
     assert short("broadcast/kernel") == "kernel"
 
 
