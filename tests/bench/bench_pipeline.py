@@ -20,7 +20,8 @@ from pathlib import Path
 
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, output_of, sandbox
-from tests.bench.figures import interval, print_figures
+from hvdchart.bench.scaling import mean_and_interval
+from tests.bench.figures import print_figures
 from tests.bench.report import ROOT, machine, replace_part
 from tests.bench.turns import Speeds
 
@@ -63,7 +64,8 @@ def table(measured: dict[int, Speeds]) -> str:
         cells = []
         for speeds in measured.values():
             lost = gaps(speeds, source)
-            gap = f"{statistics.fmean(lost):.1%} ± {interval(lost):.1%}"
+            mean, half = mean_and_interval(lost)
+            gap = f"{mean:.1%} ± {half:.1%}"
             cells += [f"{statistics.fmean(speeds[source]):.1f}", "" if source == BASE else gap]
         lines.append(f"| {source} | {' | '.join(cells)} |")
     return "\n".join(lines)

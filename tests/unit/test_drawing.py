@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hvdchart.bench.scaling import mean_and_interval
 from tests.bench.drawing import ACTIVITIES, Span, curves, short, spans, steps_of, timeline
-from tests.bench.figures import interval
 from tests.bench.unet_pictures import count_transfers, read_checks
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -112,7 +112,7 @@ def test_curves_are_those_of_the_log() -> None:
 
 def test_interval_is_students() -> None:
     # The quantile for four degrees of freedom is 2.776, the deviation 1.5811.
-    assert interval([1, 2, 3, 4, 5]) == pytest.approx(2.776 * 1.5811 / 5**0.5, rel=0.02)
+    assert mean_and_interval([1, 2, 3, 4, 5])[1] == pytest.approx(2.776 * 1.5811 / 5**0.5, rel=0.02)
 
 
 def test_bar_of_no_length_is_seen() -> None:
