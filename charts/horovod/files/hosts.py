@@ -158,8 +158,8 @@ class HostRendezvous:
         known, found = self._find_endpoints(), {}
         for host, address in addresses.items():
             endpoint = known.get(host.name)
-            is_known = endpoint and endpoint.address == address
-            found[host] = Pod(address, endpoint.uid if endpoint and is_known else "")
+            uid = endpoint.uid if endpoint and endpoint.address == address else ""
+            found[host] = Pod(address, uid)
         return found
 
     def wait_for_change(self, known: dict[Host, str]) -> dict[Host, str] | None:
