@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,16 @@ def test_descriptor_that_an_import_has_opened_is_not_replaced(
         other = state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
     assert found == f"an imported module uses descriptor {number}"
     assert other is None
+
+
+def test_garbage_is_not_collected_during_imports(
+    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    (tmp_path / "looks_at_gc.py").write_text("import gc\nWAS_ENABLED = gc.isenabled()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    state.load(["looks_at_gc"])
+    module = sys.modules.pop("looks_at_gc")
+    assert not module.WAS_ENABLED
+    # The ranks collect theirs.
+    assert gc.isenabled()
