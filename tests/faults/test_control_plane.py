@@ -17,7 +17,7 @@ AWAY = 20.0
 
 
 @pytest.mark.rare
-@pytest.mark.fault("API server away 20 s at the start")
+@pytest.mark.fault("API server unavailable for 20 s at the start")
 def test_api_away_at_the_start(training: Training) -> None:
     training.install(STEPS)
     training.namespace.client.wait_for_job_start(training.namespace.job("hvd"), 60)
@@ -28,7 +28,7 @@ def test_api_away_at_the_start(training: Training) -> None:
 
 
 @pytest.mark.rare
-@pytest.mark.fault("API server away 20 s in training")
+@pytest.mark.fault("API server unavailable for 20 s in training")
 def test_api_away_in_training(training: Training) -> None:
     steps = STEPS + int(AWAY / 0.05)
     training.install(steps)
@@ -42,7 +42,7 @@ def test_api_away_in_training(training: Training) -> None:
 
 
 @pytest.mark.rare
-@pytest.mark.fault("API server away 20 s at the end")
+@pytest.mark.fault("API server unavailable for 20 s at the end")
 def test_api_away_at_the_end(training: Training) -> None:
     training.install(STEPS)
     training.wait_for_step(STEPS - 5)

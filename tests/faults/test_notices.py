@@ -39,8 +39,8 @@ def finish(training: Training, pod: str) -> set[int]:
 @pytest.mark.parametrize(
     "spares",
     [
-        pytest.param(0, marks=pytest.mark.fault("worker asked to leave")),
-        pytest.param(1, marks=pytest.mark.fault("worker asked to leave, with a spare")),
+        pytest.param(0, marks=pytest.mark.fault("worker terminated gracefully")),
+        pytest.param(1, marks=pytest.mark.fault("worker terminated gracefully, with a spare")),
     ],
 )
 def test_worker_that_leaves(training: Training, spares: int) -> None:
@@ -54,7 +54,7 @@ def test_worker_that_leaves(training: Training, spares: int) -> None:
 
 
 @pytest.mark.rare
-@pytest.mark.fault("master asked to leave")
+@pytest.mark.fault("master terminated gracefully")
 def test_master_that_leaves(training: Training) -> None:
     begin(training)
     first = training.master()
