@@ -162,10 +162,12 @@ class HostRendezvous:
             found[host] = Pod(address, uid)
         return found
 
-    def wait_for_change(self, known: dict[Host, str]) -> dict[Host, str] | None:
-        """Return the hosts that answer as soon as they differ from `known`; None after `close`."""
+    def wait_for_change(
+        self, known: dict[Host, str], seconds: float | None = None
+    ) -> dict[Host, str] | None:
+        """The hosts that answer once they differ from `known` or `seconds` pass; None if closed."""
         with self.changed:
-            self.changed.wait_for(lambda: self._closed or self.answering != known)
+            self.changed.wait_for(lambda: self._closed or self.answering != known, seconds)
             return None if self._closed else self.addresses()
 
     def wait_for_loss(self, hosts: Collection[Host]) -> dict[Host, str]:

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import connections
@@ -33,8 +33,10 @@ from settings import (
     DEFECT,
     LOST_MASTER,
     ConfigurationError,
+    Host,
     InterruptedRunError,
     NotANumberError,
+    Pod,
     Run,
     RunError,
     WorkerLeftError,
@@ -46,8 +48,9 @@ from spares import describe_spares, record_hosts
 from statefulsets import fit_to_run
 from user_code import UserCode
 
-# Seconds until a host that joined, and could not be given the user's code, is tried again.
-DELIVER_AGAIN_AFTER = 1.0
+# Seconds until a host that joined, and could not be given the user's code, is tried again: at
+# first, and at most, as with packages that pip cannot install.
+DELIVER_AGAIN_AFTER, DELIVER_AGAIN_WITHIN = 1.0, 60.0
 
 
 def train(
@@ -103,29 +106,40 @@ def follow_hosts(
     run: Run, rendezvous: HostRendezvous, code: UserCode, announce_loss: Callable[[str], None]
 ) -> None:
     """Keep an elastic run's list of hosts up to date, until the rendezvous is closed."""
-    known = rendezvous.addresses()
+    # Those that ranks may use, and those that answer.
+    known = seen = rendezvous.addresses()
+    pause = DELIVER_AGAIN_AFTER
     while True:
         now = rendezvous.wait_for_change(known)
         if now is None:
             return
-        for host in now.keys() - known.keys():
+        for host in now.keys() - seen.keys():
             log(f"host {host.name} joined, at {now[host]}")
-        lost = rendezvous.broken(known.keys() - now.keys())
+        lost = rendezvous.broken(seen.keys() - now.keys())
         if lost:
             announce_loss(describe_loss(lost))
-        for host in known.keys() - now.keys():
+        for host in seen.keys() - now.keys():
             log(f"host {host.name} left{': ' if host in lost else ''}{lost.get(host, '')}")
+        seen = now
         ssh.write_client_config(run.ssh_port, now)
         pods = rendezvous.pods(now)
-        try:
-            code.deliver(pods)
-        except RunError as problem:
-            log(f"{problem}; trying again")
-            with rendezvous.changed:
-                rendezvous.changed.wait(DELIVER_AGAIN_AFTER)
+        problem = deliver(code, pods)
         # A host without the code is not used, and counts as one that has not joined.
         known = {host: address for host, address in now.items() if code.is_on(host, pods[host])}
         write_live_hosts(list(known))
+        if problem:
+            log(f"{problem}; trying again in {pause:g} s, or when hosts join or leave")
+            rendezvous.wait_for_change(seen, pause)
+        pause = min(2 * pause, DELIVER_AGAIN_WITHIN) if problem else DELIVER_AGAIN_AFTER
+
+
+def deliver(code: UserCode, pods: Mapping[Host, Pod]) -> RunError | None:
+    """Hand the code to pods that may do without it; why some did not get it."""
+    try:
+        code.deliver(pods)
+    except RunError as problem:
+        return problem
+    return None
 
 
 def make_attempts(

@@ -121,6 +121,8 @@ def main() -> int:
     status = warm_client.run(arguments.command, place.rank, register, speaks)
     if status is None:
         status = cold.run(arguments.command, register)
+    if arguments.ranks == 0:
+        status = together.count_as_left(place.rank, status)
     together.report_end(place.rank, status)
     return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.end_as(status)
 

@@ -14,8 +14,20 @@ import ranks
 
 # Kinds of notices: the master has asked a rank to leave, and the script of one has ended.
 ASKED, ENDED = "asked", "ended"
+# The exit code of a program that SIGTERM has ended.
+LEFT = 128 + signal.SIGTERM
 # By these, launchers end a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def count_as_left(rank: int, status: int) -> int:
+    """What to report of an elastic rank's script: LEFT if it was asked to leave and ended with 0.
+
+    At a 0, horovodrun takes the training for finished and ends it on all other workers.
+    """
+    script = ranks.find(rank)
+    is_asked = script is not None and ranks.was_asked(script)
+    return LEFT if is_asked and status == 0 else status
 
 
 def report_end(rank: int, status: int) -> None:

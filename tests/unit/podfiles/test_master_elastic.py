@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,7 +13,7 @@ import kube
 import launch
 import master
 import pytest
-from settings import Host
+from settings import Host, Pod, RunError
 from user_code import UserCode
 
 from tests.fakes.faults import PATIENCE
@@ -55,6 +55,52 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     assert "host hvd-worker-1 joined, at 127.0.1.2" in lines
     assert "host hvd-worker-0 left" in lines
     assert len(lines) == 2
+
+
+class Refused(UserCode):
+    """Code that its host does not take, as often as said."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__("v1")
+        self.times = times
+
+    def deliver(self, pods: Mapping[Host, Pod]) -> None:
+        self.times -= 1
+        if self.times >= 0:
+            raise RunError("cannot install requirements.txt on hvd-worker-0: no index answers")
+        self._delivered.update(pods)
+
+
+def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_less_often(
+    pod: MasterPod,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = pod.workers.run(1, mode="elastic")
+    (pod.generated / "bin").mkdir()
+    for name, seconds in (("AFTER", 0.01), ("WITHIN", 0.03)):
+        monkeypatch.setattr(master, f"DELIVER_AGAIN_{name}", seconds)
+    rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
+    first = rendezvous.wait()
+    lists = queue.Queue[list[str]]()
+    monkeypatch.setattr(
+        master, "write_live_hosts", lambda now: lists.put([host.name for host in now])
+    )
+    pod.workers.stop(0)
+    assert background(rendezvous.wait_for_change, first).result(PATIENCE) == {}
+    following = background(master.follow_hosts, run, rendezvous, Refused(4), lambda text: None)
+    pod.workers.start(0)
+    used = [lists.get(timeout=PATIENCE) for _ in range(5)]
+    assert used == [[], [], [], [], ["hvd-worker-0"]]
+    rendezvous.close()
+    assert following.result(PATIENCE) is None
+    lines = read_log(capsys)
+    assert len([line for line in lines if line.startswith("host hvd-worker-0 joined")]) == 1
+    waits = [line.partition("; trying again in ")[2] for line in lines if "no index" in line]
+    assert waits == [
+        f"{pause} s, or when hosts join or leave" for pause in (0.01, 0.02, 0.03, 0.03)
+    ]
 
 
 def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(

@@ -6,11 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import cold
 import pytest
 import rank
+import ranks
 from binding import Binding, BindingError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -202,3 +204,32 @@ def test_rank_under_hydra_ends_the_run_when_it_fails(
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert (done.returncode, pipe.read()) == (code, received)
+
+
+@pytest.mark.parametrize(
+    ("number", "asked", "status", "reported"),
+    [("0", True, 0, 143), ("0", True, 5, 5), ("0", False, 0, 0), ("8", True, 0, 0)],
+    ids=["elastic", "failed", "finished", "not elastic"],
+)
+@pytest.mark.usefixtures("worker")
+def test_elastic_rank_that_was_asked_to_leave_does_not_end_the_training_of_the_others(
+    number: str,
+    asked: bool,
+    status: int,
+    reported: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(command: Sequence[str], started: Callable[[int], None]) -> int:
+        started(os.getpid())
+        script = ranks.find(3)
+        assert script is not None
+        monkeypatch.setattr(ranks, "was_asked", lambda one: asked and one == script)
+        return status
+
+    monkeypatch.setattr(cold, "run", run)
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["rank.py", number, "true"])
+    monkeypatch.setenv("HVD_NOTICES", "")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert rank.main() == reported
