@@ -19,6 +19,7 @@ from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yaml"))
+ACTIONS = sorted((ROOT / ".github" / "actions").glob("*/action.yml"))
 IMAGES = load_catalogue()
 HELMS = {module_version("tools", module) for module in (HELM_3, HELM_4)}
 
@@ -87,13 +88,50 @@ def test_images_are_built_released_and_proved() -> None:
     assert sorted(matrix("gpu", "prove")["image"]) == sorted(apart)
 
 
+def test_settings_of_bake_are_for_targets_that_exist() -> None:
+    steps = workflow("chart")["jobs"]["image"]["steps"]
+    lines = [line for step in steps for line in step.get("with", {}).get("set", "").splitlines()]
+    names = {line.partition(".")[0] for line in lines} - {"*"}
+    assert names
+    targets = re.findall(r'^target "(.*)"', (ROOT / "docker-bake.hcl").read_text(), re.M)
+    assert names <= set(targets)
+
+
 def test_page_describes_each_workflow() -> None:
     page = (ROOT / "docs" / "release.md").read_text()
     described = re.findall(r"^\| `([\w-]+)` \|", page, re.M)
     assert sorted(described) == [file.stem for file in FILES]
 
 
+def test_actions_of_others_are_commits_with_their_versions() -> None:
+    """A tag can be moved to other code. Dependabot changes the commit and the comment together."""
+    commits: dict[str, set[str]] = {}
+    for file in (*FILES, *ACTIONS):
+        for used in re.findall(r"uses: (?!\./)(.*)", file.read_text()):
+            match = re.fullmatch(r"([\w/-]+)@([0-9a-f]{40} # v\d+\.\d+\.\d+)", used)
+            assert match, f"{file.name}: {used}: write OWNER/ACTION@COMMIT # vX.Y.Z"
+            commits.setdefault(match[1], set()).add(match[2])
+    assert len(commits) > 10
+    assert {action: found for action, found in commits.items() if len(found) > 1} == {}
+
+
+def updated_folders(ecosystem: str | None = None) -> set[str]:
+    """The folders in which Dependabot updates something."""
+    updates = YAML(typ="safe").load(ROOT / ".github" / "dependabot.yaml")["updates"]
+    return {
+        folder
+        for update in updates
+        if ecosystem in (None, update["package-ecosystem"])
+        for folder in update.get("directories", [update.get("directory")])
+    }
+
+
 def test_dependabot_looks_where_something_is() -> None:
-    for update in YAML(typ="safe").load(ROOT / ".github" / "dependabot.yaml")["updates"]:
-        for folder in update.get("directories", [update.get("directory")]):
-            assert (ROOT / folder.lstrip("/")).is_dir(), folder
+    missing = [name for name in updated_folders() if not (ROOT / name.lstrip("/")).is_dir()]
+    assert missing == []
+
+
+def test_dependabot_updates_the_actions_of_all_files() -> None:
+    """`/` means the workflows; an action of our own has to be listed."""
+    own = {f"/{file.parent.relative_to(ROOT)}" for file in ACTIONS}
+    assert updated_folders("github-actions") == {"/", *own}
