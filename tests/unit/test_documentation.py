@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import typer
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from ruamel.yaml import YAML
@@ -29,6 +31,8 @@ PAGES = [
 CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
 FOLDERS = ("charts", "devtools", "docs", "examples", "hvdchart", "images", "tests", "values")
 API = "hvdchart/v1"
+# What the command line says of wrong use; Typer gives it no public name.
+UsageError: Any = typer.BadParameter.__base__
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
 
 
@@ -65,10 +69,14 @@ def anchors(page: Path) -> set[str]:
 
 def code(page: Path) -> Iterator[str]:
     """Every command line in code blocks and every inline code span."""
+    yield from (token.content for token in tokens(page) if token.type == "code_inline")
+    yield from command_lines(page)
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """Every line of code blocks, with those that a line goes on in."""
     for token in tokens(page):
-        if token.type == "code_inline":
-            yield token.content
-        elif token.type in ("fence", "code_block"):
+        if token.type in ("fence", "code_block"):
             joined = token.content.replace("\\\n", " ")
             yield from (line.strip().removeprefix("$ ") for line in joined.splitlines())
 
@@ -101,6 +109,12 @@ def test_every_page_is_reachable_from_the_readme() -> None:
             elif target.suffix == ".md":
                 waiting.append(target)
     assert sorted(map(name, set(PAGES) - reached)) == []
+
+
+def test_index_has_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    assert sorted(map(name, set(PAGES) - linked - {index})) == []
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
@@ -156,6 +170,25 @@ def test_hvdchart_commands_and_options_exist(page: Path) -> None:
         }
         given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         assert given <= options | {"--help"}, f"{name(page)}: `{line}`: {given - options}"
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=name)
+def test_hvdchart_accepts_the_command_lines_of_code_blocks(page: Path) -> None:
+    """As they stand: with every argument that a command needs, and no other one."""
+    for line in command_lines(page):
+        match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z].*)", line)
+        # docs/command.md has the forms of commands.
+        if match is None or "[OPTIONS]" in line:
+            continue
+        words = shlex.split(match[1], comments=True)
+        words = words[: next((i for i, w in enumerate(words) if w in ("|", ">")), None)]
+        command: Any = app.command()
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        try:
+            command.make_context("hvdchart", words)
+        except UsageError as error:
+            pytest.fail(f"{name(page)}: `{line}`: {error.format_message()}")
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)
