@@ -39,8 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """End with SIGTERM as with Ctrl-C: fixtures end the processes that they have started."""
+    """End with SIGTERM as with Ctrl-C: fixtures end the processes that they have started.
+
+    `nohup` and a shell's `&` start pytest with signals ignored, and so would be every program that
+    a test starts and sends these signals to.
+    """
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("asked to end", 143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
