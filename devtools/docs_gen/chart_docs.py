@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,9 +159,23 @@ def _default(node: Node) -> str:
     return f"`{_inline(node['default'])}`" if "default" in node else ""
 
 
+def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
+    """Keys without a description that the description above them does not name either. `enabled`
+    needs none.
+    """
+    for name, child in node.get("properties", {}).items():
+        key, text = f"{prefix}{name}", child.get("description", "")
+        if not text and name != "enabled" and not re.search(rf"\b{name}\b", above):
+            yield key
+        yield from undescribed(child, f"{key}.", text or above)
+        yield from undescribed(child.get("items", {}), f"{key}[].", text or above)
+
+
 def main(arguments: list[str]) -> int:
     """Writes the files, or compares them with --check."""
     source = load_source()
+    if keys := [*undescribed(source)]:
+        sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
     readme = CHART / "README.md"
     texts = {
         CHART / "values.yaml": render_values(source),

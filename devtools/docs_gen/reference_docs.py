@@ -55,6 +55,9 @@ def _sections(group: Any, name: str) -> Iterator[str]:
         usage = [p.make_metavar(_context(command)) for p in arguments]
         yield f"## {name} {word}\n"
         yield f"```\n{' '.join([name, word, *(['[OPTIONS]'] if options else []), *usage])}\n```\n"
+        undescribed = [p.opts[0] for p in (*arguments, *options) if not getattr(p, "help", None)]
+        if undescribed or not command.help:
+            sys.exit(f"{name} {word}: no help for {', '.join(undescribed) or 'the command'}")
         yield f"{_text(command.help)}\n"
         if arguments or options:
             yield "| Argument or option | Meaning |\n| --- | --- |"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -25,11 +26,17 @@ from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_record, make_run
 from tests.waiting import wait_until
 
+PAGE = Path(progress.__file__).parents[3] / "docs" / "chart-watching.md"
 TOLD = "horovod_step 120\nhorovod_steps 500\nhorovod_loss 0.41\nhorovod_images_per_second 16\n"
 
 
 def told(text: str) -> progress.Told:
     return progress.parse_progress(progress.select_samples(text))
+
+
+def test_page_has_each_line_that_is_understood() -> None:
+    section = PAGE.read_text().partition("## Scrape metrics")[0]
+    assert set(re.findall(r"^\| `(horovod_\w+) ", section, re.M)) == progress.NAMES.keys()
 
 
 def test_a_ranks_file_tells_its_numbers() -> None:

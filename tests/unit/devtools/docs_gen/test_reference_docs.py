@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.metadata import metadata
+from typing import Annotated
 
 import pytest
+import typer
+import typer.main
 
 from devtools.docs_gen import licence_docs, reference_docs
 from hvdchart.cli import app
@@ -17,6 +21,27 @@ def test_page_has_each_command_with_each_option() -> None:
     assert all(re.search(rf"^## {name}\b", page, re.M) for name in names)
     assert "`--create-namespace`" in page
     assert "None" not in page
+
+
+def without_help() -> None: ...
+
+
+def with_an_option_without_help(way: Annotated[str, typer.Option()] = "") -> None:
+    """Do something."""
+
+
+@pytest.mark.parametrize(
+    ("command", "what"), [(without_help, "the command"), (with_an_option_without_help, "--way")]
+)
+def test_what_has_no_help_is_named(
+    monkeypatch: pytest.MonkeyPatch, command: Callable[..., None], what: str
+) -> None:
+    group = typer.Typer()
+    group.callback()(without_help)
+    group.command("new")(command)
+    monkeypatch.setattr(app, "command", lambda: typer.main.get_command(group))
+    with pytest.raises(SystemExit, match=f"^hvdchart new: no help for {what}$"):
+        reference_docs.command_page()
 
 
 def test_exit_codes_are_those_of_the_errors() -> None:
