@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import step
@@ -56,11 +56,14 @@ def _start_localkube() -> Cluster:
 def _start_kind() -> Cluster:
     kind = _find_program("kind", "install it, or use CLUSTER=local")
     _find_program("docker", "install Docker and start it: kind needs its engine")
-    if "hvd" not in _run(kind, "get", "clusters").split():
-        _run(kind, "create", "cluster", "--name", "hvd", "--wait", "120s")
+    # Not the user's own, whose current context kind would change.
+    kubeconfig = cache_dir() / "kind-hvd.kubeconfig"
+    here = ("--name", "hvd", "--kubeconfig", str(kubeconfig))
+    if "hvd" in _run(kind, "get", "clusters").split():
+        _run(kind, "export", "kubeconfig", *here)
+    else:
+        _run(kind, "create", "cluster", *here, "--wait", "120s")
     _run(kind, "load", "image-archive", str(archive("examples")), "--name", "hvd")
-    kubeconfig = Path(tempfile.gettempdir()) / f"kind-hvd-{os.getuid()}.kubeconfig"
-    _run(kind, "export", "kubeconfig", "--name", "hvd", "--kubeconfig", str(kubeconfig))
     return Cluster(
         {"KUBECONFIG": str(kubeconfig)},
         "kind delete cluster --name hvd   # removes the cluster",

@@ -37,6 +37,13 @@ def check(tag: Annotated[str, typer.Argument(help="such as v0.2.0")]) -> None:
 
 
 @app.command()
+def keep() -> None:
+    """Keep this version in tests/released: its chart, and the names that users rely on."""
+    for path in artifacts.keep():
+        typer.echo(path)
+
+
+@app.command()
 def notes(version: str, repository: Repository = "") -> None:
     """Print what a version changes."""
     typer.echo(changelog.notes(version, repository), nl=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+import hvdchart
 from devtools.release import artifacts
 from devtools.toolchain.tools import tool
 
@@ -52,3 +54,15 @@ def test_packaged_chart_says_where_it_is_from(twice: list[Path], helm: str) -> N
     )
     assert linted.returncode == 0, linted.stdout + linted.stderr
     assert "icon is recommended" not in linted.stdout
+
+
+def test_version_is_kept_for_the_tests_of_later_ones(tmp_path: Path) -> None:
+    kept = artifacts.keep(tmp_path)
+    assert sorted(file.name for file in kept) == sorted(file.name for file in tmp_path.iterdir())
+    version = hvdchart.__version__
+    assert {file.name for file in kept} == {f"names-{version}.json", f"horovod-{version}.tgz"}
+    names = json.loads((tmp_path / f"names-{version}.json").read_text())
+    assert "worker.number" in names["values"]
+    assert "nodes[].count" in names["spec"]
+    assert "deploy --code" in names["commands"]
+    assert "make_plan" in names["library"]

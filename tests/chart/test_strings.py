@@ -19,6 +19,7 @@ from tests.chart.render import CHART, Values, helm_template, parse_manifests
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
 MARK = "zzmark"
+RELEASED = sorted((CHART.parents[1] / "tests" / "released").glob("horovod-*.tgz"))
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 # What the chart needs to render everything into which text can go.
 NEEDED: Values = {
@@ -171,17 +172,30 @@ def test_null_for_any_key_renders_or_names_the_key(path: tuple[str, ...]) -> Non
         assert "nil pointer" not in done.stderr
 
 
-def test_values_of_an_earlier_version_render(tmp_path: Path) -> None:
-    """As `helm upgrade --reuse-values` does: the values of the release replace values.yaml."""
-    with tarfile.open(CHART.parents[1] / "tests/e2e/charts/horovod-0.1.0.tgz") as archive:
-        member = archive.extractfile("horovod/values.yaml")
+def read_values(package: Path, name: str) -> bytes:
+    """A file of a packaged chart."""
+    with tarfile.open(package) as archive:
+        member = archive.extractfile(f"horovod/{name}")
         assert member is not None
-        values = member.read()
+        return member.read()
+
+
+@pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
+def test_values_of_an_earlier_version_render(package: Path, tmp_path: Path) -> None:
+    """As `helm upgrade --reuse-values` does: the values of the release replace values.yaml."""
     chart = tmp_path / "horovod"
     shutil.copytree(CHART, chart)
-    (chart / "values.yaml").write_bytes(values)
+    (chart / "values.yaml").write_bytes(read_values(package, "values.yaml"))
     changed: Values = {"metrics": {"enabled": True}, "networkPolicy": {"enabled": True}}
     old, new = helm_template(changed, chart=chart), helm_template(changed)
     assert old.returncode == 0, old.stderr
     kinds = [sorted(item["kind"] for item in parse_manifests(done.stdout)) for done in (old, new)]
     assert kinds[0] == kinds[1]
+
+
+@pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
+@pytest.mark.parametrize("name", ["values.yaml", "ci/groups-values.yaml"])
+def test_every_value_of_an_earlier_version_can_still_be_set(package: Path, name: str) -> None:
+    """As `helm upgrade --values` does, for a user who has copied the whole file."""
+    done = helm_template(yaml.safe_load(read_values(package, name)))
+    assert done.returncode == 0, done.stderr

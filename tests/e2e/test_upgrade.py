@@ -1,4 +1,4 @@
-"""From the previous chart version to this one, both out of a registry, while a run goes on."""
+"""From each earlier chart version to this one, both out of a registry, while a run goes on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.chart.registry import registry
 from tests.e2e.cluster import CHART, Namespace
 from tests.waiting import wait_until
 
-# `helm package` made it from the version that Chart.yaml had before.
-PREVIOUS = Path(__file__).parent / "charts" / "horovod-0.1.0.tgz"
+# `python -m devtools.release keep` packaged them.
+EARLIER = sorted(Path(__file__).parents[1].glob("released/horovod-*.tgz"))
 SHOW = "import os; print('RANK', os.environ['OMPI_COMM_WORLD_RANK'], flush=True)"
 STAY = f"{SHOW}; import time; time.sleep(3600)"
 TENANT = "tenant"
@@ -87,8 +87,9 @@ def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("version", ["helm3", "helm4"])
-def test_upgrade_from_the_previous_chart_replaces_the_run_and_keeps_its_keys(
-    namespace: Namespace, repository: str, tmp_path: Path, version: str
+@pytest.mark.parametrize("earlier", EARLIER, ids=lambda package: package.stem)
+def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
+    namespace: Namespace, repository: str, tmp_path: Path, earlier: Path, version: str
 ) -> None:
     for part in ("admin", "edit", "view"):
         # Together they are the role `admin`, which a cluster's controller puts together.
@@ -96,12 +97,12 @@ def test_upgrade_from_the_previous_chart_replaces_the_run_and_keeps_its_keys(
         namespace.kubectl("create", "rolebinding", part, role, f"--user={TENANT}")
     current = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())["version"]
     helm(namespace, version, "package", str(CHART), "--destination", str(tmp_path))
-    for package in (PREVIOUS, tmp_path / f"horovod-{current}.tgz"):
+    for package in (earlier, tmp_path / f"horovod-{current}.tgz"):
         helm(namespace, version, "push", str(package), repository, "--plain-http")
     chart = [f"{repository}/horovod", "--plain-http", "--version"]
 
     running = {"args": ["python3", "-c", STAY]}
-    before = [*chart, "0.1.0"]
+    before = [*chart, earlier.stem.removeprefix("horovod-")]
     helm(namespace, version, "install", "hvd", *before, cleanup="Never", master=running)
     wait_until(lambda: "Training" in event_reasons(namespace), 120, "the master starts the ranks")
     first, keys = namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"]

@@ -117,6 +117,15 @@ def test_index_has_every_page() -> None:
     assert sorted(map(name, set(PAGES) - linked - {index})) == []
 
 
+def test_page_of_tests_has_each_folder_with_tests() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text("utf-8")
+    described = [ROOT / path for path in re.findall(r"^\| `(tests/[\w/]+)` \|", page, re.M)]
+    files = (ROOT / "tests").rglob("test_*.py")
+    folders = {file.parent for file in files} - {ROOT / "tests" / "unit"}
+    missing = [f for f in folders if not any(f.is_relative_to(known) for known in described)]
+    assert sorted(map(str, missing)) == []
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
 def test_page_says_first_what_it_is_for(page: Path) -> None:
     flat = tokens(page)

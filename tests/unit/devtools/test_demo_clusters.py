@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,7 +48,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     monkeypatch.setenv("PATH", f"{found.folder}:/usr/bin:/bin")
     monkeypatch.setattr(clusters, "archive", lambda name: tmp_path / f"{name}.tar")
     monkeypatch.setattr(clusters, "tool", found.add)
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
     return found
 
 
@@ -58,23 +56,27 @@ def test_kind_gets_a_cluster_with_the_image(programs: Programs, tmp_path: Path) 
     programs.add("kind")
     programs.add("docker")
     cluster = clusters.start("kind")
-    kubeconfig = tmp_path / f"kind-hvd-{os.getuid()}.kubeconfig"
+    kubeconfig = tmp_path / "kind-hvd.kubeconfig"
     assert programs.calls() == [
         "kind get clusters",
-        "kind create cluster --name hvd --wait 120s",
+        f"kind create cluster --name hvd --kubeconfig {kubeconfig} --wait 120s",
         f"kind load image-archive {tmp_path}/examples.tar --name hvd",
-        f"kind export kubeconfig --name hvd --kubeconfig {kubeconfig}",
     ]
     assert cluster.environment == {"KUBECONFIG": str(kubeconfig)}
     assert cluster.stop_hint.startswith("kind delete cluster --name hvd ")
 
 
-def test_cluster_of_an_earlier_demo_is_used_again(programs: Programs) -> None:
+def test_cluster_of_an_earlier_demo_is_used_again(programs: Programs, tmp_path: Path) -> None:
     programs.add("kind")
     programs.add("docker")
     programs.clusters.write_text("other\nhvd\n")
-    clusters.start("kind")
-    assert not any("create" in call for call in programs.calls())
+    cluster = clusters.start("kind")
+    kubeconfig = cluster.environment["KUBECONFIG"]
+    assert programs.calls() == [
+        "kind get clusters",
+        f"kind export kubeconfig --name hvd --kubeconfig {kubeconfig}",
+        f"kind load image-archive {tmp_path}/examples.tar --name hvd",
+    ]
 
 
 @pytest.mark.parametrize("missing", ["kind", "docker"])

@@ -1,0 +1,53 @@
+"""What users of a version can name: values, keys of a spec, commands and options, the library.
+
+Kept for each released version in tests/released. A test compares these lists with today's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import hvdchart
+from hvdchart.cli import app
+from hvdchart.spec.schema import json_schema
+
+VALUES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "values.schema.json"
+
+
+def names() -> dict[str, list[str]]:
+    """The names of this tree by what they are names of."""
+    found = {
+        "values": schema_keys(json.loads(VALUES.read_text("utf-8"))),
+        "spec": schema_keys(json.loads(json_schema())),
+        "commands": _commands(app.command(), ""),
+        "library": hvdchart.__all__,
+    }
+    return {kind: sorted(set(words)) for kind, words in found.items()}
+
+
+def schema_keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted keys of a JSON Schema; [] stands for any item of a list, * for any key."""
+    for name, child in schema.get("properties", {}).items():
+        yield f"{prefix}{name}"
+        yield from schema_keys(child, f"{prefix}{name}.")
+    item = f"{prefix.removesuffix('.')}[]."
+    for keyword, below in (("items", item), ("additionalProperties", f"{prefix}*.")):
+        if isinstance(schema.get(keyword), dict):
+            yield from schema_keys(schema[keyword], below)
+
+
+def _commands(group: Any, prefix: str) -> Iterator[str]:
+    """Each command by its words, alone and with each option."""
+    for word, command in group.commands.items():
+        words = f"{prefix}{word}"
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{words} ")
+        elif not command.hidden:
+            yield words
+            for option in command.params:
+                for name in (*option.opts, *option.secondary_opts):
+                    if name.startswith("-"):
+                        yield f"{words} {name}"

@@ -1,0 +1,52 @@
+"""Users of each released version find in this one what they name, or the changelog says otherwise.
+
+tests/released has the chart of each version, from which other tests upgrade, and its names.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from devtools.release import artifacts, changelog
+from devtools.release.names import names, schema_keys
+
+SECTIONS = changelog.sections(changelog.FILE.read_text("utf-8"))
+EARLIER = [section.version for section in SECTIONS[1:]]
+# What went without having been deprecated; the changelog names it.
+GONE = {
+    f"{command} {option}"
+    for command in ("render", "discover", "migrate", "tune")
+    for option in ("-o", "--output")
+}
+
+
+@pytest.mark.parametrize("version", EARLIER)
+def test_earlier_version_is_kept(version: str) -> None:
+    for name in (f"horovod-{version}.tgz", f"names-{version}.json"):
+        has_it = (artifacts.RELEASED / name).is_file()
+        assert has_it, f"{name}: run `python -m devtools.release keep` in the tree of {version}"
+
+
+@pytest.mark.parametrize("kind", ["values", "spec", "commands", "library"])
+@pytest.mark.parametrize("version", EARLIER)
+def test_what_users_name_is_still_there(version: str, kind: str) -> None:
+    """Or refused with what to use instead: the schema has retired values, too."""
+    kept = json.loads((artifacts.RELEASED / f"names-{version}.json").read_text("utf-8"))
+    assert len(kept[kind]) > 10
+    gone = set(kept[kind]) - set(names()[kind]) - GONE
+    assert gone == set(), "deprecate it first: docs/compatibility.md"
+
+
+def test_each_version_says_how_to_upgrade_from_the_one_before() -> None:
+    for section, before in itertools.pairwise(SECTIONS):
+        assert f"**Upgrading.** From {before.version}" in section.text
+
+
+def test_keys_of_a_schema_are_those_of_maps_and_lists_at_any_depth() -> None:
+    leaf = {"type": "integer"}
+    item = {"properties": {"b": leaf}}
+    schema = {"properties": {"a": {"items": item}, "c": {"additionalProperties": item}, "d": item}}
+    assert [*schema_keys(schema)] == ["a", "a[].b", "c", "c.*.b", "d", "d.b"]
