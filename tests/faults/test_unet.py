@@ -1,4 +1,4 @@
-"""The U-Net of the examples loses a worker and the master, and comes to the same model."""
+"""The U-Net of the examples loses a worker, the master or a node, and comes to the same model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from devtools.localkube.instance import Instance
 from tests.faults.conftest import Place
+from tests.faults.test_second_node import begin, cut_power
 from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Training
 
 STEPS = 120
@@ -40,11 +42,19 @@ class UNet(Training):
         super().install(steps, **{**changes, "worker": {"env": env, **changes.get("worker", {})}})
 
 
-def learn_undisturbed(place: Place) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def kept() -> dict[str, Any]:
+    """What `learn_undisturbed` has found out, for the tests after it."""
+    return {}
+
+
+def learn_undisturbed(place: Place, kept: dict[str, Any]) -> dict[str, Any]:
     """The result of a training that nothing happens to."""
-    training = UNet(*place, "alone")
-    training.install(STEPS)
-    return training.result()
+    if not kept:
+        training = UNet(*place, "alone")
+        training.install(STEPS)
+        kept.update(training.result())
+    return kept
 
 
 def assert_same_model(result: dict[str, Any], undisturbed: dict[str, Any]) -> None:
@@ -58,8 +68,8 @@ def assert_same_model(result: dict[str, Any], undisturbed: dict[str, Any]) -> No
 @pytest.mark.rare
 @pytest.mark.fault("U-Net: worker deleted")
 @pytest.mark.fault("U-Net: master deleted after that")
-def test_unet_without_a_worker_and_without_the_master(place: Place) -> None:
-    undisturbed = learn_undisturbed(place)
+def test_unet_without_a_worker_and_without_the_master(place: Place, kept: dict[str, Any]) -> None:
+    undisturbed = learn_undisturbed(place, kept)
     training = UNet(*place, "hvd")
     training.install(STEPS)
     training.wait_for_step(WORKER_AT)
@@ -73,4 +83,18 @@ def test_unet_without_a_worker_and_without_the_master(place: Place) -> None:
     training.tell(training.pause_after(first, second), fault="U-Net: worker deleted", dice=dice)
     after = training.pause_after(second)
     training.tell(after, fault="U-Net: master deleted after that", dice=dice)
+    assert_same_model(result, undisturbed)
+
+
+@pytest.mark.rare
+@pytest.mark.fault("U-Net: node without power, with spares")
+def test_unet_without_a_node(place: Place, kept: dict[str, Any], second_node: Instance) -> None:
+    undisturbed = learn_undisturbed(place, kept)
+    training = UNet(*place, "hvd")
+    # Two of the four workers are on each node.
+    begin(training, second_node, spares=2)
+    fault = time.time()
+    cut_power(second_node)
+    result = training.result()
+    training.tell(training.pause_after(fault), dice=round(result["dice"], 4))
     assert_same_model(result, undisturbed)
