@@ -15,6 +15,15 @@ import time
 from typing import Any
 
 
+def find_model(applications: Any, name: str) -> Any:
+    """The function of Keras that makes a network. Raises SystemExit with the names there are."""
+    # Modules have names in lower case.
+    names = [each for each in dir(applications) if each[0].isupper()]
+    if name not in names:
+        raise SystemExit(f"--model {name}: no such model of Keras: use {', '.join(names)}")
+    return getattr(applications, name)
+
+
 def main() -> None:
     """Train a network of Keras' applications on random images and print the images/s."""
     parser = argparse.ArgumentParser()
@@ -35,7 +44,7 @@ def main() -> None:
             tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     tf.keras.mixed_precision.set_global_policy(options.policy)
     tf.random.set_seed(1)
-    model = getattr(tf.keras.applications, options.model)(weights=None)
+    model = find_model(tf.keras.applications, options.model)(weights=None)
     optimizer = tf.keras.optimizers.SGD(0.01)
     loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
     images = tf.random.uniform([options.batch_size, 224, 224, 3])

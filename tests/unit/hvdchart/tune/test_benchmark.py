@@ -13,7 +13,8 @@ import pytest
 from hvdchart.tune.in_pod import benchmark
 
 TENSORFLOW = """
-import os, types
+import os
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 module = MagicMock()
 def function(step):
@@ -23,6 +24,7 @@ def function(step):
         return step()
     return run
 module.function = function
+module.keras.applications = SimpleNamespace(Tiny=MagicMock(), Big=MagicMock(), tiny=None)
 module.keras.applications.Tiny.return_value.trainable_variables = [MagicMock()]
 import sys
 sys.modules[__name__] = module
@@ -38,18 +40,26 @@ def DistributedGradientTape(tape):
 
 def run(folder: Path, *options: str, rank: int = 0, lines: str = "") -> tuple[list[str], int]:
     """Run the benchmark: the lines that it prints and the number of its steps."""
+    done = start(folder, *options, rank=rank, lines=lines)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), len((folder / "steps").read_text())
+
+
+def start(
+    folder: Path, *options: str, rank: int = 0, lines: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark to its end, with the model Tiny unless the options have another one."""
     (folder / "tensorflow.py").write_text(TENSORFLOW)
     (folder / "horovod").mkdir(exist_ok=True)
     (folder / "horovod" / "__init__.py").write_text("")
     (folder / "horovod" / "tensorflow.py").write_text(HOROVOD)
     steps = folder / "steps"
     steps.write_text("")
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", Path(benchmark.__file__).read_text(), "--model", "Tiny", *options],
         env={**os.environ, "PYTHONPATH": str(folder), "STEPS": str(steps), "RANK": str(rank)},
-        input=lines, capture_output=True, text=True, check=True,
+        input=lines, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return done.stdout.splitlines(), len(steps.read_text())
 
 
 def test_rank_0_prints_the_speed_of_all_ranks_after_the_warm_up(tmp_path: Path) -> None:
@@ -70,3 +80,10 @@ def test_turns_train_once_for_each_line(tmp_path: Path, turns: int) -> None:
     assert len(printed) == 1 + turns
     assert all(float(speed) > 0 for speed in printed[1:])
     assert steps == 1 + turns * 5, "each turn warms up with one step"
+
+
+@pytest.mark.parametrize("name", ["tiny", "Huge"])
+def test_unknown_model_is_refused_with_those_there_are(tmp_path: Path, name: str) -> None:
+    done = start(tmp_path, "--model", name)
+    assert done.returncode == 1
+    assert done.stderr == f"--model {name}: no such model of Keras: use Big, Tiny\n"
