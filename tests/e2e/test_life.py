@@ -105,7 +105,7 @@ def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namesp
     first_text = sync(namespace, run)
     first = namespace.job("hvd")
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    assert "made the SSH keys of the release in Secret hvd-ssh" in namespace.log("hvd")
+    assert "created the SSH keys of the release in Secret hvd-ssh" in namespace.log("hvd")
     keys = namespace.get("secret", "hvd-ssh")["data"]
     reasons = [event["reason"] for event in events(namespace)]
     assert reasons == ["Started", "HostsReady", "Training", "Finished"]
@@ -122,7 +122,7 @@ def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namesp
     assert namespace.job("hvd") == first
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
-    assert "this very run finished at" in log
+    assert "this run already finished at" in log
     assert "$ mpirun" not in log
     assert namespace.replicas("hvd-worker") == 0
 

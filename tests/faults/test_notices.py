@@ -49,7 +49,7 @@ def test_worker_that_leaves(training: Training, spares: int) -> None:
     assert finish(training, leaving) == {1}
     assert (training.newest(1)["host"] == leaving) == (spares == 0)
     (failed,) = events(training.namespace, "Failed")
-    assert failed["message"].startswith(f"{leaving} was asked to leave: ")
+    assert failed["message"].startswith(f"{leaving} was terminated: ")
     assert training.namespace.get("configmap", "hvd-run")["data"]["failures"] == "0"
 
 

@@ -160,7 +160,7 @@ class SliceAddresses:
         """Log a failure; False when the slices will not be read, so that DNS must do."""
         is_final = self._slices is None and problem.status in (403, 404)
         if is_final:
-            log(f"EndpointSlices cannot be read ({problem}): asking DNS for the hosts instead")
+            log(f"cannot read EndpointSlices ({problem}): using DNS instead")
         else:
             log(f"cannot watch the hosts' addresses: {problem}; trying again")
         if self._slices is None and not self._uses_dns:

@@ -72,12 +72,12 @@ class Retries:
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
             return -1.0
         if isinstance(problem, HostsTimeoutError):
-            log("no other attempt is made: it would wait as long for the same hosts")
+            log("the run is not retried: another attempt would wait for the same hosts")
             return -1.0
         is_same = str(problem) == self._last and getattr(problem, "is_sure_to_repeat", False)
         self._last = str(problem)
         if is_same and (seconds < TRAINED_AFTER or isinstance(problem, NotANumberError)):
-            log("no other attempt is made: the script failed twice in the same way")
+            log("the run is not retried: the script failed twice in the same way")
             return -1.0
         # A host that is lost is no failure of the script, which may wait for the host anyway.
         is_honest = seconds >= TRAINED_AFTER or isinstance(problem, LostHostError)

@@ -24,7 +24,7 @@ def main() -> None:
     if ranks != list(range(hvd.size())):
         sys.exit(f"check: gathered {ranks}, expected every rank from 0 to {hvd.size() - 1}")
     if hvd.rank() == 0:
-        print(f"check: {hvd.size()} ranks reached one another", flush=True)
+        print(f"check: {hvd.size()} ranks are connected", flush=True)
 
 
 if __name__ == "__main__":

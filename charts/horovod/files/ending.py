@@ -94,12 +94,12 @@ def interruption(job: Object | None) -> RunError:
     By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
     """
     if job is None:
-        why = "the master was asked to end: an upgrade or an uninstall removed its Job"
+        why = "the master was terminated: an upgrade or an uninstall removed its Job"
     elif failure_reason(job) == "DeadlineExceeded":
         limit = job["spec"]["activeDeadlineSeconds"]
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
     else:
-        why = "the master was asked to end: its pod was deleted or evicted, or its Job suspended"
+        why = "the master was terminated: its pod was deleted or evicted, or its Job suspended"
     return InterruptedRunError(why)
 
 
@@ -117,7 +117,7 @@ def finish(
     """
     code = problem.exit_code if problem else 0
     if job is None:
-        log("the workers stay: the release's next run, or its removal, decides about them")
+        log("the workers are not scaled down: the next run of the release may use them")
     elif not (stopped and will_retry(job, code, time.time())):
         record.write(FAILED if problem else FINISHED, str(problem or ""))
         if not record.lost:

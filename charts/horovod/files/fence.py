@@ -47,8 +47,8 @@ def admit(requested: str | None) -> str:
         epoch = newest if requested is None else _parse(requested)
         if epoch < newest:
             raise FenceError(
-                f"refused: this master's epoch is {epoch}, but another master or attempt began "
-                f"epoch {newest} here since"
+                f"refused: this master's epoch is {epoch}, but a newer master or attempt "
+                f"uses this worker with epoch {newest}"
             )
         if epoch > newest:
             # Written first: a session of the old epoch that comes now is refused.
@@ -73,7 +73,7 @@ def end_older(epoch: int) -> None:
         if not left:
             return
         if time.monotonic() > give_up_at:
-            raise FenceError(f"processes of an earlier epoch do not end: {left}")
+            raise FenceError(f"cannot end processes of an earlier epoch: {left}")
         for pid in left:
             try:
                 # A guard ends the rest of a warm rank, and then itself, as its client is gone.

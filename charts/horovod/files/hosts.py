@@ -33,7 +33,7 @@ STOP_CHECK_EVERY = 1.0
 # Seconds that a run which was training already waits for more hosts than it needs: each that joins
 # later interrupts the ranks.
 RESUME_WITHIN = 10.0
-NOT_YET = "it has not answered yet"
+NOT_YET = "it has not responded yet"
 
 
 class HostRendezvous:
@@ -101,7 +101,7 @@ class HostRendezvous:
                     self._arrived.update(self.answering)
                     self._put_off()
             if self._closed or self._is_stopped():
-                raise InterruptedRunError("asked to end while waiting for hosts")
+                raise InterruptedRunError("terminated while waiting for hosts")
             if self._failure:
                 raise self._failure
             if time.monotonic() >= self.deadline:

@@ -41,7 +41,9 @@ def find_keys(api: Api | None, environment: Mapping[str, str] = os.environ) -> P
             "set ssh.existingSecret"
         )
         kind = ConfigurationError if problem.status in (FORBIDDEN, NOT_FOUND) else RunError
-        raise kind(f"cannot make the SSH keys in Secret {secret}: {problem}; {remedy}") from problem
+        raise kind(
+            f"cannot create the SSH keys in Secret {secret}: {problem}; {remedy}"
+        ) from problem
     folder = GENERATED / "keys"
     folder.mkdir(exist_ok=True)
     for name in NAMES:
@@ -59,7 +61,7 @@ def _fill(api: Api, secret: str) -> dict[str, str]:
         body = {"metadata": {"resourceVersion": version}, "data": made}
         try:
             present = api.merge_patch(f"core/secrets/{secret}", body)
-            log(f"made the SSH keys of the release in Secret {secret}")
+            log(f"created the SSH keys of the release in Secret {secret}")
         except ApiError as problem:
             if problem.status != CONFLICT:
                 raise

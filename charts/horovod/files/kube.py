@@ -114,7 +114,7 @@ class Api:
             items += page.get("items") or []
             metadata = page.get("metadata") or {}
             if "resourceVersion" not in metadata:
-                raise ApiError(NO_ANSWER, f"the answer to GET {path} is no list")
+                raise ApiError(NO_ANSWER, f"the response to GET {path} is not a list")
             following = metadata.get("continue")
             if not following:
                 return items, str(metadata["resourceVersion"])
@@ -152,9 +152,9 @@ class Api:
             for line in response:
                 event = json.loads(line)
                 if not _has(event, "type", "object"):
-                    raise ValueError(f"this is no event: {line[:80]!r}")
+                    raise ValueError(f"this is not an event: {line[:80]!r}")
                 if event["type"] != "ERROR" and not _has(event["object"], "metadata"):
-                    raise ValueError(f"this is no event of an object: {line[:80]!r}")
+                    raise ValueError(f"this is not an event of an object: {line[:80]!r}")
                 yield event
 
     def _call(
@@ -251,7 +251,7 @@ class Api:
         # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
         except (OSError, HTTPException, ValueError) as problem:
             what = f"{type(problem).__name__}: {problem}"
-            message = f"no complete answer from the API server to {method} {path} ({what})"
+            message = f"no complete response from the API server to {method} {path} ({what})"
             raise ApiError(NO_ANSWER, message) from problem
         finally:
             connection.close()

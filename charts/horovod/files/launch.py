@@ -256,10 +256,10 @@ class Launcher:
             return
         self.stopped = True
         if self._process is None or self._process.returncode is not None:
-            log("asked to end")
+            log("this pod is terminating")
             return
         seconds = self.grace - min(RESERVE, self.grace / 2)
-        log(f"asked to end: the ranks have {seconds:.0f} s to save")
+        log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
         self._end_at = time.monotonic() + seconds
         threading.Thread(target=self._ask_ranks, daemon=True).start()
 

@@ -58,7 +58,7 @@ def check_options(run: Run, launcher: str) -> None:
             problem = (
                 f"{KNOWLEDGE['launchers'][launcher]}, the launcher of this image, does not have "
                 "that option: use an option of that launcher, or launch.binding, "
-                "network.interface and network.transport, which every launcher follows"
+                "network.interface and network.transport, which work with every launcher"
             )
         elif "interface" in option and run.interface:
             problem = f"network.interface is {run.interface}: give one of the two"

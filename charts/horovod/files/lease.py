@@ -1,4 +1,4 @@
-"""Which master drives the workers: the one that holds the release's record.
+"""Which master controls the workers: the one that holds the release's record.
 
 Two masters of a release can exist at once: of two runs, where nothing prunes the earlier Job, or of
 one run, when a node does not answer and its pod was given up. The holder writes its name into the
@@ -31,7 +31,7 @@ Data = Dict[str, str]
 
 
 class SupersededError(ConfigurationError):
-    """Another master drives the workers now, from which an attempt of this Job would take them."""
+    """Another master controls the workers now, and an attempt of this Job would take them."""
 
 
 class Lease:
@@ -81,9 +81,9 @@ class Lease:
                     on_wait(holder)
                 seen, seen_at = renewal(self._data), now
             if is_stopped():
-                raise InterruptedRunError(f"asked to end while {holder} drives the workers")
+                raise InterruptedRunError(f"terminated while {holder} controls the workers")
             if until and now >= until:
-                raise RunError(f"{holder} still drives the workers")
+                raise RunError(f"{holder} still controls the workers")
             time.sleep(LOOK_EVERY)
 
     def next_epoch(self) -> None:
@@ -126,7 +126,7 @@ class Lease:
         if self._data.get("superseded") == self._own["holderUid"] != "":
             raise SupersededError(
                 f"{self._data.get('holderJob')} has taken the workers over from this Job: delete "
-                "the Job, which is left over"
+                "the Job, which is obsolete"
             )
         is_silent = renewal(self._data) == seen and time.monotonic() - seen_at > EXPIRES_AFTER
         if not (self._is_free() or is_silent):
@@ -150,8 +150,8 @@ class Lease:
     def _do_without(self, problem: ApiError) -> bool:
         """Go on without the record if this master has no right to it; otherwise raise RunError."""
         if problem.status not in (403, 404):
-            raise RunError(f"cannot read which master drives the workers: {problem}") from problem
-        log(f"cannot hold the record: {problem}; workers serve the master that began last")
+            raise RunError(f"cannot read which master controls the workers: {problem}") from problem
+        log(f"cannot hold the record: {problem}; the workers accept the newest master")
         self.epoch, self._version = new_epoch(0), ""
         return True
 
@@ -174,7 +174,7 @@ class Lease:
 
     def _lose(self) -> None:
         self.lost = describe_holder(self._data)
-        log(f"{self.lost} drives the workers now")
+        log(f"{self.lost} controls the workers now")
         self._on_lost()
 
     def _read(self) -> None:

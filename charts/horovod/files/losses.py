@@ -52,12 +52,12 @@ def explain_end(
     left = "" if run.elastic else ", ".join(launcher.leaving)
     if exit_code == 0:
         if left:
-            log(f"{left} was asked to leave, and the ranks ended with 0: the run has finished")
+            log(f"{left} was terminated, and the ranks ended with 0: the run has finished")
         return None
     if launcher.problem:
         return launcher.problem
     if left:
-        why = "asked to leave: deleted, evicted, or its node drained or shut down"
+        why = "terminated: deleted, evicted, or its node drained or shut down"
         return WorkerLeftError(f"{left} was {why}", exit_code)
     cause = launcher.find_cause(list(hosts), exit_code)
     broken = {} if run.elastic else rendezvous.broken(hosts)

@@ -76,7 +76,7 @@ def train(
         for host, address in addresses.items():
             log(f"host {host.name} at {address}, {host.slots} slots")
         spares = describe_spares(run, len(rendezvous.addresses()) - len(addresses))
-        events.emit("HostsReady", f"{len(addresses)} hosts answer{spares}")
+        events.emit("HostsReady", f"{len(addresses)} hosts respond{spares}")
         ssh.write_client_config(run.ssh_port, addresses)
         code.deliver(rendezvous.pods(addresses))
         HOSTFILE.write_text(format_hostfile(run, addresses, implementation))
@@ -168,7 +168,7 @@ def make_attempts(
         is_removed = api is not None and job is None
         if isinstance(problem, WorkerLeftError):
             record.last_failure, pause = str(problem), 0.0
-            log("the next attempt begins at once; this one counts as no failure")
+            log("the next attempt begins at once; this one does not count as a failure")
         else:
             record.count_failure(problem)
             pause = retries.pause(problem, launcher.seconds, record.count.failures, job)
@@ -216,8 +216,8 @@ def present_cleanup(run: Run, job: Object | None) -> str:
 
 
 def repeat_result(run: Run, api: Api, events: EventRecorder, earlier: Entry) -> RunError | None:
-    """Report how this very run ended before, instead of running it again."""
-    result = f"this very run {earlier['state'].lower()} at {earlier['time']} already"
+    """Report how this run ended before, instead of running it again."""
+    result = f"this run already {earlier['state'].lower()} at {earlier['time']}"
     remedy = "to run the same values again, increment master.generation"
     if earlier["state"] == FINISHED:
         problem = None
@@ -237,10 +237,11 @@ def announce_failure(problem: RunError, events: EventRecorder) -> None:
 
 
 def take_lease(lease: Lease, launcher: Launcher, events: EventRecorder) -> None:
-    """Wait until no other master drives the workers. Raises RunError."""
+    """Wait until no other master controls the workers. Raises RunError."""
 
     def announce(holder: str) -> None:
-        message = f"waiting for {holder}, which drives the workers: until it ends or does not renew"
+        who = f"{holder}, which controls the workers"
+        message = f"waiting until {who}, ends or stops renewing its hold"
         log(message)
         events.emit("Waiting", message)
 

@@ -52,7 +52,7 @@ class PodCheck:
             try:
                 items, _ = self._api.list_all("core/pods", query, patience=0.0)
             except ApiError as problem:
-                text = f"pods cannot be read: {problem}"
+                text = f"cannot read pods: {problem}"
                 return {host: Diagnosis(f"{reasons[host]}; {text}") for host in missing}
             pods = {item["metadata"]["name"]: item for item in items}
             self._replace_stale(self._api, pods)

@@ -73,9 +73,9 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
     implementation = detect_mpi(done.stdout)
     if implementation is None:
         raise ConfigurationError(
-            f"{program} --version (exit code {done.returncode}) names no MPI known here (Open MPI, "
-            f"Intel MPI, MPICH): {done.stdout.strip()[:300]!r}; give its whole command line with "
-            "launch.mode custom"
+            f"{program} --version (exit code {done.returncode}) names none of the known MPIs (Open "
+            f"MPI, Intel MPI, MPICH): {done.stdout.strip()[:300]!r}; give its whole command line "
+            "with launch.mode custom"
         )
     return implementation
 

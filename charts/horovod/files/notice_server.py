@@ -81,4 +81,4 @@ def serve(take: Callable[[Notice], None]) -> None:
         if own:
             Server(own, take)
     except OSError as problem:
-        log(f"cannot take notices of workers at {own}: {problem}")
+        log(f"cannot receive notices of workers at {own}: {problem}")

@@ -267,7 +267,7 @@ class Prober:
         if silent >= limit and not liveness.hears_any(held):
             limit *= liveness.ALL_LOST_AFTER
             if not self._is_alone:
-                log(f"no host answers: it may be this pod that is cut off; waiting {limit:.0f} s")
+                log(f"no host responds: this pod may have lost the network; waiting {limit:.0f} s")
             self._is_alone = True
         return silent >= limit
 

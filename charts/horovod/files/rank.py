@@ -62,9 +62,9 @@ def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | No
         # Elastic: hosts join and leave, so that both numbers change.
         return None
     if place.size != ranks:
-        return f"the launcher started {place.size} ranks, the hosts' slots add up to {ranks}"
+        return f"the launcher started {place.size} ranks, but the hosts' slots add up to {ranks}"
     if place.local_size != int(slots):
-        return f"{place.local_size} ranks were put on this host, which has {slots} slots"
+        return f"{place.local_size} ranks were started on this host, which has {slots} slots"
     return None
 
 

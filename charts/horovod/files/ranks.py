@@ -48,7 +48,7 @@ def register(rank: int, pid: int) -> None:
     except OSError as problem:
         # It has ended already, this is no worker, or its memory is full. The rank can do without.
         if os.path.exists(basics.GENERATED) and os.path.exists(f"/proc/{pid}"):
-            print(f"[hvd] rank {rank} will get no notice to leave: {problem}", flush=True)
+            print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
 
 
 def stack_file(rank: int) -> str:

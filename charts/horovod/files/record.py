@@ -42,7 +42,7 @@ class RunRecord:
         self.was_training = False
 
     def earlier_end(self) -> Entry | None:
-        """Return how this very run ended before, if it did and is not to be tried again.
+        """Return how this run ended before, if it did and is not to be tried again.
 
         Otherwise `count` goes on from there.
 

@@ -71,7 +71,7 @@ class LostHostError(LaunchError):
 
 
 class WorkerLeftError(LaunchError):
-    """The attempt ended because a worker was asked to leave, which counts as no failure."""
+    """The attempt ended because a worker was asked to leave, which does not count as a failure."""
 
 
 class NotANumberError(LaunchError):

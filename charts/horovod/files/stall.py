@@ -91,7 +91,7 @@ class Stalls:
             leavers.ask(host, rank)
             if host not in self._launcher.leaving:
                 seconds = notice["seconds"]
-                log(f"{host} was asked to leave: its ranks have {seconds:.0f} s to save")
+                log(f"{host} is terminating: its ranks have {seconds:.0f} s to save")
             self._launcher.leaving[host] = time.monotonic() + notice["seconds"]
 
     def _hosts(self) -> Sequence[Host]:

@@ -28,7 +28,7 @@ def scale_to_zero(api: Api, names: Sequence[str]) -> None:
                 log(f"cannot scale {name} to 0: {problem}")
     if failed:
         command = f"kubectl scale statefulset --replicas 0 {' '.join(failed)}"
-        log(f"these workers are left: scale them down yourself with {command}")
+        log(f"these workers still run: scale them down yourself with {command}")
     else:
         log("workers scaled to 0")
 

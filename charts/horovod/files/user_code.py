@@ -116,7 +116,7 @@ class UserCode:
         self._delivered.update({host: pods[host] for host in reached})
         reasons = [f"{host.name}: {output}" for host, (code, output) in answers.items() if code]
         if reasons:
-            raise RunError("cannot hand the code to the workers: " + "; ".join(reasons))
+            raise RunError("cannot copy the code to the workers: " + "; ".join(reasons))
         if failed:
             raise _describe(failed)
 

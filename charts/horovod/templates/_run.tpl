@@ -168,7 +168,7 @@ again.
 {{- end }}
 
 {{/*
-The ConfigMap in which the master records how the last run of the release ended, and which master drives the workers.
+The ConfigMap in which the master records how the last run of the release ended, and which master controls the workers.
 The chart does not set its data.
 */}}
 {{- define "horovod.record" -}}

@@ -82,9 +82,7 @@ def test_image_without_a_framework_is_refused(image: Path) -> None:
         check.import_horovod()
 
 
-@pytest.mark.parametrize(
-    ("rank", "printed"), [(0, "check: 3 ranks reached one another\n"), (1, "")]
-)
+@pytest.mark.parametrize(("rank", "printed"), [(0, "check: 3 ranks are connected\n"), (1, "")])
 def test_check_reports_once_that_all_ranks_answered(
     image: Path, rank: int, printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

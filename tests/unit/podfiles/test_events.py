@@ -20,7 +20,7 @@ from tests.fakes.server import Handler
 def test_an_event_is_created_about_the_job(api_server: FakeApi) -> None:
     recorder = EventRecorder(kube.Api())
     assert recorder.stage == "Starting"
-    recorder.emit("HostsReady", "2 hosts answer")
+    recorder.emit("HostsReady", "2 hosts respond")
     assert recorder.stage == "HostsReady"
     recorder.close()
     (event,) = api_server.items("core/events")
@@ -29,7 +29,7 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi) -> None:
         "uid": "uid-1",
     }  # fmt: skip
     assert (event["reason"], event["action"]) == ("HostsReady", "HostsReady")
-    assert (event["message"], event["type"]) == ("2 hosts answer", "Normal")
+    assert (event["message"], event["type"]) == ("2 hosts respond", "Normal")
     assert event["source"] == {"component": "horovod-master"}
     assert event["reportingComponent"] == "horovod-master"
     assert event["reportingInstance"] == socket.gethostname()

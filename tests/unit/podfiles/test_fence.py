@@ -139,7 +139,8 @@ def test_processes_that_do_not_end_keep_the_session_out(started: list[Session]) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fence, "GONE_WITHIN", 0.0)
         patch.setattr(os, "kill", lambda pid, number: None)
-        with pytest.raises(fence.FenceError, match=f"do not end: .*{started[0].process.pid}"):
+        left = f"cannot end processes.*: .*{started[0].process.pid}"
+        with pytest.raises(fence.FenceError, match=left):
             fence.admit("6")
 
 

@@ -52,7 +52,7 @@ def test_waiting_ends_when_the_pod_is_asked_to_end(
     waiting = background(rendezvous(workers.run(), stopped.is_set).wait)
     workers.api.wait_for_watch(SLICES)
     stopped.set()
-    with pytest.raises(settings.InterruptedRunError, match="asked to end") as raised:
+    with pytest.raises(settings.InterruptedRunError, match="terminated while") as raised:
         waiting.result(PATIENCE)
     assert raised.value.exit_code == 143
 

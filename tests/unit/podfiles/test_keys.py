@@ -56,7 +56,7 @@ def test_the_first_master_makes_the_keys_and_the_next_one_finds_them(
         assert (folder / name).stat().st_mode & 0o777 == 0o600
         assert ssh.derive_public_key(folder / name).startswith("ecdsa-sha2-")
     log = capsys.readouterr().out
-    assert "made the SSH keys of the release in Secret hvd-ssh" in log
+    assert "created the SSH keys of the release in Secret hvd-ssh" in log
     assert "PRIVATE" not in log
 
     assert keys.find_keys(api, ENVIRONMENT) == folder

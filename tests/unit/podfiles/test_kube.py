@@ -66,7 +66,7 @@ def test_a_long_list_is_read_in_parts(
 
 def test_an_answer_that_is_no_list_is_an_api_error(api: kube.Api, api_server: FakeApi) -> None:
     api_server.fail("GET", "core/pods", faults.text(200, '{"items": []}'))
-    with pytest.raises(kube.ApiError, match="the answer to GET core/pods is no list") as raised:
+    with pytest.raises(kube.ApiError, match="GET core/pods is not a list") as raised:
         api.list_all("core/pods", {})
     assert raised.value.is_temporary
 
@@ -143,7 +143,7 @@ def test_an_incomplete_answer_is_an_api_error(
         monkeypatch.setattr(kube, "WATCH_SECONDS", 0.05)
     for method in ("GET", "DELETE", "PATCH", "POST"):
         api_server.fail(method, "core/pods", failure)
-    with pytest.raises(kube.ApiError, match=r"no complete answer .* core/pods/a \(\w+: ") as raised:
+    with pytest.raises(kube.ApiError, match=r"complete response .* core/pods/a \(\w+: ") as raised:
         call(api)
     assert raised.value.status == kube.NO_ANSWER == 0
     assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
@@ -191,7 +191,7 @@ def test_what_is_no_event_is_an_api_error(api: kube.Api, api_server: FakeApi, li
     events = api.watch("core/pods", {})
     assert next(events)["object"] == POD
     api_server.watches("core/pods")[0].items.put(line)
-    with pytest.raises(kube.ApiError, match="this is no event") as raised:
+    with pytest.raises(kube.ApiError, match="this is not an event") as raised:
         next(events)
     assert raised.value.status == kube.NO_ANSWER
 

@@ -190,7 +190,7 @@ def test_ranks_may_save_before_the_launcher_is_asked_to_end(
 def test_master_of_an_earlier_epoch_gives_no_notice(
     launcher: launch.Launcher, tmp_path: Path
 ) -> None:
-    """Another master drives the workers: their ranks end now."""
+    """Another master controls the workers: their ranks end now."""
     ready = tmp_path / "ready"
     os.mkfifo(ready)
     launcher.grace, launcher.ask_ranks = 60.0, lambda _: pytest.fail("ranks were asked")

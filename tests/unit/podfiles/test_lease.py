@@ -1,4 +1,4 @@
-"""Which of several masters holds the record and drives the workers."""
+"""Which of several masters holds the record and controls the workers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_holder_that_renews_is_not_replaced(masters: Masters, background: Back
         masters.api.wait(lambda: len(masters.api.asked("GET", PATH)) > 75)
         assert not waiting.done()
         stop.set()
-        with pytest.raises(InterruptedRunError, match="master-a of job-1 drives the workers"):
+        with pytest.raises(InterruptedRunError, match="master-a of job-1 controls the workers"):
             waiting.result(PATIENCE)
     assert masters.data()["renewed"] > began
 
@@ -155,7 +155,7 @@ def test_of_two_masters_that_find_the_record_free_one_takes_it(masters: Masters)
         handler.send_json(*faults.status_object(409, "the object has been modified"))
 
     masters.api.fail("PATCH", PATH, take_first)
-    with pytest.raises(RunError, match="master-a of job-1 still drives the workers"):
+    with pytest.raises(RunError, match="master-a of job-1 still controls the workers"):
         second.take(lambda: False, masters.waited.append, until=1.0)
     assert masters.data()["holder"] == "master-a"
 
@@ -187,7 +187,7 @@ def test_a_record_that_cannot_be_written_yet_does_not_keep_the_training_waiting(
 
 def test_a_record_that_cannot_be_read_keeps_the_training_from_starting(masters: Masters) -> None:
     masters.api.fail("GET", PATH, faults.status(503))
-    with pytest.raises(RunError, match="cannot read which master drives the workers: 503"):
+    with pytest.raises(RunError, match="cannot read which master controls the workers: 503"):
         masters.take(masters.make("master-a"))
 
 

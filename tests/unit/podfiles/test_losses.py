@@ -130,7 +130,7 @@ def test_a_master_that_hears_nobody_does_not_take_its_hosts_for_lost_so_soon(
     workers.drop(1)
     wait_for(lambda: current._prober._is_alone)
     assert not losing.done()
-    assert "no host answers: it may be this pod that is cut off" in capsys.readouterr().out
+    assert "no host responds: this pod may have lost the network" in capsys.readouterr().out
     workers.listen(0, ssh_banner("r1"))
     assert names(losing.result(PATIENCE)) == ["hvd-worker-1"]
 

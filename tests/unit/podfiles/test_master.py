@@ -30,7 +30,7 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
     assert pod.stages() == ["Started", "HostsReady", "Training", "Finished"]
     assert [event["message"] for event in pod.api.items("core/events")] == [
         "waiting for workers of 4 ranks",
-        "2 hosts answer",
+        "2 hosts respond",
         "horovodrun starts 4 ranks on 2 hosts",
         "the training ended with exit code 0",
     ]

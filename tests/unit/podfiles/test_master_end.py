@@ -90,7 +90,7 @@ def test_a_run_that_finished_under_another_job_is_not_repeated(
     assert pod.run() == 0
     assert not (pod.generated.parent / "launched").exists()
     (event,) = pod.api.items("core/events")
-    result = "this very run finished at 2026-01-01T10:00:00Z already"
+    result = "this run already finished at 2026-01-01T10:00:00Z"
     remedy = "to run the same values again, increment master.generation"
     assert (event["reason"], event["type"]) == ("Finished", "Normal")
     assert event["message"] == f"{result}; {remedy}"
@@ -109,7 +109,7 @@ def test_a_run_that_failed_under_another_job_is_not_repeated(
     assert not (pod.generated.parent / "launched").exists()
     assert pod.stages() == ["Failed"]
     text = pod.termination_log.read_text()
-    assert text.startswith("this very run failed at 2026-01-01T10:00:00Z already: exit code 3; to")
+    assert text.startswith("this run already failed at 2026-01-01T10:00:00Z: exit code 3; to")
     assert pod.replicas() == replicas
 
 
@@ -137,7 +137,7 @@ def test_a_run_whose_earlier_end_cannot_be_read_does_not_train(pod: MasterPod) -
     pod.api.fail("GET", "core/configmaps", faults.status(503))
     assert pod.run() == 1
     assert not (pod.generated.parent / "launched").exists()
-    assert "cannot read which master drives the workers" in pod.termination_log.read_text()
+    assert "cannot read which master controls the workers" in pod.termination_log.read_text()
     assert pod.recorded() == ("Finished", "")
 
 

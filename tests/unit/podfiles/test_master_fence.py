@@ -20,8 +20,8 @@ from tests.waiting import wait_until
 Background = Callable[..., "Future[Any]"]
 OTHER = {"holder": "hvd-master-2-x", "holderJob": "hvd-master-2", "holderUid": "uid-2"}
 OTHER |= {"epoch": "7", "renewed": "2026-01-01T10:00:00Z"}
-WAITING = "waiting for hvd-master-2-x of hvd-master-2, which drives the workers: until it ends or "
-WAITING += "does not renew"
+WAITING = "waiting until hvd-master-2-x of hvd-master-2, which controls the workers, ends or stops "
+WAITING += "renewing its hold"
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +149,6 @@ def test_a_master_that_is_asked_to_end_while_it_waits_ends(
     asked = background(ask)
     assert pod.run() == 128 + signal.SIGTERM
     asked.result(PATIENCE)
-    assert "asked to end while hvd-master-2-x" in pod.termination_log.read_text()
+    assert "terminated while hvd-master-2-x" in pod.termination_log.read_text()
     record: Any = pod.api.find("core/configmaps", "hvd-run")
     assert record["data"] == OTHER

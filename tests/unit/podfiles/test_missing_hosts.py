@@ -217,7 +217,7 @@ def test_a_pod_that_cannot_be_read_is_reported_and_waited_for(
     workers.api.fail("GET", "core/pods", failure, times=100)
     with pytest.raises(settings.RunError) as raised:
         rendezvous(workers.run(1, hostsTimeoutSeconds=0.1)).wait()
-    assert "hvd-worker-0: it has no address yet; pods cannot be read: " in str(raised.value)
+    assert "hvd-worker-0: it has no address yet; cannot read pods: " in str(raised.value)
 
 
 def test_workers_that_were_scaled_to_zero_are_scaled_up_again(

@@ -50,10 +50,10 @@ def test_place_is_unknown_unless_all_four_variables_are_set(missing: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "ranks", "slots", "words"),
     [
-        ({"OMPI_COMM_WORLD_SIZE": "2"}, 8, "2", "2 ranks, the hosts' slots add up to 8"),
-        ({"OMPI_COMM_WORLD_SIZE": "9"}, 8, "2", "9 ranks, the hosts' slots add up to 8"),
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks were put on this host, which has 2"),
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, 8, "2", "1 ranks were put on this host, which has 2"),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, 8, "2", "2 ranks, but the hosts' slots add up to 8"),
+        ({"OMPI_COMM_WORLD_SIZE": "9"}, 8, "2", "9 ranks, but the hosts' slots add up to 8"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks were started on this host"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, 8, "2", "1 ranks were started on this host"),
         ({}, 8, None, "not a worker"),
         ({}, 0, None, "not a worker"),
     ],

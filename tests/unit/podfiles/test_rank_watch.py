@@ -123,7 +123,7 @@ def test_rank_runs_without_its_entry(
 ) -> None:
     folder.touch()
     ranks.register(3, os.getpid())
-    assert "[hvd] rank 3 will get no notice to leave: " in capsys.readouterr().out
+    assert "[hvd] rank 3 cannot be terminated gracefully: " in capsys.readouterr().out
     folder.unlink()
     tmp_path.rmdir()
     ranks.register(3, os.getpid())
@@ -167,7 +167,7 @@ def test_run_goes_on_without_notices(
     # An address of no interface of this machine.
     monkeypatch.setenv("HVD_POD_IP", "192.0.2.1")
     notice_server.serve(print)
-    assert "cannot take notices of workers at 192.0.2.1: " in capsys.readouterr().out
+    assert "cannot receive notices of workers at 192.0.2.1: " in capsys.readouterr().out
 
 
 def test_ranks_without_a_stack_are_described(

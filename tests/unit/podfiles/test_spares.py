@@ -142,7 +142,7 @@ def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     assert json.loads(item["data"]["hosts"]) == {"hvd-worker": "0,2"}
     messages = [event["message"] for event in pod.api.items("core/events")]
-    assert "2 hosts answer, and 0 of 1 spares" in messages
+    assert "2 hosts respond, and 0 of 1 spares" in messages
     assert messages.count("horovodrun starts 4 ranks on 2 hosts") == 2
 
 

@@ -235,15 +235,15 @@ def test_attempt_that_a_worker_has_left_counts_as_no_failure(
     assert pod.run() == 0
     output = capsys.readouterr()
     failures = [e["message"] for e in pod.api.items("core/events") if e["reason"] == "Failed"]
-    why = "hvd-worker-1 was asked to leave: deleted, evicted, or its node drained or shut down"
+    why = "hvd-worker-1 was terminated: deleted, evicted, or its node drained or shut down"
     assert failures == ([why] * 3 if code else [])
     assert output.err.count(f"[hvd] error: {why}\n") == len(failures)
-    assert output.out.count("counts as no failure") == len(failures)
+    assert output.out.count("does not count as a failure") == len(failures)
     item = pod.api.find("core/configmaps", "hvd-run")
     assert item
     data = json.loads(json.dumps(item["data"]))
     assert (data["state"], data["failures"]) == ("Finished", "0")
-    warned = "hvd-worker-1 was asked to leave, and the ranks ended with 0" in output.out
+    warned = "hvd-worker-1 was terminated, and the ranks ended with 0" in output.out
     assert warned == (code == 0)
 
 
@@ -281,7 +281,7 @@ def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
     assert pod.run(lostAfterSeconds=0.2) == 0
     losing.result(PATIENCE)
     (failed,) = [e["message"] for e in pod.api.items("core/events") if e["reason"] == "Failed"]
-    assert failed.startswith("hvd-worker-1 was asked to leave")
+    assert failed.startswith("hvd-worker-1 was terminated: ")
 
 
 def test_what_a_rank_raised_is_kept_for_the_launch(launcher: Launcher, watch: Watch) -> None:
