@@ -55,7 +55,7 @@ def read_document(file: Path) -> Object:
     except (OSError, ValueError, TypeError) as error:
         raise FileError(f"{file}: cannot read the result: {error}") from error
     if not is_result or not isinstance(found, dict):
-        raise FileError(f"{file}: is no result of `hvdchart bench -w`")
+        raise FileError(f"{file}: is not a result of `hvdchart bench -w`")
     return found
 
 

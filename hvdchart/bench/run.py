@@ -71,6 +71,6 @@ def _check_free(cluster: Cluster, name: str, helm: Helm) -> None:
     """Raise ClusterError where a release has the name: it would be replaced and uninstalled."""
     if cluster.release(name).exists or release_chart(name, cluster.namespace, helm):
         raise ClusterError(
-            f"{name} is there already in namespace {cluster.namespace}: someone measures, or a "
-            f"measurement was interrupted; then remove it: hvdchart undeploy {name}"
+            f"{name} exists already in namespace {cluster.namespace}: another measurement runs, or "
+            f"was interrupted; in that case remove it: hvdchart undeploy {name}"
         )

@@ -69,7 +69,7 @@ def bench(
         typer.Option(metavar="NAME", help="resnet50, inception3, vgg16, mobilenet2, bert or lstm."),
     ] = "resnet50",
     batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Samples of a rank and step.")
+        int, typer.Option(min=1, metavar="N", help="Samples per rank and step.")
     ] = 32,
     arguments: Annotated[
         str, typer.Option(metavar="WORDS", help="Further arguments of examples/benchmark.py.")
@@ -83,7 +83,9 @@ def bench(
     ] = "",
     read: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Print results of --write again; can be repeated."),
+        typer.Option(
+            metavar="FILE", help="Print results that --write has written; can be repeated."
+        ),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")
@@ -94,7 +96,7 @@ def bench(
     """Measure how the speed grows with the number of workers, on your nodes.
 
     All numbers of workers are measured in turns in one temporary run, with the same image and on
-    the same pods. What was not measured so is not compared.
+    the same pods. Results of different sessions are not compared.
     """
     from hvdchart.bench.plot import plot
     from hvdchart.bench.result import check_comparable, machine_text, read_document

@@ -40,7 +40,7 @@ LoadWith = Annotated[
         help="Load the image into the cluster with this command, whose last argument it becomes.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print what the builder prints.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the output of the builder.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -68,7 +68,7 @@ def build(
     ] = None,
     spec: Annotated[
         Path | None,
-        typer.Option(metavar="SPEC", help="Name the image in this spec; its comments stay."),
+        typer.Option(metavar="SPEC", help="Write the image's name into this spec; keep comments."),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Build again at each change, until interrupted.")
@@ -77,7 +77,7 @@ def build(
 ) -> None:
     """Build an image, whose tag is a hash of the folder's content, and print its name.
 
-    An image that is there already is not built again.
+    An image that exists already is not built again.
     """
     from hvdchart.image import build as building
     from hvdchart.image.deliver import Target, deliver, save

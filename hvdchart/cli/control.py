@@ -55,7 +55,7 @@ def wait(
     name: Name,
     timeout: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="How long to wait, e.g. 5m (default: ever)."),
+        typer.Option(metavar="DURATION", help="How long to wait, e.g. 5m (default: no limit)."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -81,9 +81,9 @@ def wait(
 def stop(
     name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
 ) -> None:
-    """End a run: no pod of it is left, and the release stays.
+    """Stop a run: remove its pods and keep the release.
 
-    To go on from the last checkpoint, use `restart`.
+    To continue from the last checkpoint, use `restart`.
     """
     from hvdchart.run import control
     from hvdchart.run.cluster import Cluster
@@ -97,7 +97,7 @@ def stop(
 def restart(
     name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
 ) -> None:
-    """Start a run once more, whether it has ended or not; the script resumes as it always does."""
+    """Start a run again, whether it has ended or not; the script resumes if it can."""
     from hvdchart.run import control
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
@@ -114,7 +114,7 @@ def scale(
     ],
     group: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Group of workers, where the run has several."),
+        typer.Option(metavar="NAME", help="Group of workers, if the run has several."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -122,8 +122,8 @@ def scale(
 ) -> None:
     """Change the number of a run's workers.
 
-    A run that trains is replaced by one on that many workers, and its script resumes from the last
-    checkpoint. Only an elastic run goes on.
+    An active run is replaced by a run on that number of workers, and its script resumes from the
+    last checkpoint. An elastic run continues instead.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run import control
@@ -132,8 +132,8 @@ def scale(
 
     cluster = Cluster.connect(context, namespace)
     goes_on = control.scale(cluster, name, number, group, Program(helm, context))
-    how = "and goes on" if goes_on else "and starts again on them"
+    how = "and continues" if goes_on else "and starts again"
     sys.stdout.write(
-        f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec brings "
-        "back the number there\n"
+        f"run {name} has {pluralize(number, 'worker')} {how}; the next deploy of its spec "
+        "restores the number there\n"
     )

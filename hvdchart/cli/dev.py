@@ -164,7 +164,7 @@ class _Log:
             try:
                 self._print_run()
             except HvdchartError as error:
-                say(f"{error}; the run goes on without its log")
+                say(f"{error}; the run continues, without its log here")
 
     def _print_run(self) -> None:
         from hvdchart.run.logs import follow

@@ -44,9 +44,9 @@ def doctor(
     ] = False,
     output: Format = "text",
 ) -> None:
-    """Examine tools, cluster, rights and room, and print what to do about each problem.
+    """Check tools, cluster, permissions and capacity, and print a remedy for each problem.
 
-    With SPEC, examine whether its run would be admitted and has room in the namespace.
+    With SPEC, also check whether the namespace would admit its run and has room for it.
     """
     import dataclasses
 

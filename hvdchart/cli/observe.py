@@ -139,7 +139,9 @@ def logs(
     ] = True,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", min=0, metavar="LINES", help="Last lines to print of each pod."),
+        typer.Option(
+            "--tail", min=0, metavar="LINES", help="Number of last lines to print of each pod."
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -156,7 +158,7 @@ def logs(
 ) -> None:
     """Print the logs of a run.
 
-    Each line starts with its pod. Follows the logs of all pods until the run ends.
+    Each line starts with the name of its pod. The command follows all pods until the run ends.
     """
     seconds = parse_duration(since)
     from hvdchart.run.cluster import Cluster

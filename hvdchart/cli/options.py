@@ -51,8 +51,8 @@ Code = Annotated[
     typer.Option(
         "--code",
         metavar="PATH",
-        help="Script or folder that the master hands to the workers; .gitignore and .hvdignore "
-        "name what to leave out.",
+        help="Script or folder that the master copies to the workers, without the files that "
+        ".gitignore and .hvdignore name.",
     ),
 ]
 Output = Annotated[

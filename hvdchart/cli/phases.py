@@ -46,4 +46,4 @@ class PhasePrinter:
                 if phase.name == DONE:
                     return
         except ClusterError as error:
-            say(f"{error}; the run goes on")
+            say(f"{error}; the run continues")

@@ -61,8 +61,8 @@ Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 int
 Example:
   hvdchart timeline resnet50 -w timeline.json
 
-Exit codes: 0 written; 5 the file cannot be written, or is no timeline; 7 the run has no timeline,
-or the cluster cannot be used.""",
+Exit codes: 0 written; 5 the file cannot be written, or is not a timeline; 7 the run has no
+timeline, or the cluster cannot be used.""",
 }
 
 
@@ -118,7 +118,7 @@ def stack(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Print what the ranks of a run do: the Python stack of each, while they go on."""
+    """Print the Python stack of each rank of a run; the ranks continue."""
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl
@@ -138,9 +138,9 @@ def debug(
     context: Context = None,
     helm: Helm = "helm",
 ) -> None:
-    """Start the pods of a run once more, without the training, and open a shell in one.
+    """Start a copy of a run's pods without the training, and open a shell in one.
 
-    The run itself is not touched. At the end of the shell, its copy is uninstalled.
+    The run itself is not changed. When the shell ends, the copy is uninstalled.
     """
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.debug import debug_pods
@@ -160,7 +160,7 @@ def tensorboard(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Make a run's TensorBoard a port of this machine, until interrupted."""
+    """Forward a local port to a run's TensorBoard, until interrupted."""
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.control import present_release
     from hvdchart.run.kubectl import Kubectl

@@ -51,7 +51,7 @@ def init(
         bool, typer.Option("--dockerfile", help="Write a Dockerfile and requirements.txt as well.")
     ] = False,
 ) -> None:
-    """Write a new project: a script that trains as it is, a spec and a README."""
+    """Write a new project: a script that trains without changes, a spec and a README."""
     from hvdchart.project.templates import TEMPLATES, make_project
 
     if template not in TEMPLATES:
@@ -89,7 +89,7 @@ def config(
         typer.Argument(metavar="KEY...", help="Paths such as nodes.0.count; for set PATH=VALUE."),
     ] = None,
 ) -> None:
-    """Read or change single keys of a spec's file; comments and order stay."""
+    """Read or change single keys of a spec's file; comments and order are kept."""
     import json
 
     from hvdchart.project import edit

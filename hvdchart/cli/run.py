@@ -109,9 +109,9 @@ def deploy(
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
-    Where the project has a Dockerfile, its image is built and pushed first, unless that was done
-    for the same content, or loaded into a cluster of kind. Interrupting the command does not stop
-    the run.
+    If the project has a Dockerfile, the command first builds its image and pushes it, or loads it
+    into a kind cluster, unless that was done for the same content. Interrupting the command does
+    not stop the run.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run import helm as helm_module

@@ -20,7 +20,7 @@ from hvdchart.run.api import Api
 from hvdchart.run.facts import Facts
 from hvdchart.run.helm import Helm
 
-_UNSEEN = "you may not read it"
+_UNSEEN = "you are not allowed to read it"
 
 
 def examine_tools(helm: str) -> Iterator[Finding]:
@@ -93,6 +93,6 @@ def _examine_room(facts: Facts, values: Values | None) -> Iterator[Finding]:
         yield examine_classes(classes)
     nodes = facts.nodes()
     if nodes is None:
-        yield Finding("GPUs", "unknown", "you may not list nodes")
+        yield Finding("GPUs", "unknown", "you are not allowed to list nodes")
     else:
         yield from examine_gpus(nodes, needs)

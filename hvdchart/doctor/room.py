@@ -58,7 +58,9 @@ def examine_claims(
     for name, claim in found.items():
         subject = f"claim {name}"
         if claim is None:
-            yield Finding(subject, "problem", "there is none", "create it, or correct the volume")
+            yield Finding(
+                subject, "problem", "it does not exist", "create it, or correct the volume"
+            )
             continue
         phase = claim.get("status", {}).get("phase")
         modes = set(claim["spec"].get("accessModes") or ())
@@ -104,7 +106,9 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
     wanted = [(pod, name, count) for pod in needs or [] for name, count in pod.gpus.items()]
     for pod, name, count in wanted:
         room = sum(each // count for each in offered.get(name, [])) if count else pod.number
-        text = f"{pod.number} pods of {pod.name} want {count} {name} each; nodes take {room}"
+        text = (
+            f"{pod.number} pods of {pod.name} need {count} {name} each; nodes have room for {room}"
+        )
         fix = "use fewer workers or GPUs, another resource, or install the device plugin"
         is_enough = room >= pod.number
         yield Finding("GPUs", "ok" if is_enough else "problem", text, "" if is_enough else fix)
@@ -130,11 +134,11 @@ def _over_quota(
             lists = [(pod, pod.limits if is_limit else pod.requests) for pod in needs]
             missing = [pod.name for pod, own in lists if of not in own]
             if of in ("cpu", "memory") and missing and not _has_default(ranges, of, is_limit):
-                yield f"quota {name} demands {resource}, which {join_names(missing)} does not set"
+                yield f"quota {name} requires {resource}, which {join_names(missing)} does not set"
             wanted = sum((own.get(of, Fraction(0)) * pod.number for pod, own in lists), Fraction(0))
         left = parse_quantity(str(hard)) - parse_quantity(str(used.get(resource, "0")))
         if wanted and wanted > left:
-            yield f"quota {name} leaves {_text(of, left)} {resource} of {_text(of, wanted)} wanted"
+            yield f"quota {name} leaves {_text(of, left)} {resource} of {_text(of, wanted)} needed"
 
 
 def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[str]:
@@ -150,7 +154,7 @@ def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[st
             for resource, least in (limits.get("min") or {}).items():
                 wanted = pod.requests.get(resource, parse_quantity(str(least)))
                 if wanted < parse_quantity(str(least)):
-                    yield f"limit range {name} demands {least} {resource}; {pod.name} has less"
+                    yield f"limit range {name} requires {least} {resource}; {pod.name} has less"
 
 
 def _has_default(ranges: Sequence[Object], resource: str, is_limit: bool) -> bool:

@@ -63,7 +63,7 @@ def run_in(image: str, command: Sequence[str], user: int, engine: str | None = N
             run = _run_buildah if name == "buildah" else _run_container
             return run(name, image, command, f"{user}:0")
         reasons.append(f"{name}: {reason}")
-    raise ImageError(f"{image} is not here and cannot be pulled: " + "; ".join(reasons))
+    raise ImageError(f"{image} is not on this machine and cannot be pulled: " + "; ".join(reasons))
 
 
 def _pull_if_missing(engine: str, image: str) -> str | None:

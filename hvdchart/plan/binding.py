@@ -46,10 +46,10 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
     binding = _common_binding(spec.nodes, slots, to)
     if binding is None and to == "core":
         # Groups with unlike sockets may still have one binding in common: by socket.
-        why = Reason("groups differ in cores: each rank to its socket", _OURS)
+        why = Reason("groups have different cores: bind each rank to its socket", _OURS)
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
-        why = Reason("groups differ in ranks a socket: no one mapping", _OURS)
+        why = Reason("groups have different ranks per socket: none fits all", _OURS)
     transport = "RDMA" if _moves_data_by_rdma(spec) else ""
     interface, group_env = _interfaces(spec, transport)
     options = spec.launch.options
@@ -67,7 +67,7 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     if spec.launch.mode == "elastic":
         return "none", Reason("ranks per host change in an elastic run", "Horovod")
     if spec.launch.mode == "custom":
-        return "none", Reason("the whole command line is the user's", _SPEC)
+        return "none", Reason("the command line is your own", _SPEC)
     for group, ranks in zip(spec.nodes, slots, strict=True):
         if not group.gpus and ranks > topology.cores(group) - topology.reserved_cores(group):
             return "none", Reason("more ranks than cores", _OURS)

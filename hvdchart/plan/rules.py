@@ -225,4 +225,4 @@ def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
         return "none", Reason(why, _OURS)
     if any(group.gpus for group in groups):
         return "none", Reason("GPU ranks are not bound to cores", _OURS)
-    return "core", Reason("each rank to the cores of its socket", _INTEL)
+    return "core", Reason("bind each rank to the cores of its socket", _INTEL)

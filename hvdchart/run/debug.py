@@ -48,7 +48,7 @@ def debug_pods(
     copy = f"{name}-debug"
     if cluster.release(copy).exists:
         raise ClusterError(
-            f"{copy} is there already, from another `hvdchart debug {name}`: end that, or run "
+            f"{copy} exists already, from another `hvdchart debug {name}`: end that, or run "
             f"hvdchart undeploy {copy}"
         )
     values = debug_values(release_values(name, cluster.namespace, helm))

@@ -6,23 +6,24 @@ from __future__ import annotations
 REMEDIES = {
     "exceeded quota": "ask for a larger quota, or use fewer or smaller workers",
     "another operation (install/upgrade/rollback) is in progress": (
-        "someone changes this release at this moment: try again in a minute. If Helm was killed "
-        "instead, remove its mark and deploy again: kubectl delete secret -n {namespace} -l "
-        "'owner=helm,name={name},status in (pending-install,pending-upgrade,pending-rollback)'"
+        "another command changes this release: try again in a minute. If Helm was killed "
+        "instead, delete its pending revision and deploy again: kubectl delete secret "
+        "-n {namespace} -l 'owner=helm,name={name},"
+        "status in (pending-install,pending-upgrade,pending-rollback)'"
     ),
     "invalid ownership metadata": (
-        "objects of that name belong to something else: choose another name for the run, or "
+        "objects with that name do not belong to this release: choose another name for the run, or "
         "another namespace"
     ),
     "already exists": (
-        "someone else has created it meanwhile, or it is not Helm's: try again, or choose another "
-        "name for the run"
+        "another user has just created it, or Helm does not manage it: try again, or choose "
+        "another name for the run"
     ),
     'namespaces "{namespace}" not found': (
         "there is no such namespace: add --create-namespace, or choose another with --namespace"
     ),
     "is forbidden": (
-        "ask for that right; `hvdchart doctor -n {namespace}` lists all that are missing"
+        "ask for this permission; `hvdchart doctor -n {namespace}` lists all that are missing"
     ),
     "nauthorized": "the cluster does not accept your credentials: renew those in the kubeconfig",
     "the server has asked for the client to provide credentials": (
@@ -45,7 +46,7 @@ REMEDIES = {
         "and deploy again"
     ),
     "context deadline exceeded": (
-        "the API server is slow: try again; Helm takes up where it stopped"
+        "the API server is slow: try again; Helm continues where it stopped"
     ),
 }
 

@@ -124,20 +124,22 @@ class _Kubeconfig:
             if document is None:
                 continue
             if not isinstance(document, dict):
-                raise UnusableError(f"{file} is no mapping with clusters, contexts and users")
+                raise UnusableError(f"{file} is not a mapping with clusters, contexts and users")
             self._current = self._current or _text(document, "current-context")
             for kind in self._entries:
                 self._add(kind, document.get(f"{kind}s") or [], file)
 
     def _add(self, kind: str, items: Any, file: Path) -> None:
         if not isinstance(items, list):
-            raise UnusableError(f"{kind}s in {file} is no list")
+            raise UnusableError(f"{kind}s in {file} is not a list")
         for item in items:
             name, content = (
                 (item.get("name"), item.get(kind)) if isinstance(item, dict) else (None, None)
             )
             if not isinstance(name, str) or not isinstance(content, dict | None):
-                raise UnusableError(f"{kind}s in {file} has an entry that is no name with a {kind}")
+                raise UnusableError(
+                    f"{kind}s in {file} has an entry that is not a name with a {kind}"
+                )
             self._entries[kind].setdefault(name, (content or {}, file.parent))
 
     def connection(self, context: str | None) -> Connection:
@@ -153,7 +155,7 @@ class _Kubeconfig:
         user = _text(chosen, "user")
         server = _text(cluster, "server").rstrip("/")
         if not server.startswith(("http://", "https://")):
-            raise UnusableError(f"the cluster's server is {server!r}, which is no URL")
+            raise UnusableError(f"the cluster's server is {server!r}, which is not a URL")
         authorities = _content(cluster, "certificate-authority", folder)
 
         def log_in() -> Credentials:
@@ -209,7 +211,7 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
     """The text of a key; empty without."""
     value = entry.get(key)
     if not isinstance(value, str | None):
-        raise UnusableError(f"{key} is {value!r}, which is no text")
+        raise UnusableError(f"{key} is {value!r}, which is not text")
     return value or ""
 
 
@@ -220,7 +222,7 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
         try:
             return base64.b64decode("".join(data.split()), validate=True)
         except ValueError as error:
-            raise UnusableError(f"{key}-data is no base64: {error}") from error
+            raise UnusableError(f"{key}-data is not base64: {error}") from error
     return (folder / file).read_bytes() if file else b""
 
 

@@ -70,7 +70,7 @@ def read_events(text: str) -> list[dict[str, Any]]:
     complete = text.rpartition("\n")[0].strip().rstrip(",")
     if complete:
         return read_events(complete)
-    raise FileError("the timeline is not one of Horovod: it is no list of trace events")
+    raise FileError("the timeline is not one of Horovod: it is not a list of trace events")
 
 
 def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:

@@ -114,7 +114,7 @@ class NodeGroup:
     count: int = key(Integer(1, 10_000), "number of nodes; each runs one worker pod")
     spares: int = key(
         Integer(0, 10_000),
-        "further nodes, whose worker pods wait without ranks and take the place of lost ones",
+        "additional nodes, whose worker pods wait without ranks and replace lost workers",
         0,
     )
     sockets: int | None = key(Integer(1, 64), "CPU sockets of a node (default: 1)", None)
@@ -131,7 +131,7 @@ class NodeGroup:
     )
     memory: int | None = key(
         Memory(),
-        "memory of a node: its modules', or with reserved.memory the capacity of its Node object",
+        "memory of a node: that of its modules, or with reserved.memory the capacity of its Node",
         None,
     )
     gpus: int = key(

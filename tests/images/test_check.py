@@ -49,5 +49,8 @@ def test_image_without_programs_is_refused_with_remedies(bad: str) -> None:
 def test_image_that_cannot_be_pulled_is_an_error() -> None:
     done = check("registry.invalid/no-such-image:1")
     assert done.returncode == 9
-    assert "registry.invalid/no-such-image:1 is not here and cannot be pulled" in done.stderr
+    assert (
+        "registry.invalid/no-such-image:1 is not on this machine and cannot be pulled"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr

@@ -157,7 +157,7 @@ def test_a_run_of_the_name_is_neither_replaced_nor_removed(
     helm.answer("get", json.dumps({"name": NAME, "chart": "postgresql", "version": "1"}))
     done = hvdchart("bench", spec)
     assert done.code == 7
-    assert "hvd-bench is there already in namespace team" in done.errors
+    assert "hvd-bench exists already in namespace team" in done.errors
     fake_cluster.put("pods", worker(0))
     assert hvdchart("bench", spec).code == 7
     assert not {"upgrade", "uninstall"} & set(helm.commands())

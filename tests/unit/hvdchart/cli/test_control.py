@@ -123,7 +123,7 @@ def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
     running.put("jobs", job(mode="elastic"))
     done = hvdchart("scale", "hvd", "4")
     assert done.code == 0
-    assert "has 4 workers and goes on" in done.output
+    assert "has 4 workers and continues" in done.output
     assert upgraded(helm) is None
     (patch,) = [request for request in running.requests if request.method == "PATCH"]
     assert patch.path.endswith("/statefulsets/hvd-worker/scale")

@@ -236,7 +236,7 @@ def test_a_second_debug_is_refused(
     running.put("statefulsets", {**STATEFUL_SET, "metadata": {"name": "d", "labels": labels}})
     done = hvdchart("debug", "hvd")
     assert done.code == 7
-    assert "hvd-debug is there already, from another `hvdchart debug hvd`" in done.errors
+    assert "hvd-debug exists already, from another `hvdchart debug hvd`" in done.errors
     assert helm.calls == []
 
 

@@ -49,14 +49,14 @@ def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]
     ("hard", "problem"),
     [
         ({"requests_cpu": "8100m"}, ""),
-        ({"requests_cpu": "8099m"}, "quota q leaves 8099m requests.cpu of 8100m wanted"),
-        ({"cpu": "8"}, "quota q leaves 8 cpu of 8100m wanted"),
+        ({"requests_cpu": "8099m"}, "quota q leaves 8099m requests.cpu of 8100m needed"),
+        ({"cpu": "8"}, "quota q leaves 8 cpu of 8100m needed"),
         ({"requests_memory": "17Gi"}, ""),
-        ({"requests_memory": "16Gi"}, "quota q leaves 16Gi requests.memory of 16640Mi wanted"),
+        ({"requests_memory": "16Gi"}, "quota q leaves 16Gi requests.memory of 16640Mi needed"),
         ({"pods": "5"}, ""),
-        ({"pods": "4"}, "quota q leaves 4 pods of 5 wanted"),
+        ({"pods": "4"}, "quota q leaves 4 pods of 5 needed"),
         ({"services": "0"}, ""),
-        ({"limits_cpu": "100"}, "quota q demands limits.cpu, which worker, master does not set"),
+        ({"limits_cpu": "100"}, "quota q requires limits.cpu, which worker, master does not set"),
     ],
 )
 def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
@@ -65,7 +65,7 @@ def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
 
 def test_what_others_use_is_not_left() -> None:
     problems = quota_texts([quota({"requests.cpu": "2"}, requests_cpu="10")])
-    assert problems == ["quota q leaves 8 requests.cpu of 8100m wanted"]
+    assert problems == ["quota q leaves 8 requests.cpu of 8100m needed"]
 
 
 def test_a_default_of_the_namespace_meets_what_a_quota_demands() -> None:
@@ -84,7 +84,7 @@ def test_a_quota_for_some_pods_only_is_not_counted() -> None:
     [
         ({"max": {"cpu": "2"}}, ""),
         ({"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
-        ({"min": {"memory": "1Gi"}}, "limit range r demands 1Gi memory; master has less"),
+        ({"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
         ({"min": {"ephemeral-storage": "1Gi"}}, ""),
     ],
 )
@@ -133,7 +133,7 @@ def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str 
     [
         (claim(), 4, ""),
         (claim(mode="ReadOnlyMany"), 4, ""),
-        (None, 1, "there is none"),
+        (None, 1, "it does not exist"),
         (claim("Pending"), 1, "it is Pending: no volume is bound to it"),
         (claim("Pending", storage_class="late"), 1, ""),
         (claim(mode="ReadWriteOnce"), 1, ""),
@@ -160,7 +160,7 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     nodes = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
     (finding,) = examine_gpus(nodes, pod_needs(GPU))
     assert (finding.state, finding.text) == (
-        "ok", "3 pods of worker want 4 nvidia.com/gpu each; nodes take 3",
+        "ok", "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3",
     )  # fmt: skip
     (finding,) = examine_gpus(nodes[:1], pod_needs(GPU))
     assert finding.state == "problem"

@@ -184,7 +184,9 @@ def test_each_engine_has_its_own_command(
 
 
 def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -> None:
-    with pytest.raises(ImageError, match="'kaniko' is no builder: use one of docker, podman, bu"):
+    with pytest.raises(
+        ImageError, match="'kaniko' is not a builder: use one of docker, podman, bu"
+    ):
         choose_engine("kaniko")
     for name in ("docker", "podman", "buildah"):
         StubProgram(programs, name).answer("info", code=1)

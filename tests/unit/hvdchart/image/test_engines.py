@@ -132,7 +132,7 @@ def test_image_that_no_engine_can_pull_is_an_error_with_each_reason(
     with pytest.raises(ImageError) as raised:
         run_in("image:1", ["true"], 0)
     assert str(raised.value) == (
-        f"image:1 is not here and cannot be pulled: docker: {reason}; podman: {reason}"
+        f"image:1 is not on this machine and cannot be pulled: docker: {reason}; podman: {reason}"
     )
 
 

@@ -166,14 +166,14 @@ def test_first_file_that_has_an_entry_decides(
     ("change", "message"),
     [
         ({"current-context": None}, "it has no current-context"),
-        ({"current-context": 1}, "current-context is 1, which is no text"),
+        ({"current-context": 1}, "current-context is 1, which is not text"),
         ({"clusters": []}, "the context names the cluster 'c', which clusters does not have"),
         ({"users": []}, "the context names the user 'u', which users does not have"),
-        ({"users": [{"user": {}}]}, "users in .* has an entry that is no name with a user"),
-        ({"users": [{"name": "u", "user": {"token": 12}}]}, "token is 12, which is no text"),
+        ({"users": [{"user": {}}]}, "users in .* has an entry that is not a name with a user"),
+        ({"users": [{"name": "u", "user": {"token": 12}}]}, "token is 12, which is not text"),
         (
             {"clusters": [{"name": "c", "cluster": {"server": "host:6443"}}]},
-            "the cluster's server is 'host:6443', which is no URL",
+            "the cluster's server is 'host:6443', which is not a URL",
         ),
     ],
 )

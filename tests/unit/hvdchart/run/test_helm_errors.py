@@ -14,17 +14,17 @@ from tests.unit.hvdchart.run.test_helm import plan
 MESSAGES = {
     "interrupted": (
         "Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress",
-        "someone changes this release at this moment: try again in a minute. If Helm was killed",
+        "another command changes this release: try again in a minute. If Helm was killed",
     ),
     "name taken": (
         'Error: Unable to continue with install: Service "run" in namespace "team" exists and '
         "cannot be imported into the current release: invalid ownership metadata; label validation "
         "error",
-        "objects of that name belong to something else: choose another name",
+        "objects with that name do not belong to this release: choose another name",
     ),
     "two people": (
         'Error: INSTALLATION FAILED: secrets "sh.helm.release.v1.run.v1" already exists',
-        "someone else has created it meanwhile",
+        "another user has just created it",
     ),
     "namespace": (
         'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found',
@@ -33,7 +33,7 @@ MESSAGES = {
     "right": (
         'Error: query: failed to query with labels: secrets is forbidden: User "x" cannot list '
         'resource "secrets" in API group "" in the namespace "team"',
-        "ask for that right; `hvdchart doctor -n team` lists all that are missing",
+        "ask for this permission; `hvdchart doctor -n team` lists all that are missing",
     ),
     "credentials": (
         "Error: Kubernetes cluster unreachable: the server has asked for the client to provide "
