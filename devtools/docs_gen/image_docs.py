@@ -15,7 +15,7 @@ from pathlib import Path
 from devtools.common.errors import ImageError
 from devtools.docs_gen.generated import replace_section, write_or_compare
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
-from devtools.images.proof import AGED, PRESENT, proved_for, read
+from devtools.images.proof import AGED, PRESENT, proof_state, read
 
 START = "<!-- parameters: generated from images/versions.yaml by `make generate` -->"
 END = "<!-- end of the parameters -->"
@@ -66,7 +66,7 @@ def proof_table(images: Mapping[str, Image]) -> str:
             lines.append(f"| `{name}` | in every run of the tests | all | | |")
             continue
         proof = read(image)
-        when = proved_for(proof, image, images)
+        when = proof_state(proof, image, images)
         skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
         lines.append(
             f"| `{name}` | separately, on {proof.day}, {when} | {proof.passed} "

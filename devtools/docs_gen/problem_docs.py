@@ -33,7 +33,7 @@ def _what_follows(entry: dict[str, object]) -> str:
     patience = entry.get("patience")
     if patience is None:
         return "waits"
-    end = "fails" if entry["hopeless"] else "tries again"
+    end = "fails" if entry["permanent"] else "tries again"
     return f"{end} after {patience} s" if patience else f"{end} at once"
 
 

@@ -29,7 +29,7 @@ class _Pinned(Template):
     idpattern = "[a-z][a-z0-9-]*"
 
 
-def filled_in(source: Path, parameters: Mapping[str, str]) -> str:
+def fill_in_parameters(source: Path, parameters: Mapping[str, str]) -> str:
     """The text of a .in file with ${name} replaced by parameters, and without the lines whose
     condition, ` if KEY=VALUE`, is false. Raises ImageError for an unknown name.
     """
@@ -53,10 +53,10 @@ def lock_file(image: Image, source: Path) -> Path:
     """The lock of an .in file for the image's parameters: the tree's if the defaults give the same
     text, else one in the cache, under a key of all it is made from.
     """
-    text = filled_in(source, image.parameters)
+    text = fill_in_parameters(source, image.parameters)
     defaults = image.defaults
     python = image.parameters["python"]
-    if (text, python) == (filled_in(source, defaults), defaults["python"]):
+    if (text, python) == (fill_in_parameters(source, defaults), defaults["python"]):
         return tree_lock(source)
     key = content_key([], text, python, image.locks[source].value)
     return cache_dir() / "locks" / f"{image.name}-{source.stem}-{key}.txt"
@@ -73,7 +73,7 @@ def stale_locks(image: Image) -> list[str]:
         if lock != tree_lock(source):
             continue
         pinned = set(_pins(lock.read_text())) if lock.exists() else set()
-        for pin in _pins(filled_in(source, image.parameters)):
+        for pin in _pins(fill_in_parameters(source, image.parameters)):
             if pin not in pinned:
                 problems.append(f"{lock} does not hold {pin}")
     return problems
@@ -97,7 +97,7 @@ def _write(image: Image, source: Path) -> Path:
     target = lock_file(image, source)
     kind = image.locks[source]
     python = image.parameters["python"]
-    text = filled_in(source, image.parameters)
+    text = fill_in_parameters(source, image.parameters)
     if kind is Lock.SOURCE:
         locked = _source_alone(text, source)
     else:

@@ -87,7 +87,7 @@ def read(image: Image) -> Proof:
         return proof
 
 
-def proved_for(proof: Proof, image: Image, images: Mapping[str, Image]) -> str:
+def proof_state(proof: Proof, image: Image, images: Mapping[str, Image]) -> str:
     """PRESENT, or AGED when the image has changed since."""
     return PRESENT if proof.content == content_of(image, images) else AGED
 
@@ -97,4 +97,4 @@ def state(image: Image, images: Mapping[str, Image]) -> str:
     if image.tested is When.ALWAYS:
         return "tested in every run"
     proof = read(image)
-    return f"proved on {proof.day}, {proved_for(proof, image, images)}"
+    return f"proved on {proof.day}, {proof_state(proof, image, images)}"

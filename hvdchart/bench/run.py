@@ -22,7 +22,7 @@ from hvdchart.run.temporary import temporary_run
 
 
 @dataclass
-class Found:
+class BenchOutput:
     """What the run printed: the machine of each rank's host, and the measurements in order."""
 
     machines: dict[str, Object] = field(default_factory=dict)
@@ -37,7 +37,7 @@ def measure(
     *,
     context: str | None = None,
     helm: str = "helm",
-) -> Found:
+) -> BenchOutput:
     """Measure `number` times in the run of a plan of `bench_plan`, with a remark for each.
 
     Raises ClusterError where a release has the run's name, and RunFailedError when a measurement
@@ -45,7 +45,7 @@ def measure(
     """
     name = plan.spec.name
     _check_free(cluster, name, Helm(helm, context))
-    found, last = Found(), ""
+    found, last = BenchOutput(), ""
     with temporary_run(cluster, plan, context=context, program=helm) as lines:
         for line in lines:
             last = f"{line.pod}: {line.text}"

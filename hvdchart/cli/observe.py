@@ -162,7 +162,7 @@ def logs(
     """
     seconds = parse_duration(since)
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.logs import follow, read_past
+    from hvdchart.run.logs import follow, read_logged_lines
     from hvdchart.run.ranks import check_tagged, run_of
     from hvdchart.run.status import newest_job
 
@@ -174,7 +174,7 @@ def logs(
     if rank is not None and job:
         check_tagged(run_of(job))
     # Without a Job, which has a time to live, the run is over.
-    read = follow if job and is_followed else read_past
+    read = follow if job and is_followed else read_logged_lines
     component = "" if rank is None and not master else "master"
     try:
         lines = read(cluster, name, tail=tail, since=seconds, component=component)

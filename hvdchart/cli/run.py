@@ -217,7 +217,7 @@ def _follow(cluster: "Cluster", before: "Release", *, has_logs: bool) -> None:
 
     name = before.name
     current = run_status(cluster.release(name))
-    _tell_replaced(run_status(before), current)
+    _report_replacement(run_status(before), current)
     if current.job and current.state != "suspended":
         phases = PhasePrinter(cluster, name, has_progress=not has_logs)
         if has_logs:
@@ -230,7 +230,7 @@ def _follow(cluster: "Cluster", before: "Release", *, has_logs: bool) -> None:
     raise_unless_finished(current)
 
 
-def _tell_replaced(before: "Status", now: "Status") -> None:
+def _report_replacement(before: "Status", now: "Status") -> None:
     """Say that another run went on under this name, which is someone else's perhaps."""
     if before.job and not before.over and now.job != before.job:
         step = f" at {before.progress.text(is_over=True)}" if before.progress else ""

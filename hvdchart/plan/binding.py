@@ -59,9 +59,9 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     for index, group in enumerate(spec.nodes):
         if group.tuning.binding:
-            return group.tuning.binding, rules.given_by(f"nodes[{index}].tuning.binding")
+            return group.tuning.binding, rules.override_reason(f"nodes[{index}].tuning.binding")
     if spec.tuning.binding:
-        return spec.tuning.binding, rules.given_by("tuning.binding")
+        return spec.tuning.binding, rules.override_reason("tuning.binding")
     if any(option.binding for _, option in given_options(spec.launch.options)):
         return "none", Reason("launch.options binds or maps the ranks", _SPEC)
     if spec.launch.mode == "elastic":

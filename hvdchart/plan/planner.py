@@ -43,7 +43,7 @@ class _Choices:
             value = getattr(tuning, field)
             if value is not None:
                 instead = None if planned is None else rules.shown(key, planned)
-                self.reasons[key] = rules.given_by(f"{name}.{camel(field)}", instead)
+                self.reasons[key] = rules.override_reason(f"{name}.{camel(field)}", instead)
                 return value
         if planned is not None:
             self.reasons[key] = why
@@ -59,22 +59,22 @@ class _Choices:
         own = self.spec.train.env.get(name)
         if own is None:
             return planned
-        self.reasons[f"env.{name}"] = rules.given_by(f"train.env.{name}", planned)
+        self.reasons[f"env.{name}"] = rules.override_reason(f"train.env.{name}", planned)
         return own if isinstance(own, str) else None
 
 
 def _plan_group(spec: Spec, index: int) -> GroupPlan:
     group = spec.nodes[index]
     choose = _Choices(spec, index)
-    choose.reasons["number"] = rules.given_by(f"nodes[{index}].count")
+    choose.reasons["number"] = rules.override_reason(f"nodes[{index}].count")
     choose.tuned("slots", "slots", *rules.slots(group))
     # What the whole run then follows: ranks, threads and bindings.
     if group.spares:
-        choose.reasons["spares"] = rules.given_by(f"nodes[{index}].spares")
+        choose.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
     own = {"number": group.count, "spares": group.spares, "slots": rules.slots(group)[0]}
     for name, planned in own.items():
         if topology.worker_value(spec, name) is not None:
-            choose.reasons[name] = rules.given_by(f"values.worker.{name}", planned)
+            choose.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
     slots = topology.slots(group, spec)
     count, spares = topology.workers(group, spec), topology.spares(group, spec)
     group = dataclasses.replace(group, count=count, spares=spares)

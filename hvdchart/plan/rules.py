@@ -60,7 +60,7 @@ FPMATH = "TF_SET_ONEDNN_FPMATH_MODE"
 BFLOAT16: Rule = (None, Reason("not set: it rounds", _OURS))
 
 
-def given_by(key: str, instead_of: object = None) -> Reason:
+def override_reason(key: str, instead_of: object = None) -> Reason:
     """The reason for a number that the spec gives at `key`, instead of a planned one."""
     instead = "" if instead_of is None else f" instead of {instead_of}"
     return Reason(f"{key}{instead}", _SPEC)

@@ -77,7 +77,7 @@ def has_log(pod: Object) -> bool:
     return False
 
 
-def read_past(
+def read_logged_lines(
     source: Source,
     release: str,
     *,
@@ -148,7 +148,7 @@ class _Follower:
                 # The watch of pods may lag behind the watch of Jobs and miss the last master.
                 self._start_all()
             # A master's log ends with the run; a worker's may last as long as its pod.
-            if over and not self._masters_open():
+            if over and not self._is_master_log_open():
                 return
 
     def watch_warnings(self) -> None:
@@ -157,7 +157,7 @@ class _Follower:
         since = str(job["metadata"]["creationTimestamp"]) if job else ""
         self._start(self._watch_warnings, since)
 
-    def _masters_open(self) -> bool:
+    def _is_master_log_open(self) -> bool:
         with self._lock:
             return any(pod.startswith(f"{self._release}-master-") for pod in self._open)
 

@@ -46,7 +46,7 @@ def watch_release(source: Source, name: str, timeout: float | None = None) -> It
     try:
         while True:
             follower.changed.clear()
-            yield _patiently(lambda: source.release(name))
+            yield _call_with_retries(lambda: source.release(name))
             if not follower.wait(deadline):
                 return
     finally:
@@ -85,7 +85,7 @@ class _Follower:
     def _run(self, watch: Callable[[str, int], Iterator[tuple[str, Object]]], name: str) -> None:
         try:
             while not self.closed.is_set():
-                _patiently(lambda: self._follow(watch(name, WATCH_SECONDS)))
+                _call_with_retries(lambda: self._follow(watch(name, WATCH_SECONDS)))
                 self.closed.wait(PAUSE)
         except ClusterError as error:
             self._error = error
@@ -98,7 +98,7 @@ class _Follower:
                 return
 
 
-def _patiently(call: Callable[[], T]) -> T:
+def _call_with_retries(call: Callable[[], T]) -> T:
     """Call, and again while the API server does not answer; a refusal is final."""
     give_up_at = time.monotonic() + PATIENCE
     while True:

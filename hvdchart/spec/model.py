@@ -81,7 +81,7 @@ class Reserved:
 
 
 @dataclass(frozen=True)
-class Switches:
+class HorovodSettings:
     """Horovod's settings, the same for all ranks. Threshold in bytes, cycle time in ms."""
 
     timeline: bool = key(Boolean(), "record a timeline of rank 0 in OUTPUT_PATH", False)
@@ -264,7 +264,9 @@ class Spec:
     )
     train: Train = key(ObjectOf(Train), "training program")
     launch: Launch = key(ObjectOf(Launch), "how ranks are started", Launch())
-    horovod: Switches = key(ObjectOf(Switches), "Horovod's settings", Switches())
+    horovod: HorovodSettings = key(
+        ObjectOf(HorovodSettings), "Horovod's settings", HorovodSettings()
+    )
     image: Image | None = key(
         ObjectOf(Image), "container image of all pods; required unless `values` has one", None
     )

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.plan.rules import Reason, given_by
+from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
-from hvdchart.spec.model import NodeGroup, Switches, Toleration
+from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration
 from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
 from hvdchart.spec.volumes import Volume, mount_path
@@ -65,7 +65,7 @@ def explain(plan: Plan) -> dict[ValuePath, Reason]:
     reasons = {}
     for path, reason in _planned_reasons(plan).items():
         before, after = value_in(planned, path), value_in(merged, path)
-        replaced = given_by(f"values.{_key_of(plan, path)}", before)
+        replaced = override_reason(f"values.{_key_of(plan, path)}", before)
         reasons[path] = reason if before == after else replaced
     return reasons
 
@@ -166,7 +166,7 @@ def _launch(plan: Plan) -> dict[str, Plain]:
     )
 
 
-def _switches(switches: Switches) -> dict[str, Plain]:
+def _switches(switches: HorovodSettings) -> dict[str, Plain]:
     threshold, cycle = switches.fusion_threshold, switches.cycle_time
     return _omit_empty(
         {

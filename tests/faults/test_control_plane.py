@@ -18,7 +18,7 @@ AWAY = 20.0
 
 @pytest.mark.rare
 @pytest.mark.fault("API server unavailable for 20 s at the start")
-def test_api_away_at_the_start(training: Training) -> None:
+def test_api_server_unavailable_at_the_start(training: Training) -> None:
     training.install(STEPS)
     training.namespace.client.wait_for_job_start(training.namespace.job("hvd"), 60)
     fault = time.time()
@@ -29,7 +29,7 @@ def test_api_away_at_the_start(training: Training) -> None:
 
 @pytest.mark.rare
 @pytest.mark.fault("API server unavailable for 20 s in training")
-def test_api_away_in_training(training: Training) -> None:
+def test_api_server_unavailable_in_training(training: Training) -> None:
     steps = STEPS + int(AWAY / 0.05)
     training.install(steps)
     training.wait_for_step(FAULT_AT)
@@ -43,7 +43,7 @@ def test_api_away_in_training(training: Training) -> None:
 
 @pytest.mark.rare
 @pytest.mark.fault("API server unavailable for 20 s at the end")
-def test_api_away_at_the_end(training: Training) -> None:
+def test_api_server_unavailable_at_the_end(training: Training) -> None:
     training.install(STEPS)
     training.wait_for_step(STEPS - 5)
     fault = time.time()

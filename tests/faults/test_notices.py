@@ -43,7 +43,7 @@ def finish(training: Training, pod: str) -> set[int]:
         pytest.param(1, marks=pytest.mark.fault("worker terminated gracefully, with a spare")),
     ],
 )
-def test_worker_that_leaves(training: Training, spares: int) -> None:
+def test_gracefully_terminated_worker(training: Training, spares: int) -> None:
     begin(training, spares)
     leaving = training.newest(1)["host"]
     assert finish(training, leaving) == {1}
@@ -55,7 +55,7 @@ def test_worker_that_leaves(training: Training, spares: int) -> None:
 
 @pytest.mark.rare
 @pytest.mark.fault("master terminated gracefully")
-def test_master_that_leaves(training: Training) -> None:
+def test_gracefully_terminated_master(training: Training) -> None:
     begin(training)
     first = training.master()
     # The first rank that ends ends the others, which may have saved by then.

@@ -12,7 +12,7 @@ from devtools.common.errors import ImageError
 from devtools.images.catalogue import ROOT, Image, load_catalogue
 from devtools.images.content import build_arguments, image_files, image_key, wheel_key
 from devtools.images.kept import LIMIT, kept_name, touch_and_evict
-from devtools.images.lock import filled_in, lock_file, stale_locks
+from devtools.images.lock import fill_in_parameters, lock_file, stale_locks
 from images.common import build_horovod
 
 GOOD = """
@@ -69,7 +69,7 @@ def test_malformed_versions_file_is_refused(
 def test_locks_in_the_tree_pin_the_versions_of_the_versions_file(name: str) -> None:
     image = load_catalogue()[name]
     assert stale_locks(image) == []
-    assert any("==" in filled_in(source, image.parameters) for source in image.locks)
+    assert any("==" in fill_in_parameters(source, image.parameters) for source in image.locks)
     # As after a change of versions.yaml without `images lock`.
     changed = {key: f"{version}.99" for key, version in image.versions.items()}
     changed["python"] = image.versions["python"]
@@ -104,10 +104,12 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
 def test_requirement_with_a_false_condition_is_omitted(tmp_path: Path) -> None:
     source = tmp_path / "x.in"
     source.write_text("# why\na==${python}\nb if mpi-from=pypi\n")
-    assert filled_in(source, {"python": "3.11", "mpi-from": "debian"}) == "# why\na==3.11\n"
-    assert "\nb\n" in filled_in(source, {"python": "3.11", "mpi-from": "pypi"})
+    assert (
+        fill_in_parameters(source, {"python": "3.11", "mpi-from": "debian"}) == "# why\na==3.11\n"
+    )
+    assert "\nb\n" in fill_in_parameters(source, {"python": "3.11", "mpi-from": "pypi"})
     with pytest.raises(ImageError, match="mpi-from is not a parameter"):
-        filled_in(source, {"python": "3.11"})
+        fill_in_parameters(source, {"python": "3.11"})
 
 
 def test_image_key_changes_only_with_the_content_of_the_build(tmp_path: Path) -> None:

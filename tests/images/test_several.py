@@ -10,7 +10,7 @@ import pytest
 from devtools.common.errors import ImageError
 from devtools.images.catalogue import Image, load_catalogue
 from devtools.images.content import build_arguments, wheel_key
-from devtools.images.lock import filled_in
+from devtools.images.lock import fill_in_parameters
 
 FILE = """
 bases: {sid: debian:sid}
@@ -98,7 +98,7 @@ def test_images_of_tensorflow_without_nccl_turn_onednn_on() -> None:
 def test_parameter_name_may_have_digits(tmp_path: Path) -> None:
     source = tmp_path / "a.in"
     source.write_text("a-cu12==${a-cu12}\n")
-    assert filled_in(source, load(tmp_path).parameters) == "a-cu12==2.0\n"
+    assert fill_in_parameters(source, load(tmp_path).parameters) == "a-cu12==2.0\n"
 
 
 def test_wheel_key_changes_with_the_words_and_the_toolkit(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class SliceAddresses:
                 has_news = self._watch(self._list())
             except ApiError as problem:
                 asked_to_wait = problem.retry_after
-                if not self._closed.is_set() and not self._goes_on_after(problem):
+                if not self._closed.is_set() and not self._can_continue_after(problem):
                     return
             if has_news or time.monotonic() - began > WORKING_WATCH:
                 waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
@@ -156,7 +156,7 @@ class SliceAddresses:
                 # A server that ends each watch at once must not be asked without a pause.
                 self._closed.wait(max(next(waits), asked_to_wait))
 
-    def _goes_on_after(self, problem: ApiError) -> bool:
+    def _can_continue_after(self, problem: ApiError) -> bool:
         """Log a failure; False when the slices will not be read, so that DNS must do."""
         is_final = self._slices is None and problem.status in (403, 404)
         if is_final:

@@ -20,7 +20,7 @@ from settings import (
     RunError,
     log,
 )
-from spares import choose_hosts, count_lacking
+from spares import choose_hosts, count_missing_workers
 from ssh import STALE
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
@@ -54,7 +54,7 @@ class HostRendezvous:
     ) -> None:
         self.run = run
         self.changed = threading.Condition()
-        self._put_off()
+        self._reset_deadline()
         self._resume_at = time.monotonic() + RESUME_WITHIN
         self._is_stopped = is_stopped
         self._announce = announce
@@ -91,15 +91,15 @@ class HostRendezvous:
             with self.changed:
                 left = self.deadline - time.monotonic()
                 self.changed.wait_for(
-                    lambda: self.is_enough() or self._failure or self._has_arrivals(),
+                    lambda: self.is_enough() or self._failure or self._has_new_hosts(),
                     min(left, STOP_CHECK_EVERY),
                 )
                 if self.is_enough():
                     return self._begin()
-                if self._has_arrivals():
+                if self._has_new_hosts():
                     # An autoscaler may bring one node after the other.
                     self._arrived.update(self.answering)
-                    self._put_off()
+                    self._reset_deadline()
             if self._closed or self._is_stopped():
                 raise InterruptedRunError("terminated while waiting for hosts")
             if self._failure:
@@ -111,11 +111,11 @@ class HostRendezvous:
                 diagnoses = self._diagnose(self._missing())
                 raise self._missing_error(diagnoses, what, HostsTimeoutError)
 
-    def _put_off(self) -> None:
+    def _reset_deadline(self) -> None:
         until = time.monotonic() + self.run.hosts_timeout
         self.deadline = min(until, self.run.wait_until)
 
-    def _has_arrivals(self) -> bool:
+    def _has_new_hosts(self) -> bool:
         return not self.answering.keys() <= self._arrived
 
     def _begin(self) -> dict[Host, str]:
@@ -191,17 +191,17 @@ class HostRendezvous:
     def is_enough(self) -> bool:
         """Whether the run can start."""
         if not self.run.elastic:
-            return not count_lacking(self.run, self.answering)
+            return not count_missing_workers(self.run, self.answering)
         slots = sum(host.slots for host in self.answering)
         is_resumed = self.run.resumed and time.monotonic() >= self._resume_at
-        return slots >= (self.run.least_ranks if is_resumed else self.run.ranks)
+        return slots >= (self.run.ranks_to_start if is_resumed else self.run.ranks)
 
     def _wake(self) -> None:
         self._prober.wake()
 
     def _missing(self) -> list[Host]:
         """Return the hosts that do not answer, of groups that need more; spares are among them."""
-        lacking = count_lacking(self.run, self.answering)
+        lacking = count_missing_workers(self.run, self.answering)
         return [
             host
             for host in self.run.hosts
@@ -213,7 +213,7 @@ class HostRendezvous:
         """Tell how many of the hosts to start with are missing: spares may stand in for them."""
         needed = sum(self.run.needed_workers.values())
         with self.changed:
-            lacking = sum(count_lacking(self.run, self.answering).values())
+            lacking = sum(count_missing_workers(self.run, self.answering).values())
         number = len(missing) if self.run.elastic else min(lacking, len(missing))
         return f"{number} of {needed} hosts"
 
@@ -259,7 +259,7 @@ class HostRendezvous:
         found = {host: diagnoses[host] for host in missing}
         if any(item.queued for item in found.values()):
             # launch.hostsTimeoutSeconds begins when the queue has admitted the workers.
-            self._put_off()
+            self._reset_deadline()
         text = "; ".join(describe(found))
         report = f"waiting for {self._count_missing(missing)}: {text}"
         now = time.monotonic()
@@ -270,7 +270,7 @@ class HostRendezvous:
         if any(item.reason not in self._announced for item in stuck.values()):
             self._announced |= {item.reason for item in stuck.values()}
             self._announce("; ".join([*describe(stuck), *_remedies(stuck)]))
-        if self._is_too_few(self._pods.lasting(stuck)):
+        if self._is_too_few(self._pods.find_lasting(stuck)):
             with self.changed:
                 self._failure = self._missing_error(found, "cannot start", RunError)
                 self.changed.notify_all()
@@ -289,8 +289,8 @@ class HostRendezvous:
             *(f"  {line}" for line in describe(diagnoses)),
             *_remedies(diagnoses),
         ]
-        is_hopeless = any(found.hopeless for found in diagnoses.values())
-        return (ConfigurationError if is_hopeless else kind)("\n".join(lines))
+        is_permanent = any(found.permanent for found in diagnoses.values())
+        return (ConfigurationError if is_permanent else kind)("\n".join(lines))
 
 
 def _remedies(diagnoses: Diagnoses) -> list[str]:

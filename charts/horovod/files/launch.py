@@ -19,7 +19,7 @@ import launchers
 import mpi
 from basics import processes
 from failure import Cause, ErrorOutput
-from leavers import Leavers
+from leavers import TerminatingRanks
 from mpi import HOSTFILE, MpiImplementation, default_interface
 from notices import Notice
 from settings import (
@@ -94,7 +94,8 @@ def _start(run: Run, implementation: MpiImplementation) -> list[str]:
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
-        start = ["horovodrun", "-np", str(run.least_ranks), *hosts, "--ssh-port", str(run.ssh_port)]
+        number, port = str(run.ranks_to_start), str(run.ssh_port)
+        start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
         return [*start, *run.options, *_rank(run, binds_itself=True)]
     launchers.check_options(run, implementation.launcher)
     return [
@@ -163,7 +164,7 @@ class Launcher:
         self.ask_ranks: Callable[[Sequence[Host]], int] = lambda hosts: 0
         # Gets each line of the ranks' error output.
         self.follow: Callable[[str], None] = lambda line: None
-        self.leavers = Leavers()
+        self.leavers = TerminatingRanks()
         self.reset()
         signal.signal(signal.SIGTERM, self._stop)
 

@@ -122,7 +122,7 @@ class Lease:
         try:
             self._read()
         except ApiError as problem:
-            return self._do_without(problem)
+            return self._continue_without_record(problem)
         if self._data.get("superseded") == self._own["holderUid"] != "":
             raise SupersededError(
                 f"{self._data.get('holderJob')} has taken the workers over from this Job: delete "
@@ -141,13 +141,13 @@ class Lease:
                 return False
         except ApiError as problem:
             if not problem.is_temporary:
-                return self._do_without(problem)
+                return self._continue_without_record(problem)
             log(f"cannot write the record: {problem}; trying again during the training")
         self._is_held = True
         threading.Thread(target=self._renew, daemon=True).start()
         return True
 
-    def _do_without(self, problem: ApiError) -> bool:
+    def _continue_without_record(self, problem: ApiError) -> bool:
         """Go on without the record if this master has no right to it; otherwise raise RunError."""
         if problem.status not in (403, 404):
             raise RunError(f"cannot read which master controls the workers: {problem}") from problem

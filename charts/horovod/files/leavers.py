@@ -15,7 +15,7 @@ from typing import Iterator, Tuple
 Key = Tuple[str, int]
 
 
-class Leavers:
+class TerminatingRanks:
     """Those of one attempt after the other. All methods may be called from any thread."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
     give_up_at = 0.0
     while True:
         scripts = list(ranks.running())
-        if scripts or ranks.any_waits():
+        if scripts or ranks.is_any_waiting():
             give_up_at = time.monotonic() + REPORT_WITHIN
         # Before a rank ends: this is the cause of the attempt's end, and the others are waited for.
         for script in scripts:
@@ -59,7 +59,7 @@ def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number."""
     scripts = list(ranks.running())
     for script in scripts:
-        if not ranks.was_asked(script):
+        if not ranks.was_asked_to_end(script):
             ranks.tell(script, kind=together.ASKED)
     for script in scripts:
         ranks.ask_to_end(script)

@@ -30,7 +30,7 @@ def watch(connection: socket.socket, lost_after: float) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
 
 
-def hears_any(connections: Iterable[socket.socket | None]) -> bool:
+def is_any_responding(connections: Iterable[socket.socket | None]) -> bool:
     """Whether another end was heard just now."""
     return any(item is not None and silence(item) < HEARD_WITHIN for item in connections)
 

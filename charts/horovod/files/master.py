@@ -261,7 +261,7 @@ def main() -> int:
     try:
         take_lease(lease, launcher, events)
         record = RunRecord(api, run, lease)
-        earlier = record.earlier_end()
+        earlier = record.read_earlier_result()
         if api and earlier:
             problem = repeat_result(run, api, events, earlier)
         else:

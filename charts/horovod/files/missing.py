@@ -61,7 +61,7 @@ class PodCheck:
             self._remember(found)
             return found
 
-    def lasting(self, diagnoses: Diagnoses) -> list[Host]:
+    def find_lasting(self, diagnoses: Diagnoses) -> list[Host]:
         """Return the hosts that have had a problem for longer than its patience."""
         now = time.monotonic()
         return [

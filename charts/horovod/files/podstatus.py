@@ -4,7 +4,7 @@ The known reasons are in pod-problems.json, which the hvdchart library reads, to
 container's waiting reason (`container`), a part of the kubelet's message about an image that it
 cannot pull (`image`), a part of the scheduler's message (`scheduling`), a part of the API server's
 message about a pod that it refuses (`refusal`), and the reason of an event about a pod (`event`).
-`hopeless` means that another attempt cannot help. `patience` is for how many seconds the master
+`permanent` means that another attempt cannot help. `patience` is for how many seconds the master
 waits for the problem to pass; without it, until launch.hostsTimeoutSeconds.
 """
 
@@ -26,13 +26,13 @@ BAD_CONFIGURATION_PATIENCE = 60.0
 
 
 class Diagnosis(NamedTuple):
-    """Why a host is missing, whether that is hopeless, and what a person can do about it.
+    """Why a host is missing, whether that is permanent, and what a person can do about it.
 
     `queued`: the pod waits to be admitted by a queue such as Kueue, which may take long.
     """
 
     reason: str
-    hopeless: bool = False
+    permanent: bool = False
     remedy: str = ""
     queued: bool = False
     # Seconds to wait for it to pass; None: as long as for a host that merely starts.
@@ -41,7 +41,7 @@ class Diagnosis(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def known_problems() -> dict[str, dict[str, Any]]:
-    """Read the table: section -> sign -> hopeless, remedy and patience."""
+    """Read the table: section -> sign -> permanent, remedy and patience."""
     table: dict[str, dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
     return table
 
@@ -91,7 +91,7 @@ def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
     if "ImagePull" in waiting["reason"]:
         # The message tells an image that does not exist from a registry that is away.
         sure = _look_up("image", message, reason)
-        return found._replace(hopeless=sure.hopeless, remedy=sure.remedy or found.remedy)
+        return found._replace(permanent=sure.permanent, remedy=sure.remedy or found.remedy)
     return found
 
 
@@ -100,7 +100,7 @@ def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
     reason = f"container {container} exited with {ended['exitCode']}: {detail}"
     if ended["exitCode"] == BAD_CONFIGURATION:
         # The chart's own program says so, and its message says what to correct.
-        return Diagnosis(reason, hopeless=True, patience=BAD_CONFIGURATION_PATIENCE)
+        return Diagnosis(reason, permanent=True, patience=BAD_CONFIGURATION_PATIENCE)
     return Diagnosis(reason)
 
 
@@ -109,6 +109,6 @@ def _look_up(section: str, text: str, reason: str) -> Diagnosis:
     for sign, known in known_problems()[section].items():
         if sign in text:
             return Diagnosis(
-                reason, known["hopeless"], known["remedy"], patience=known.get("patience")
+                reason, known["permanent"], known["remedy"], patience=known.get("patience")
             )
     return Diagnosis(reason)

@@ -27,7 +27,7 @@ from typing import Callable, Mapping, Sequence
 import liveness
 from addresses import Endpoint
 from settings import Host, log
-from ssh import STALE, judge
+from ssh import STALE, find_banner_problem
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1
@@ -231,7 +231,7 @@ class Prober:
         if is_complete or not data:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
-            self._end_attempt(target, judge(banner, self._port, target.host.revision))
+            self._end_attempt(target, find_banner_problem(banner, self._port, target.host.revision))
 
     def _no_answer(self, problem: OSError) -> str:
         return f"port {self._port} does not answer: {problem.strerror or problem}"
@@ -264,7 +264,7 @@ class Prober:
     def _is_lost(self, target: Target, now: float) -> bool:
         silent, limit = now - target.silent_since, self._lost_after
         held = (item.connection for item in self._targets if item.is_held)
-        if silent >= limit and not liveness.hears_any(held):
+        if silent >= limit and not liveness.is_any_responding(held):
             limit *= liveness.ALL_LOST_AFTER
             if not self._is_alone:
                 log(f"no host responds: this pod may have lost the network; waiting {limit:.0f} s")

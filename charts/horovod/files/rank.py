@@ -122,9 +122,9 @@ def main() -> int:
     if status is None:
         status = cold.run(arguments.command, register)
     if arguments.ranks == 0:
-        status = together.count_as_left(place.rank, status)
+        status = together.exit_code_to_report(place.rank, status)
     together.report_end(place.rank, status)
-    return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.end_as(status)
+    return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.exit_like_rank(status)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def ask_to_end(script: Script) -> bool:
     return True
 
 
-def was_asked(script: Script) -> bool:
+def was_asked_to_end(script: Script) -> bool:
     """Whether a script was asked to end."""
     return os.path.exists(_asked(script))
 
@@ -111,18 +111,18 @@ def _asked(script: Script) -> str:
 
 
 def mark_waiting() -> str:
-    """Write down that this process waits to report the end of its script; what to `unmark`."""
+    """Write down that this process waits to report the end of its script; the marker to remove."""
     marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
     os.close(os.open(marker, os.O_CREAT))
     return marker
 
 
-def unmark(marker: str) -> None:
+def mark_not_waiting(marker: str) -> None:
     """The process no longer waits."""
     os.unlink(marker)
 
 
-def any_waits() -> bool:
+def is_any_waiting() -> bool:
     """Whether a rank waits to report the end of its script."""
     names = (name.partition(".") for name in basics.list_names(FOLDER))
     return any(end == "waits" and os.path.exists(f"/proc/{pid}") for pid, _, end in names)

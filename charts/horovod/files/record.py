@@ -41,7 +41,7 @@ class RunRecord:
         # Whether this Job has started the ranks before.
         self.was_training = False
 
-    def earlier_end(self) -> Entry | None:
+    def read_earlier_result(self) -> Entry | None:
         """Return how this run ended before, if it did and is not to be tried again.
 
         Otherwise `count` goes on from there.

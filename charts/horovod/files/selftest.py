@@ -137,11 +137,11 @@ def main() -> int:
     run = bandwidth_run(parse_run(os.environ["HVD_RUN"]))
     lease = Lease(api, run.record, launcher.stop)
 
-    def end_late() -> None:
+    def end_on_timeout() -> None:
         is_late.set()
         launcher.stop()
 
-    timer = threading.Timer(LIMIT, end_late)
+    timer = threading.Timer(LIMIT, end_on_timeout)
     timer.daemon = True
     timer.start()
     code = 0

@@ -168,7 +168,7 @@ class Run:
         return sum(host.slots for host in self.hosts if not host.optional)
 
     @property
-    def least_ranks(self) -> int:
+    def ranks_to_start(self) -> int:
         """The number of ranks without which the run does not start.
 
         An elastic run that was training already goes on with what is left.

@@ -16,7 +16,7 @@ from missing import format_ordinals
 from settings import Host, Run
 
 
-def count_lacking(run: Run, answering: Collection[Host]) -> dict[str, int]:
+def count_missing_workers(run: Run, answering: Collection[Host]) -> dict[str, int]:
     """Count the hosts that groups still need, by the name of their StatefulSet."""
     present = Counter(host.stateful_set for host in answering)
     lacking = {name: number - present[name] for name, number in run.needed_workers.items()}

@@ -225,7 +225,7 @@ def write_environment(environment: Mapping[str, str]) -> None:
     write_private_file(ENVIRONMENT, content)
 
 
-def judge(banner: str, port: int, revision: str) -> str | None:
+def find_banner_problem(banner: str, port: int, revision: str) -> str | None:
     """Return None for the banner of an SSH server of this revision, else what is wrong."""
     if not banner.startswith("SSH-2.0-"):
         return f"port {port} is not an SSH server: it sent {banner!r}"

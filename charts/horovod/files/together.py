@@ -20,13 +20,13 @@ LEFT = 128 + signal.SIGTERM
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-def count_as_left(rank: int, status: int) -> int:
+def exit_code_to_report(rank: int, status: int) -> int:
     """What to report of an elastic rank's script: LEFT if it was asked to leave and ended with 0.
 
     At a 0, horovodrun takes the training for finished and ends it on all other workers.
     """
     script = ranks.find(rank)
-    is_asked = script is not None and ranks.was_asked(script)
+    is_asked = script is not None and ranks.was_asked_to_end(script)
     return LEFT if is_asked and status == 0 else status
 
 
@@ -37,7 +37,7 @@ def report_end(rank: int, status: int) -> None:
     know of it.
     """
     script = ranks.find(rank)
-    if script is None or not script.notices or not ranks.was_asked(script):
+    if script is None or not script.notices or not ranks.was_asked_to_end(script):
         return
     for number in signal.valid_signals():
         # Those that were passed on to the script.
@@ -52,4 +52,4 @@ def report_end(rank: int, status: int) -> None:
         # The master does not answer, or one of the ranks has not ended in time.
         return
     finally:
-        ranks.unmark(marker)
+        ranks.mark_not_waiting(marker)

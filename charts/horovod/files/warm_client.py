@@ -162,7 +162,7 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
     return int(answer["status"])
 
 
-def end_as(status: int) -> int:
+def exit_like_rank(status: int) -> int:
     """End this process by the rank's signal, or return the rank's exit code."""
     if status < 0:
         sys.stdout.flush()

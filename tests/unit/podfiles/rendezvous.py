@@ -39,7 +39,7 @@ def fail_at_deadline(
     waiting = background(current.wait)
     workers.api.wait(is_ready)
     # A host that comes puts it off.
-    wait_until(lambda: not current._has_arrivals(), PATIENCE, "the rendezvous counts its hosts")
+    wait_until(lambda: not current._has_new_hosts(), PATIENCE, "the rendezvous counts its hosts")
     with current.changed:
         current.deadline = 0.0
     with pytest.raises(settings.RunError) as raised:

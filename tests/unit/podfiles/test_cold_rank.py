@@ -23,7 +23,7 @@ RANK = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import cold, warm_client
-sys.exit(warm_client.end_as(cold.run(sys.argv[2:], lambda pid: print(pid, flush=True))))
+sys.exit(warm_client.exit_like_rank(cold.run(sys.argv[2:], lambda pid: print(pid, flush=True))))
 """
 PAUSES = "import signal; print('runs', flush=True); signal.alarm(60); signal.pause()"
 # Says how often it was asked to end, when it gets another signal.

@@ -166,7 +166,7 @@ def test_each_host_that_comes_begins_the_time_out_anew(
     workers.start(0)
     wait_until(lambda: len(current.addresses()) == 2, PATIENCE, "it is back")
     with current.changed:
-        assert not current._has_arrivals()
+        assert not current._has_new_hosts()
     current.deadline = 0.0
     with pytest.raises(settings.HostsTimeoutError):
         waiting.result(PATIENCE)

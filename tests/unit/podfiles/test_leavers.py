@@ -22,7 +22,7 @@ import notice_server
 import pytest
 import ranks
 import together
-from leavers import Leavers
+from leavers import TerminatingRanks
 
 
 class Rank:
@@ -45,7 +45,7 @@ def failed() -> Iterator[Rank]:
 
 
 def test_rank_that_failed_waits_for_all_that_were_asked(failed: Rank) -> None:
-    leavers = Leavers()
+    leavers = TerminatingRanks()
     for host, rank in (("w-0", 0), ("w-0", 1), ("w-1", 2)):
         leavers.ask(host, rank)
     leavers.end("w-0", 1, failed.masters)
@@ -57,7 +57,7 @@ def test_rank_that_failed_waits_for_all_that_were_asked(failed: Rank) -> None:
 
 def test_no_rank_ends_before_all_are_asked(failed: Rank) -> None:
     """The master asks one worker sooner than the other."""
-    leavers = Leavers()
+    leavers = TerminatingRanks()
     with leavers.asking():
         leavers.ask("w-0", 0)
         leavers.end("w-0", 0, failed.masters)
@@ -69,14 +69,14 @@ def test_no_rank_ends_before_all_are_asked(failed: Rank) -> None:
 
 
 def test_only_rank_that_was_asked_does_not_wait(failed: Rank) -> None:
-    leavers = Leavers()
+    leavers = TerminatingRanks()
     leavers.ask("w-0", 0)
     leavers.end("w-0", 0, failed.masters)
     assert not failed.waits
 
 
 def test_next_attempt_knows_nothing_of_the_one_before(failed: Rank) -> None:
-    leavers = Leavers()
+    leavers = TerminatingRanks()
     leavers.ask("w-0", 0)
     leavers.ask("w-1", 1)
     leavers.end("w-0", 0, failed.masters)
@@ -95,13 +95,13 @@ def folder(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_worker_sees_whether_a_rank_waits_to_report_its_end(folder: str) -> None:
-    assert not ranks.any_waits()
+    assert not ranks.is_any_waiting()
     marker = ranks.mark_waiting()
-    assert ranks.any_waits()
-    ranks.unmark(marker)
-    assert not ranks.any_waits()
+    assert ranks.is_any_waiting()
+    ranks.mark_not_waiting(marker)
+    assert not ranks.is_any_waiting()
     with open(f"{folder}/{2**22 + 1}.waits", "w"):  # noqa: PTH123
-        assert not ranks.any_waits(), "the process was killed"
+        assert not ranks.is_any_waiting(), "the process was killed"
 
 
 def test_rank_that_was_not_asked_ends_at_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_worker_stays_while_one_of_its_ranks_waits_for_others(
     monkeypatch.setattr(leaving, "REPORT_WITHIN", 1.5)
     monkeypatch.setattr(leaving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(ranks, "running", lambda: iter(()))
-    monkeypatch.setattr(ranks, "any_waits", lambda: next(looks))
+    monkeypatch.setattr(ranks, "is_any_waiting", lambda: next(looks))
     monkeypatch.setattr(fence, "older_processes", lambda epoch: iter([7]))
 
     class Sshd:

@@ -62,13 +62,13 @@ def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
 
 def test_a_host_is_heard_when_its_kernel_answers() -> None:
     """Its process does nothing."""
-    assert not liveness.hears_any([None])
+    assert not liveness.is_any_responding([None])
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as connection,
     ):
         wait_for(lambda: liveness.silence(connection) > 0.1)
-        assert liveness.hears_any([None, connection])
+        assert liveness.is_any_responding([None, connection])
         connection.sendall(b"x")
         wait_for(lambda: liveness.silence(connection) < 0.1)
 

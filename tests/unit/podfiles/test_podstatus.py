@@ -89,13 +89,13 @@ def test_a_pod_without_a_status_has_no_known_phase() -> None:
 
 
 @pytest.mark.parametrize(
-    ("diagnosis", "hopeless"),
+    ("diagnosis", "permanent"),
     [
         (
             podstatus.diagnose({"status": {"containerStatuses": [container(waiting(reason))]}}),
-            hopeless,
+            permanent,
         )
-        for reason, hopeless in (
+        for reason, permanent in (
             ("ImagePullBackOff", False),
             ("CreateContainerConfigError", True),
             ("CrashLoopBackOff", False),
@@ -111,10 +111,10 @@ def test_a_pod_without_a_status_has_no_known_phase() -> None:
         (podstatus.diagnose({"status": unschedulable("0/1 nodes: 1 Insufficient cpu")}), False),
     ],
 )
-def test_only_reasons_that_no_attempt_can_help_are_hopeless(
-    diagnosis: podstatus.Diagnosis, hopeless: bool
+def test_only_reasons_that_no_attempt_can_help_are_permanent(
+    diagnosis: podstatus.Diagnosis, permanent: bool
 ) -> None:
-    assert diagnosis.hopeless is hopeless
+    assert diagnosis.permanent is permanent
 
 
 def test_a_refusal_is_quoted() -> None:
@@ -145,7 +145,7 @@ def test_pods_and_library_judge_each_known_reason_alike(
         diagnosis = podstatus.diagnose(pod)
         problem = pod_problems.problem_of(pod, [])
         assert problem
-        assert (problem.hopeless, problem.advice) == (entry["hopeless"], entry["remedy"])
+        assert (problem.permanent, problem.advice) == (entry["permanent"], entry["remedy"])
     elif section == "event":
         about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
         pod["status"]["containerStatuses"] = [container(waiting("ContainerCreating"))]
@@ -164,8 +164,8 @@ def test_pods_and_library_judge_each_known_reason_alike(
         problem = pod_problems.problem_of(pod, [])
         assert problem
         assert problem.advice == entry["remedy"]
-        assert problem.hopeless is entry["hopeless"]
-    assert (diagnosis.hopeless, diagnosis.remedy) == (entry["hopeless"], entry["remedy"])
+        assert problem.permanent is entry["permanent"]
+    assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
 
 
 def test_every_entry_has_a_verdict_and_a_remedy() -> None:
@@ -173,7 +173,7 @@ def test_every_entry_has_a_verdict_and_a_remedy() -> None:
     assert list(sections) == ["container", "image", "scheduling", "refusal", "event"]
     for entries in sections.values():
         for entry in entries.values():
-            assert entry["hopeless"] in (True, False)
+            assert entry["permanent"] in (True, False)
             assert len(entry["remedy"]) > 10
 
 

@@ -224,7 +224,7 @@ def test_elastic_rank_that_was_asked_to_leave_does_not_end_the_training_of_the_o
         started(os.getpid())
         script = ranks.find(3)
         assert script is not None
-        monkeypatch.setattr(ranks, "was_asked", lambda one: asked and one == script)
+        monkeypatch.setattr(ranks, "was_asked_to_end", lambda one: asked and one == script)
         return status
 
     monkeypatch.setattr(cold, "run", run)

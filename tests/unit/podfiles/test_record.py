@@ -60,11 +60,11 @@ def test_a_run_that_finished_or_failed_with_these_settings_has_ended(
 ) -> None:
     data = {**ENDED, **change}
     put(api_server, **data)
-    assert kept.earlier_end() == (data if ended else None)
+    assert kept.read_earlier_result() == (data if ended else None)
 
 
 def test_a_release_that_never_ran_has_no_earlier_end(kept: RunRecord) -> None:
-    assert kept.earlier_end() is None
+    assert kept.read_earlier_result() is None
 
 
 def test_a_state_is_written_beside_what_others_keep(kept: RunRecord, api_server: FakeApi) -> None:
@@ -88,7 +88,7 @@ def test_without_a_record_or_the_right_to_read_it_the_run_is_made(
     kept: RunRecord, api_server: FakeApi, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.fail("GET", "core/configmaps", faults.status(code))
-    assert kept.earlier_end() is None
+    assert kept.read_earlier_result() is None
     assert "cannot read the record of earlier runs: " in capsys.readouterr().out
 
 
@@ -99,7 +99,7 @@ def test_a_record_that_stays_unreadable_fails_the_attempt(
     put(api_server, **ENDED)
     api_server.fail("GET", "core/configmaps", failure)
     with pytest.raises(RunError, match="cannot read whether this run has ended: ") as raised:
-        kept.earlier_end()
+        kept.read_earlier_result()
     assert raised.value.exit_code == 1, "the Job makes another attempt"
 
 
@@ -110,7 +110,7 @@ def test_a_record_that_cannot_be_read_for_a_while_is_waited_for(
 ) -> None:
     put(api_server, **ENDED)
     api_server.fail("GET", "core/configmaps", failure, times=5)
-    assert kept.earlier_end() == ENDED
+    assert kept.read_earlier_result() == ENDED
 
 
 @pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
@@ -144,5 +144,5 @@ def test_without_the_api_nothing_is_read_or_written(
 ) -> None:
     unkept = make_record(None)
     unkept.write(record.RUNNING)
-    assert unkept.earlier_end() is None
+    assert unkept.read_earlier_result() is None
     assert capsys.readouterr().out == ""

@@ -9,7 +9,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.logs import LogLine, follow, has_log, read_past
+from hvdchart.run.logs import LogLine, follow, has_log, read_logged_lines
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import CREATING, RUNNING, event, job, pod, terminated
 
@@ -181,8 +181,11 @@ def test_past_lines_are_those_of_each_started_pod(training: FakeCluster) -> None
     training.put("pods", pod("hvd-worker-1", "worker", CREATING))
     training.log("hvd-worker-0", "w2")
     cluster = Cluster.connect()
-    assert texts(read_past(cluster, "hvd", tail=1)) == ["hvd-master-1-a m1", "hvd-worker-0 w2"]
-    assert texts(read_past(cluster, "hvd", component="master")) == ["hvd-master-1-a m1"]
+    assert texts(read_logged_lines(cluster, "hvd", tail=1)) == [
+        "hvd-master-1-a m1",
+        "hvd-worker-0 w2",
+    ]
+    assert texts(read_logged_lines(cluster, "hvd", component="master")) == ["hvd-master-1-a m1"]
 
 
 def test_started_containers_have_a_log() -> None:

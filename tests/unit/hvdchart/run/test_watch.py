@@ -102,7 +102,7 @@ def test_an_answer_that_passes_is_asked_for_again(cluster: Cluster, status: int)
             raise answer
         return str(answer)
 
-    assert watch._patiently(call) == "done"
+    assert watch._call_with_retries(call) == "done"
 
 
 def test_a_server_that_stays_away_is_an_error(

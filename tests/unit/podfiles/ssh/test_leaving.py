@@ -18,7 +18,7 @@ import notice_server
 import pytest
 import stall
 import worker as worker_program
-from leavers import Leavers
+from leavers import TerminatingRanks
 
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.ssh.pods import CONTAINER, WORKER, SshPods, read_banner, start_ssh_pods
@@ -61,7 +61,7 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     monkeypatch.setenv("HVD_EPOCH", EPOCH)
     monkeypatch.setenv("HVD_NOTICES", "")
     taken: list[dict[str, Any]] = []
-    launcher = SimpleNamespace(leavers=Leavers(), leaving={}, hosts=list)
+    launcher = SimpleNamespace(leavers=TerminatingRanks(), leaving={}, hosts=list)
     stalls = stall.Stalls(make_run(), cast("Any", launcher), lambda text: None)
 
     def take(notice: dict[str, Any]) -> None:
