@@ -82,8 +82,8 @@ _README = """\
     hvdchart status {name}                        # step, loss, images/s, time left
     hvdchart undeploy {name}
 
-The files of this folder are handed to the pods, but for those that `.hvdignore` names. The image
-`{image}` has only the frameworks.{more}
+The master copies the files of this folder to the pods, except those that `.hvdignore` names. The
+image `{image}` has only the frameworks.{more}
 """
 _DOCKERFILE = """\
 # For packages of your own: add them to requirements.txt. `hvdchart deploy` builds the image.
@@ -93,7 +93,7 @@ RUN pip install --no-cache-dir -r /tmp/requirements.txt
 """
 _REQUIREMENTS = "# Packages that the image does not have, one a line.\n"
 _IGNORED = "README.md\n*.spec.yaml\nDockerfile\n.dockerignore\nrequirements.txt\n"
-# The code is handed over: a change of it is no reason for another image.
+# The master copies the code to the pods, so that a change of the code needs no new image.
 _NOT_IN_IMAGE = "*\n!requirements.txt\n"
 
 
