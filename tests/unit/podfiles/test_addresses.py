@@ -255,7 +255,7 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
     assert follower.source.missing == "its name does not resolve"
     join_threads(followers[:1])
     assert len(api_server.requests) == 1, "the API is not asked again"
-    assert capsys.readouterr().out.count("asking DNS for the hosts instead") == 1
+    assert capsys.readouterr().out.count("using DNS instead") == 1
 
 
 FAILURES = {

@@ -115,7 +115,10 @@ def test_bandwidth_is_printed_once(
 
 @pytest.mark.parametrize(
     ("program", "printed"),
-    [("check.py", "check: 2 ranks reached"), ("bandwidth.py", "allreduce of 32 MiB over 2 ranks")],
+    [
+        ("check.py", "check: 2 ranks are connected"),
+        ("bandwidth.py", "allreduce of 32 MiB over 2 ranks"),
+    ],
 )
 def test_program_runs_as_a_script(image: Path, program: str, printed: str) -> None:
     """As every rank starts it, with whichever folder it is in."""

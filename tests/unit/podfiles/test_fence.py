@@ -78,7 +78,7 @@ def test_a_newer_epoch_ends_what_older_ones_left(
 
 def test_an_older_epoch_is_refused(newest: Path) -> None:
     fence.admit("10")
-    with pytest.raises(fence.FenceError, match=r"epoch is 9, but .* epoch 10 here"):
+    with pytest.raises(fence.FenceError, match=r"epoch is 9, but .* with epoch 10"):
         fence.admit("9")
     assert fence.admit("10") == "10"
     assert newest.read_text() == "10"

@@ -146,7 +146,7 @@ def test_without_endpointslices_hosts_are_found_through_dns(
     answering = rendezvous(workers.run(2, api=failure is not None)).wait()
     assert list(answering.values()) == [workers.address(0), workers.address(1)]
     output = capsys.readouterr().out
-    assert ("asking DNS for the hosts instead" in output) is may_not_read
+    assert ("using DNS instead" in output) is may_not_read
     assert ("cannot watch the hosts' addresses" in output) is (failure is faults.reset)
 
 

@@ -99,7 +99,7 @@ def test_restart_of_a_release_without_values(
 def test_scale_replaces_the_run(hvdchart: Command, running: FakeCluster, helm: StubProgram) -> None:
     done = hvdchart("scale", "hvd", "3")
     assert done.code == 0
-    assert done.output.startswith("run hvd has 3 workers and starts again on them; the next deploy")
+    assert done.output.startswith("run hvd has 3 workers and starts again; the next deploy")
     assert upgraded(helm) == {**VALUES, "worker": {"number": 3, "slots": 4}}
     assert hvdchart("scale", "hvd", "0").code == 2
 
