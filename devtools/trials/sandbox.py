@@ -22,11 +22,15 @@ Result = subprocess.CompletedProcess[str]
 # The image's own user, and one that it has no entry for.
 OWN_UID, UNKNOWN_UID = 1000, 1000680000
 _TIME_LIMIT = 300
-# Waiting ranks yield their core: the tests may share few cores.
-TWO_RANKS = (
-    *("mpirun", "-np", "2", "--bind-to", "none", "--oversubscribe"),
-    *("--mca", "mpi_yield_when_idle", "1"),
-)
+
+
+def launch_ranks(number: int) -> tuple[str, ...]:
+    """A launcher of ranks that share few cores: those that wait yield theirs."""
+    options = ("--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
+    return ("mpirun", "-np", str(number), *options)
+
+
+TWO_RANKS = launch_ranks(2)
 TWO_RANKS_OVER_GLOO = (
     *("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2"),
     *("--network-interface", "lo"),

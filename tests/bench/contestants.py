@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -156,28 +156,25 @@ def choose(only: str, found: Mapping[str, Contestant]) -> list[Contestant]:
     return [found[name] for name in names]
 
 
-def in_turns(chosen: Sequence[Contestant], turns: int) -> Iterator[Contestant]:
-    """Each contestant so many times; another one is the first of each turn."""
-    for number in range(turns):
-        first = number % len(chosen)
-        yield from (*chosen[first:], *chosen[:first])
-
-
 @contextmanager
-def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]:
-    """All contestants by a short name, on the local cluster, which has the image then.
-
-    `values` are the chart's, in addition to each contestant's own.
-    """
+def bench_namespace() -> Iterator[Namespace]:
+    """A namespace of its own on the local cluster, which has the examples' image then."""
     kubeconfig = cluster.up()
     image = build("examples")
     load(image.reference)
     namespace = Namespace("hvd-bench", kubeconfig, image.reference)
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace.name}}
-    with ExitStack() as stack:
-        namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
-        stack.callback(namespace.kubectl, "delete", "namespace", namespace.name, "--timeout=120s")
-        stack.enter_context(mpi_operator.running_operator(namespace))
+    namespace.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+    try:
+        yield namespace
+    finally:
+        namespace.kubectl("delete", "namespace", namespace.name, "--timeout=120s")
+
+
+@contextmanager
+def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]:
+    """All contestants by a short name; `values` are the chart's, in addition to each one's own."""
+    with bench_namespace() as namespace, mpi_operator.running_operator(namespace):
         values = values or {}
         cold = {**values, "launch": {"preload": []}}
         found: dict[str, Contestant] = {

@@ -26,8 +26,12 @@ def svg(height: float, parts: Iterable[str]) -> str:
     )
 
 
-def curves(title: str, below: str, lines: Mapping[str, Curve]) -> str:
-    """Curves of figures from 0 on, over the same axis, whose name is `below`."""
+def curves(title: str, below: str, lines: Mapping[str, Curve], *, pairs: bool = False) -> str:
+    """Curves of figures from 0 on, over the same axis, whose name is `below`.
+
+    With `pairs`, every second line has the colour of the one before, which is wide and pale: both
+    are seen where they are equal.
+    """
     points = [point for line in lines.values() for point in line]
     last, highest = max(x for x, _ in points), max(1.0, *(y for _, y in points))
     across = (WIDTH - LEFT - RIGHT) / last
@@ -47,11 +51,14 @@ def curves(title: str, below: str, lines: Mapping[str, Curve]) -> str:
         f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" text-anchor="end">{escape(below)}</text>'
     )
     for number, (name, line) in enumerate(lines.items()):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = COLOURS[(number // 2 if pairs else number) % len(COLOURS)]
+        below_it = pairs and number % 2 == 0
+        stroke = 'stroke-width="8" stroke-opacity="0.35"' if below_it else 'stroke-width="2"'
         path = "L".join(f"{LEFT + across * x:.1f} {floor - upwards * y:.1f}" for x, y in line)
         parts += [
-            f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            f'<text x="{LEFT + 150 * number}" y="34" fill="{colour}">{escape(name)}</text>',
+            f'<path d="M{path}" fill="none" stroke="{colour}" {stroke}/>',
+            f'<text x="{LEFT + (190 if pairs else 150) * number}" y="34" fill="{colour}">'
+            f"{escape(name)}</text>",
         ]
     return svg(HEIGHT, parts)
 

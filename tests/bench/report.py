@@ -1,5 +1,5 @@
-"""What benchmarks leave: tables, a file for programs in build/, and their part of the page
-docs/performance.md with a plot in docs/plots/.
+"""What benchmarks leave: tables, a file for programs in build/, and their part of a page in docs/,
+with a plot in docs/plots/.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from hvdchart.bench.scaling import mean_and_interval
 from tests.bench.figures import print_figures
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = "performance.md"
 Rows = Mapping[str, Sequence[float]]
 # Of a plot, in pixels.
 WIDTH, NAMES, ROW, BAR, MARGIN = 860, 330, 26, 14, 40
@@ -32,6 +33,63 @@ def machine() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}"
 
 
+def origin(turns: int) -> dict[str, Any]:
+    """Where figures come from: the machine, the commit, the time and the number of turns."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return {
+        "machine": machine(),
+        "commit": commit.stdout.strip(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "turns": turns,
+    }
+
+
+def as_line(found: Mapping[str, Any]) -> str:
+    """An origin as a sentence of a page."""
+    turns, day = found["turns"], found["time"][:10]
+    return f"{found['machine']}; {turns} turns; {found['commit']}, {day}."
+
+
+def write_result(name: str, document: Mapping[str, Any]) -> Path:
+    """Write build/NAME.json."""
+    file = ROOT / "build" / f"{name}.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document, indent=1) + "\n")
+    return file
+
+
+def write_plot(name: str, picture: str) -> Path:
+    """Write docs/plots/NAME.svg."""
+    file = ROOT / "docs" / "plots" / f"{name}.svg"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(picture)
+    return file
+
+
+def write_part(page: str, name: str, content: str) -> Path:
+    """Replace the part of a page of docs/ that the comments name."""
+    path = ROOT / "docs" / page
+    path.write_text(replace_part(path.read_text(), name, content))
+    return path
+
+
+def as_share(figures: Sequence[float]) -> str:
+    """The mean with its 95 % interval, in percent."""
+    mean, half = mean_and_interval(figures)
+    return f"{mean:.1%} ± {half:.1%}"
+
+
+def verdict(figures: Sequence[float], goal: float) -> str:
+    """Whether the figures reach a goal from below, as far as their 95 % interval tells."""
+    mean, half = mean_and_interval(figures)
+    if mean - half >= goal:
+        return "reached"
+    return "missed" if mean + half < goal else "within the interval"
+
+
 def write_report(
     name: str, titles: Mapping[str, Rows], stages: Mapping[str, Rows], turns: int
 ) -> None:
@@ -41,30 +99,14 @@ def write_report(
     """
     for title, rows in {**titles, **stages}.items():
         print_figures(title, rows)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    document: dict[str, Any] = {
-        "machine": machine(),
-        "commit": commit.stdout.strip(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "turns": turns,
-        "seconds": titles,
-        "stages": stages,
-    }
-    file = ROOT / "build" / f"{name}.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(document, indent=1) + "\n")
+    from_where = origin(turns)
+    file = write_result(name, {**from_where, "seconds": titles, "stages": stages})
     title, rows = next(iter(titles.items()))
-    picture = ROOT / "docs" / "plots" / f"{name}.svg"
-    picture.parent.mkdir(exist_ok=True)
-    picture.write_text(plot(title, rows))
-    about = f"{document['machine']}; {turns} turns; {document['commit']}, {document['time'][:10]}."
-    parts = [about, f"![{title}](plots/{picture.name})"]
+    picture = write_plot(name, plot(title, rows))
+    parts = [as_line(from_where), f"![{title}](plots/{picture.name})"]
     parts += [*(as_markdown(*item) for item in titles.items()), stage_table(stages)]
-    PAGE.write_text(replace_part(PAGE.read_text(), name, "\n\n".join(parts)))
-    print(f"written: {file}, {picture}, {PAGE}")
+    page = write_part(PAGE, name, "\n\n".join(parts))
+    print(f"written: {file}, {picture}, {page}")
 
 
 def as_markdown(title: str, rows: Rows) -> str:
@@ -100,6 +142,8 @@ def stage_table(stages: Mapping[str, Rows]) -> str:
 def replace_part(text: str, name: str, content: str) -> str:
     """The text with other content between the comments that name the part."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if not 0 <= text.find(begin) < text.find(end):
+        raise ValueError(f"the page has no part between {begin} and {end}")
     before, _, rest = text.partition(begin)
     return f"{before}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}"
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, sandbox
@@ -19,6 +20,7 @@ from hvdchart.tune.grid import Measurement, benchmark_command, relative_gain
 from tests.bench.figures import print_figures
 
 Speeds = dict[str, list[float]]
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,23 @@ class Work:
     steps: int
 
 
+def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
+    """Each one so many times; another one is the first of each turn."""
+    for number in range(turns):
+        first = number % len(chosen)
+        yield from (*chosen[first:], *chosen[:first])
+
+
 def measure(candidates: Sequence[Candidate], work: Work, turns: int) -> Speeds:
     """Images/s of each candidate, one figure per turn; the order changes from turn to turn."""
     speeds: Speeds = {candidate.name: [] for candidate in candidates}
     with ExitStack() as stack:
         running = {candidate.name: _start(candidate, work, stack) for candidate in candidates}
-        for turn in range(turns):
-            first = turn % len(candidates)
-            for candidate in (*candidates[first:], *candidates[:first]):
-                speeds[candidate.name].append(_train(running[candidate.name]))
-            print(f"turn {turn + 1}: {', '.join(f'{s[-1]:.2f}' for s in speeds.values())}")
+        for number, candidate in enumerate(in_turns(candidates, turns), 1):
+            speeds[candidate.name].append(_train(running[candidate.name]))
+            if number % len(candidates) == 0:
+                shown = ", ".join(f"{each[-1]:.2f}" for each in speeds.values())
+                print(f"turn {number // len(candidates)}: {shown}")
     return speeds
 
 

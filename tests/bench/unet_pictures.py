@@ -21,7 +21,7 @@ from devtools.images.build import build
 from devtools.trials.sandbox import TWO_RANKS, Sandbox, sandbox
 from hvdchart.run.timeline import read_events, read_waits, waits_report
 from tests.bench.drawing import Curve, Span, curves, kind_of, spans, steps_of, timeline
-from tests.bench.report import ROOT, machine, replace_part
+from tests.bench.report import ROOT, machine, write_part
 
 PLOTS = ROOT / "docs" / "plots"
 TRAINING = (
@@ -57,13 +57,6 @@ def read_checks(lines: Sequence[str]) -> dict[str, Curve]:
             name, _, figure = pair.rpartition(" ")
             found.setdefault(name, []).append((float(match[1]), float(figure)))
     return dict(found)
-
-
-def write_part(page: str, name: str, content: str) -> None:
-    """Replace a part of a page of docs/."""
-    path = ROOT / "docs" / page
-    path.write_text(replace_part(path.read_text(), name, content))
-    print(f"written: {path}")
 
 
 def about() -> str:
