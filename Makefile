@@ -72,7 +72,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand start recover,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand start recover bare scale pipeline,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and training; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
@@ -83,6 +83,15 @@ bench-start: venv ## Measure the start of a run, in turns with the MPI Operator 
 bench-recover: venv ## Measure recovery from faults, as bench-start; or one long run (TRAIN=900 EVERY=300)
 	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(TRAIN),--train $(TRAIN)) $(if $(EVERY),--every $(EVERY))
+
+bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=36 ONLY=one,two,network)
+	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
+
+bench-scale: venv ## Measure what a second rank costs, with MPI and Gloo, and fit the model of scaling (TURNS=18)
+	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))
+
+bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
+	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
 
 unet-pictures: venv ## Train the U-Net on two ranks, and make the pictures of docs/unet.md and docs/timeline.md
 	@$(PY) -m tests.bench.unet_pictures

@@ -1,0 +1,280 @@
+"""Compares training in pods with the same training beside them on this machine.
+
+python -m tests.bench.bench_bare [--turns 36] [--only one,two,network]
+
+On the host, the ranks run in the root file system of the same image (chroot), as ordinary processes
+of the same user: no pod, no container, no cgroup, the host's network. All ranks are bound to the
+same CPUs, one each. Both trainings are there all the time; they make one step in turns, and the one
+that has no turn is stopped. A ratio compares the two steps of one turn. Both also train digits.py
+from the same seed. Needs root, Buildah and an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from devtools.images.build import build
+from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
+from tests.bench import asked
+from tests.bench.contestants import NAME, Chart, bench_namespace
+from tests.bench.drawing import curves
+from tests.bench.report import (
+    as_line,
+    as_share,
+    origin,
+    verdict,
+    write_part,
+    write_plot,
+    write_result,
+)
+from tests.bench.turns import in_turns
+from tests.e2e.cluster import Namespace
+
+HOST, PODS = "host", "pods"
+GOAL, ACCURACY_GOAL = 0.998, 0.003
+# The batch size of a rank and the size of the images: a step takes about half a second.
+NETWORKS = {"resnet50": (4, 112), "inception3": (4, 160)}
+TITLES = {"resnet50": "ResNet-50", "inception3": "Inception-v3"}
+EPOCHS = 15
+# In a mount namespace of its own, so that nothing stays mounted.
+ON_HOST = """
+set -e
+root=$1 folder=$2 user=$3; shift 3
+for name in proc sys dev; do mount --rbind /$name "$root/$name"; done
+mount -t tmpfs tmpfs "$root/tmp"
+mkdir -p "$root/output" && mount --bind "$folder" "$root/output"
+exec chroot --userspec="$user" "$root" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the ranks are: in so many workers with so many slots; how they reach each other on the
+    host (variables of Open MPI).
+    """
+
+    title: str
+    workers: int
+    slots: int
+    transport: Mapping[str, str]
+
+    @property
+    def ranks(self) -> int:
+        """All ranks."""
+        return self.workers * self.slots
+
+
+# What the chart sets; TCP goes over the loopback then.
+SHARED = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "^openib,ofi,uct,usnic"}
+LAYOUTS = {
+    "one": Layout("one rank", 1, 1, SHARED),
+    "two": Layout("two ranks of one worker", 1, 2, SHARED),
+    "network": Layout("two workers of one rank", 2, 1, {**SHARED, "OMPI_MCA_btl": "self,tcp"}),
+}
+# By party, a figure for each turn.
+Figures = dict[str, list[float]]
+
+
+@dataclass
+class Measured:
+    """What a layout gave: by network the seconds of each step and the losses of all steps, and by
+    party the result of digits.py.
+    """
+
+    ranks: int
+    seconds: dict[str, Figures] = field(default_factory=dict)
+    losses: dict[str, Figures] = field(default_factory=dict)
+    learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def ratios(self, network: str) -> list[float]:
+        """How fast the pods were in each turn, as a share of the host's speed."""
+        of = self.seconds[network]
+        return [host / pods for host, pods in zip(of[HOST], of[PODS], strict=True)]
+
+    def speed(self, network: str, party: str) -> float:
+        """Images/s of all ranks together."""
+        seconds = self.seconds[network][party]
+        return self.ranks * NETWORKS[network][0] * len(seconds) / sum(seconds)
+
+
+def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
+    """The command line that runs the ranks on this machine, in the image's root file system."""
+    variables: dict[str, str] = {**asked.ENVIRONMENT, **layout.transport, "HOME": "/tmp"}
+    pairs = [*inside.config["Env"], *(f"{name}={value}" for name, value in variables.items())]
+    launch = [*launch_ranks(layout.ranks), *asked.command(HOST, NETWORKS)]
+    root, folder = str(inside.root), str(inside.folder)
+    words = [root, folder, f"{OWN_UID}:{OWN_UID}", "env", "--ignore-environment", *pairs, *launch]
+    return ["unshare", "--mount", "sh", "-c", ON_HOST, "sh", *words]
+
+
+def pods(namespace: Namespace, layout: Layout) -> Chart:
+    """The chart with the workers of a layout."""
+    env = [{"name": name, "value": value} for name, value in asked.ENVIRONMENT.items()]
+    worker = {"number": layout.workers, "slots": layout.slots, "env": env}
+    return Chart(PODS, namespace, {"worker": worker, "cleanup": "Never"})
+
+
+@contextmanager
+def both(
+    namespace: Namespace, inside: RuncSandbox, layout: Layout
+) -> Iterator[dict[str, list[asked.Rank]]]:
+    """The ranks of both parties, ready, alike and bound to the same CPUs."""
+    chart = pods(namespace, layout)
+    with asked.meeting(inside.folder) as meeting:
+        # The progress of digits.py goes nowhere; errors are shown.
+        process = subprocess.Popen(
+            host_line(inside, layout), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+
+        def check() -> None:
+            if process.poll() is not None:
+                raise SystemExit(f"the training on the host ended with {process.returncode}")
+
+        try:
+            chart.start(asked.command(PODS, NETWORKS), inside.folder)
+            parties = meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
+            asked.refuse_unless_alike(parties)
+            asked.pin(parties)
+            yield parties
+            meeting.close()
+            process.wait()
+            chart.wait_for_end()
+        except BaseException:
+            print(namespace.describe(NAME))
+            meeting.close()
+            process.terminate()
+            raise
+        finally:
+            chart.remove()
+
+
+def measure(parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> Measured:
+    """Let both parties train in turns."""
+    found = Measured(len(parties[HOST]))
+    for network in NETWORKS:
+        seconds: Figures = {HOST: [], PODS: []}
+        losses: Figures = {HOST: [], PODS: []}
+        for party in in_turns((HOST, PODS), turns):
+            took, lost = asked.train(parties[party], network, 1)
+            seconds[party].append(took)
+            losses[party] += lost
+        found.seconds[network], found.losses[network] = seconds, losses
+        print(f"{found.ranks} ranks, {network}: {as_share(found.ratios(network))}", flush=True)
+    for party in (HOST, PODS):
+        found.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
+    return found
+
+
+def table(measured: Mapping[str, Measured]) -> str:
+    """Speeds and their ratio as a table of Markdown."""
+    lines = [
+        "| Network | In pods | Host, images/s | Pods, images/s | Pods / host | Goal: at least "
+        f"{GOAL:.1%} |",
+        "|---|---|---|---|---|---|",
+    ]
+    for layout, found in measured.items():
+        for network, title in TITLES.items():
+            speeds = (f"{found.speed(network, party):.2f}" for party in (HOST, PODS))
+            ratios = found.ratios(network)
+            shown = (as_share(ratios), verdict(ratios, GOAL))
+            lines.append(f"| {' | '.join((title, LAYOUTS[layout].title, *speeds, *shown))} |")
+    return "\n".join(lines)
+
+
+def learnt_table(measured: Mapping[str, Measured]) -> str:
+    """What the same seed led to on both sides, as a table of Markdown."""
+    lines = [
+        f"| digits.py, {EPOCHS} epochs | Host, accuracy | Pods, accuracy | Weights | Losses of the "
+        "networks above |",
+        "|---|---|---|---|---|",
+    ]
+    for layout, found in measured.items():
+        of_host, of_pods = found.learnt[HOST], found.learnt[PODS]
+        apart = max(largest_difference(losses) for losses in found.losses.values())
+        weights = "equal, bit for bit" if of_host["weights"] == of_pods["weights"] else "differ"
+        cells = (
+            LAYOUTS[layout].title, f"{of_host['accuracy']:.2%}", f"{of_pods['accuracy']:.2%}",
+            weights, "equal" if apart == 0 else f"differ by up to {apart:.2g}",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def largest_difference(losses: Figures) -> float:
+    """Between the losses of the same step."""
+    return max(abs(a - b) for a, b in zip(losses[HOST], losses[PODS], strict=True))
+
+
+def picture(found: Measured, layout: Layout) -> str:
+    """The losses of both sides, one over the other."""
+    lines = {
+        f"{title}, {party}": list(enumerate(found.losses[network][party], 1))
+        for network, title in TITLES.items()
+        for party in (HOST, PODS)
+    }
+    return curves(f"Loss from a fixed seed, {layout.title}", "steps", lines, pairs=True)
+
+
+def check_accuracy(measured: Mapping[str, Measured]) -> None:
+    """End the program where the accuracies differ by more than the goal."""
+    for layout, found in measured.items():
+        apart = abs(found.learnt[HOST]["accuracy"] - found.learnt[PODS]["accuracy"])
+        if apart > ACCURACY_GOAL:
+            raise SystemExit(f"{LAYOUTS[layout].title}: the accuracies differ by {apart:.2%}")
+
+
+def report(measured: Mapping[str, Measured], turns: int) -> None:
+    """Print the tables, and write them to the page, with a plot and a file for programs."""
+    where = origin(turns)
+    write_result("bench-bare", {**where, **{name: asdict(m) for name, m in measured.items()}})
+    last = list(measured)[-1]
+    drawn = write_plot("bench-bare", picture(measured[last], LAYOUTS[last]))
+    parts = [as_line(where), table(measured), learnt_table(measured)]
+    print("\n\n".join(parts))
+    parts.append(f"![Loss on the host and in pods](plots/{drawn.name})")
+    write_part("performance.md", "bench-bare", "\n\n".join(parts))
+    check_accuracy(measured)
+
+
+def choose(only: str) -> dict[str, Layout]:
+    """The layouts of these names; ends the program for an unknown one."""
+    names = [name for name in only.split(",") if name]
+    unknown = sorted(set(names) - set(LAYOUTS))
+    if unknown or not names:
+        sys.exit(f"unknown --only {', '.join(unknown)}; use {', '.join(LAYOUTS)}")
+    return {name: LAYOUTS[name] for name in names}
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=36, help="an even number is fairer")
+    parser.add_argument("--only", default="one,two", metavar="NAMES", help=", ".join(LAYOUTS))
+    options = parser.parse_args()
+    chosen = choose(options.only)
+    with (
+        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
+        sandbox(build("examples"), Path(folder) / "output") as inside,
+        bench_namespace() as namespace,
+    ):
+        if not isinstance(inside, RuncSandbox):
+            sys.exit(f"{inside.image.engine.program} does not mount images: use Buildah")
+        shutil.copy(asked.SCRIPT, inside.folder)
+        measured = {}
+        for name, layout in chosen.items():
+            with both(namespace, inside, layout) as parties:
+                measured[name] = measure(parties, options.turns)
+    report(measured, options.turns)
+
+
+if __name__ == "__main__":
+    main()
