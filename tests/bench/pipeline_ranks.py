@@ -1,6 +1,6 @@
 """Runs in the examples' image, on each rank: trains on the same images from different sources.
 
-    mpirun -np 2 python measure.py FOLDER TURNS STEPS
+    mpirun -np 2 python pipeline_ranks.py FOLDER TURNS STEPS
 
 The sources take turns of STEPS steps. Each rank has a core of its own. The last line that rank 0
 prints is `RESULT` and images/s, of all ranks together, by source and turn.
@@ -114,6 +114,9 @@ def main() -> None:
             hvd.allreduce(tf.zeros(1), name="turned")
             seconds = time.perf_counter() - began
             speeds[name].append(steps * BATCH * hvd.size() / seconds)
+        if hvd.rank() == 0:
+            shown = ", ".join(f"{name} {each[-1]:.1f}" for name, each in speeds.items())
+            print(f"{hvd.size()} ranks, turn {turn + 1} of {turns}: {shown}", flush=True)
     if hvd.rank() == 0:
         print("RESULT", json.dumps(speeds), flush=True)
 
