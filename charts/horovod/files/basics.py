@@ -31,6 +31,10 @@ ENVIRONMENT = f"{GENERATED}/environment"
 # The newest epoch that this worker has served.
 EPOCH = f"{GENERATED}/epoch"
 
+# linux/prctl.h.
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
 # The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
 BAD_CONFIGURATION = 78
 
@@ -74,3 +78,23 @@ def processes() -> Iterator[Process]:
             except OSError:
                 continue
             yield int(name), fields[0], int(fields[1]), int(fields[3])
+
+
+def set_process_option(option: int, value: int) -> None:
+    """prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
+    # Few of the programs come here.
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, *(ctypes.c_ulong(number) for number in (value, 0, 0, 0))):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def die_with_parent(parent: int) -> None:
+    """Let this process be killed when its parent dies. Raises as `set_process_option` does."""
+    import signal
+
+    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It died before.
+        os._exit(128 + signal.SIGKILL)

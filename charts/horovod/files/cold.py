@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import Callable, Sequence
 
-# linux/prctl.h: the signal that a process gets when its parent dies.
-PR_SET_PDEATHSIG = 1
+from basics import die_with_parent
+
 # Python itself ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 # These have an effect on this process as well, or cannot be caught.
@@ -36,7 +37,8 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     script = os.fork()
     if script == 0:
         try:
-            _die_with_parent(own)
+            with suppress(ImportError, OSError):
+                die_with_parent(own)
             started(os.getpid())
             for number in IGNORED_BY_PYTHON:
                 signal.signal(number, signal.SIG_DFL)
@@ -62,16 +64,3 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, status = os.waitpid(script, 0)
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def _die_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent dies, where this Python can ask for that."""
-    try:
-        # Every rank imports this module, and only those that start cold come here.
-        import ctypes
-    except ImportError:
-        return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        # It was killed before.
-        os._exit(128 + signal.SIGKILL)

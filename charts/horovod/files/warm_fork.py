@@ -7,7 +7,6 @@ the client alone: when that is killed, the guard kills the rank and all that the
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -17,33 +16,15 @@ from types import FrameType
 from typing import NoReturn
 
 import warm_wire
-from basics import processes
+from basics import PR_SET_CHILD_SUBREAPER, die_with_parent, processes, set_process_option
 from fence import GUARD
 from warm_wire import GO
 
-# linux/prctl.h.
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
 TO_THE_GROUP = {
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP),
 }
-
-
-def set_process_option(option: int, value: int) -> None:
-    """prctl(2). Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, *(ctypes.c_ulong(number) for number in (value, 0, 0, 0))):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def die_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent dies."""
-    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        # It died before.
-        os._exit(128 + signal.SIGKILL)
 
 
 def fork_rank(connection: socket.socket, listener: int, alive: int, received: list[int]) -> bool:

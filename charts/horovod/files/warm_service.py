@@ -18,6 +18,7 @@ import ranks
 import warm_fork
 import warm_script
 import warm_wire
+from basics import die_with_parent
 from warm_state import WarmState
 
 # How often the importing process is started; it is only ever killed for want of memory.
@@ -43,7 +44,7 @@ def main(main_namespace: dict[str, Any]) -> None:
         if name != "__main__" and file and Path(file).resolve().parent == own:
             del sys.modules[name]
     sys.path_importer_cache.clear()
-    warm_fork.die_with_parent(os.getppid())
+    die_with_parent(os.getppid())
     rank = supervise(listener, modules)
     if rank is not None:
         request, received = rank
@@ -64,7 +65,7 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
         pid = os.fork()
         if pid == 0:
             os.close(reader)
-            warm_fork.die_with_parent(parent)
+            die_with_parent(parent)
             return serve(listener, writer, modules)
         os.close(writer)
         status = os.waitpid(pid, 0)[1]

@@ -215,8 +215,8 @@ def test_processes_that_others_have_left_are_reaped() -> None:
     """As by the first process of a container."""
     program = (
         "import os, subprocess, sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "import warm_fork, worker\n"
-        "warm_fork.set_process_option(warm_fork.PR_SET_CHILD_SUBREAPER, 1)\n"
+        "import basics, worker\n"
+        "basics.set_process_option(basics.PR_SET_CHILD_SUBREAPER, 1)\n"
         "subprocess.run(['sh', '-c', 'sleep 0 &'])\n"
         "sshd = subprocess.Popen(['sh', '-c', 'exit 3'])\n"
         "children = open(f'/proc/self/task/{os.getpid()}/children')\n"
