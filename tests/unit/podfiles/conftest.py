@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from tests.fakes.api import FakeApi
 from tests.fakes.faults import PATIENCE
 from tests.fakes.server import Certificates
 from tests.unit.podfiles.fake_worker import Workers
+from tests.unit.podfiles.follower import Follower, Names
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
 from tests.unit.podfiles.threads import join_threads, record_threads
@@ -128,6 +130,47 @@ def rendezvous(host_threads: list[threading.Thread]) -> Iterator[StartRendezvous
     for item in started:
         item.close()
     join_threads(host_threads)
+
+
+@pytest.fixture
+def followers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that follow the hosts' addresses."""
+    return record_threads(monkeypatch, addresses)
+
+
+@pytest.fixture
+def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    """What a test starts to follow addresses with; its end closes it."""
+    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.005)
+    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.01)
+    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.005)
+    monkeypatch.setattr(addresses, "LONGEST_LOOKUP", 0.01)
+    made = Follower()
+    yield made
+    made.source.close()
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    """The addresses of names in DNS. An empty list: the DNS server does not answer."""
+    known: Names = {}
+    # The API server of the tests is at a number, which needs no resolver.
+    numeric = socket.getaddrinfo
+
+    def resolve(name: str, *arguments: Any, **options: Any) -> Any:
+        if not name.endswith(".hvd"):
+            return numeric(name, *arguments, **options)
+        if name not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        if not known[name]:
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return [
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0))
+            for address in known[name]
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return known
 
 
 @pytest.fixture(scope="session")

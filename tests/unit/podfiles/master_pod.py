@@ -86,6 +86,11 @@ class MasterPod:
     def stages(self) -> list[str]:
         return [event["reason"] for event in self.api.items("core/events")]
 
+    def failures(self) -> list[str]:
+        """The messages of the events of failed attempts."""
+        events = self.api.items("core/events")
+        return [event["message"] for event in events if event["reason"] == "Failed"]
+
     def recorded(self) -> tuple[str, str]:
         item: Any = self.api.find("core/configmaps", "hvd-run")
         return item["data"]["state"], item["data"]["reason"]

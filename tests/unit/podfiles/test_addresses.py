@@ -1,28 +1,22 @@
-"""The hosts' addresses: from EndpointSlices as they change, and from DNS."""
+"""The hosts' addresses: from EndpointSlices as they change."""
 
 from __future__ import annotations
 
-import itertools
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import addresses
 import kube
 import pytest
 from addresses import Endpoint
-from settings import Host
 
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.unit.podfiles.runs import make_run
-from tests.unit.podfiles.threads import join_threads, record_threads
+from tests.unit.podfiles.follower import HOST, IPV4, IPV6, OTHER, RUN, Follower, Names
+from tests.unit.podfiles.threads import join_threads
 
 SLICES = "discovery.k8s.io/endpointslices"
-HOST = Host("hvd-worker-0", "hvd-worker-0.hvd", 1, "hvd-worker", "r1")
-OTHER = Host("hvd-worker-1", "hvd-worker-1.hvd", 1, "hvd-worker", "r1")
-IPV4, IPV6 = "10.0.0.7", "fd00::7"
 
 
 def endpoint(name: str, address: str, **conditions: bool) -> dict[str, Any]:
@@ -36,15 +30,13 @@ def endpoint_slice(name: str, *endpoints: dict[str, Any], service: str = "hvd") 
 
 
 def test_ipv4_wins_over_ipv6_whatever_the_order_of_slices() -> None:
-    ipv4 = {"addressType": "IPv4", "endpoints": [endpoint("hvd-worker-0", IPV4)]}
-    ipv6 = {"addressType": "IPv6", "endpoints": [endpoint("hvd-worker-0", IPV6)]}
-    for order in itertools.permutations([ipv4, ipv6]):
-        assert addresses.pod_endpoints(order) == {
-            "hvd-worker-0": Endpoint(IPV4, False, "uid of hvd-worker-0")
-        }
-    assert addresses.pod_endpoints([ipv6]) == {
-        "hvd-worker-0": Endpoint(IPV6, False, "uid of hvd-worker-0")
-    }
+    ipv4, ipv6 = (
+        {"addressType": family, "endpoints": [endpoint(HOST.name, address)]}
+        for family, address in (("IPv4", IPV4), ("IPv6", IPV6))
+    )
+    for slices, address in (([ipv4, ipv6], IPV4), ([ipv6, ipv4], IPV4), ([ipv6], IPV6)):
+        expected = {HOST.name: Endpoint(address, False, f"uid of {HOST.name}")}
+        assert addresses.pod_endpoints(slices) == expected
 
 
 def test_terminating_endpoints_and_those_of_no_pod_are_left_out() -> None:
@@ -62,55 +54,6 @@ def test_terminating_endpoints_and_those_of_no_pod_are_left_out() -> None:
         "a-5": Endpoint("10.0.0.5", False, "uid of a-5"),
         "a-6": Endpoint("10.0.0.6", True, "uid of a-6"),
     }
-
-
-@pytest.fixture
-def followers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads that follow EndpointSlices."""
-    return record_threads(monkeypatch, addresses)
-
-
-class Follower:
-    """Follows addresses, and waits for what a test expects of them."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.source: addresses.SliceAddresses | addresses.DnsAddresses
-
-    def start(self, source: addresses.SliceAddresses | addresses.DnsAddresses) -> None:
-        self.source = source
-        source.start()
-
-    def on_change(self) -> None:
-        with self.changed:
-            self.changed.notify_all()
-
-    def find(self, host: Host) -> str | None:
-        found = self.source.endpoints().get(host.name)
-        return found and found.address
-
-    def wait(self, condition: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(condition, faults.PATIENCE)
-
-    def wait_for(self, host: Host, address: str | None) -> None:
-        self.wait(lambda: self.find(host) == address)
-
-
-@pytest.fixture
-def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
-    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.005)
-    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.01)
-    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.005)
-    monkeypatch.setattr(addresses, "LONGEST_LOOKUP", 0.01)
-    made = Follower()
-    yield made
-    made.source.close()
-
-
-RUN = make_run(
-    groups=[{"statefulSet": "hvd-worker", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}]
-)
 
 
 @pytest.fixture
@@ -146,11 +89,11 @@ def test_slices_that_are_added_changed_and_deleted_are_followed(
 @pytest.mark.parametrize(
     "break_off",
     [
-        lambda api: api.end_watches(),
+        FakeApi.end_watches,
         lambda api: api.end_watches(faults.cut_chunk),
         lambda api: api.end_watches(faults.cut_line),
         lambda api: api.end_watches(faults.reset),
-        lambda api: api.expire(),
+        FakeApi.expire,
     ],
     ids=["server's limit", "cut chunk", "cut line", "reset", "410 event"],
 )
@@ -163,12 +106,17 @@ def test_the_follower_goes_on_after_a_watch_ends(
     source.wait_for(HOST, "10.0.0.9")
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [faults.status(503), faults.status(429), faults.status(410),
-     faults.reset, faults.cut_answer],
-    ids=["503", "429", "410", "reset", "cut"],
-)  # fmt: skip
+FAILURES = {
+    "503": faults.status(503),
+    "429": faults.status(429),
+    "410": faults.status(410),
+    "reset": faults.reset,
+    "cut": faults.cut_answer,
+    "no list": faults.text(200, "{}"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_the_follower_goes_on_when_it_cannot_list_for_a_while(
     source: Follower,
     api_server: FakeApi,
@@ -210,34 +158,6 @@ def test_a_closed_follower_asks_no_more(
     assert capsys.readouterr().out == ""
 
 
-Names = dict[str, list[str]]
-
-
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Names:
-    """The addresses of names in DNS. An empty list: the DNS server does not answer."""
-    known: Names = {}
-
-    def resolve(name: str, *_: object, **__: object) -> list[object]:
-        if name not in known:
-            raise socket.gaierror(socket.EAI_NONAME, "unknown")
-        if not known[name]:
-            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
-        return [
-            (socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0))
-            for address in known[name]
-        ]
-
-    # The API server of the tests is at a number, which needs no resolver.
-    numeric = socket.getaddrinfo
-
-    def resolve_names(name: str, *arguments: Any, **options: Any) -> Any:
-        return (resolve if name.endswith(".hvd") else numeric)(name, *arguments, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve_names)
-    return known
-
-
 @pytest.mark.parametrize("code", [403, 404])
 def test_slices_that_may_not_be_read_leave_it_to_dns(
     api_server: FakeApi,
@@ -256,15 +176,6 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
     join_threads(followers[:1])
     assert len(api_server.requests) == 1, "the API is not asked again"
     assert capsys.readouterr().out.count("using DNS instead") == 1
-
-
-FAILURES = {
-    "503": faults.status(503),
-    "429": faults.status(429),
-    "reset": faults.reset,
-    "cut": faults.cut_answer,
-    "no list": faults.text(200, "{}"),
-}
 
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
@@ -297,63 +208,3 @@ def test_the_right_to_read_slices_that_is_lost_later_leaves_what_is_known(
     api_server.end_watches()
     api_server.wait_for_watch(SLICES, 2)
     assert source.find(HOST) == IPV4
-
-
-def test_dns_follows_names_that_appear_change_and_disappear(
-    follower: Follower, names: Names, followers: list[threading.Thread]
-) -> None:
-    follower.start(addresses.DnsAddresses(RUN.hosts, follower.on_change))
-    names[HOST.address] = ["10.0.0.3"]
-    follower.wait_for(HOST, "10.0.0.3")
-    names[HOST.address] = ["10.0.0.4"]
-    follower.wait_for(HOST, "10.0.0.4")
-    names[HOST.address] = []
-    names[OTHER.address] = ["10.0.0.5"]
-    follower.wait_for(OTHER, "10.0.0.5")
-    assert follower.find(HOST) == "10.0.0.4", "a DNS server that is away says nothing about hosts"
-    del names[HOST.address]
-    follower.wait_for(HOST, None)
-    follower.source.close()
-    assert len(followers) == 2
-    join_threads(followers)
-
-
-def test_a_thousand_names_are_looked_up_by_a_few_threads(
-    follower: Follower, names: Names, followers: list[threading.Thread]
-) -> None:
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
-    names.update({host.address: [f"10.0.{n // 256}.{n % 256}"] for n, host in enumerate(hosts)})
-    follower.start(addresses.DnsAddresses(hosts, follower.on_change))
-    follower.wait(lambda: len(follower.source.endpoints()) == 1000)
-    assert len(followers) == addresses.DNS_THREADS
-    assert follower.find(hosts[999]) == "10.0.3.231"
-
-
-@pytest.mark.parametrize(
-    ("families", "expected"),
-    [((IPV6, IPV4), IPV4), ((IPV4, IPV6), IPV4), ((IPV6,), IPV6), ((IPV4,), IPV4)],
-)
-def test_dns_prefers_ipv4_as_slices_do(
-    families: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def resolve(name: str, *_: object, **__: object) -> list[object]:
-        assert name == HOST.address
-        return [
-            (socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0))
-            for address in families
-        ]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    assert addresses.resolve(HOST.address) == expected
-
-
-def test_dns_returns_the_resolvers_first_choice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answers = [(socket.AF_INET, 1, 6, "", (f"10.0.0.{number}", 0)) for number in (3, 1, 2)]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers)
-    assert addresses.resolve(HOST.address) == "10.0.0.3"
-
-
-def test_dns_resolves_through_the_machines_resolver() -> None:
-    assert addresses.resolve("localhost") == "127.0.0.1"

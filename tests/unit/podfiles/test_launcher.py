@@ -127,16 +127,10 @@ def test_a_launch_that_is_ended_leaves_nothing(
     ending.join()
     assert launcher.problem is problem
     assert not launcher.was_stopped()
-    wait_until(lambda: is_gone(int(child.read_text())), 10, "the end of the launcher's child")
+    wait_until(lambda: not is_alive(int(child.read_text())), 10, "the end of the launcher's child")
     launcher.reset()
     assert launcher.run(["true"], dict(os.environ)) == 0
     assert launcher.problem is None
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may reap it."""
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_launch_is_not_begun_when_a_host_is_lost_before(launcher: launch.Launcher) -> None:

@@ -6,7 +6,6 @@ import itertools
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import kube
@@ -18,8 +17,8 @@ from settings import InterruptedRunError, RunError
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import PATIENCE
+from tests.unit.podfiles.rendezvous import Background
 
-Background = Callable[..., "Future[Any]"]
 PATH = "core/configmaps/hvd-run"
 
 

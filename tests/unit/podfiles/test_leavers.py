@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +19,20 @@ from typing import Any
 import basics
 import fence
 import leaving
+import losses
 import notice_server
 import pytest
 import ranks
 import together
+from launch import Launcher
 from leavers import TerminatingRanks
+from settings import Host
+
+from tests.fakes.faults import PATIENCE
+from tests.unit.podfiles.fake_worker import ssh_banner
+from tests.unit.podfiles.master_pod import MasterPod
+from tests.unit.podfiles.rendezvous import Background
+from tests.waiting import wait_until
 
 
 class Rank:
@@ -163,3 +173,78 @@ def test_worker_stays_while_one_of_its_ranks_waits_for_others(
     waited: list[int] = []
     leaving.leave(Sshd(), 30.0, lambda: waited.append(1))  # type: ignore[arg-type]
     assert len(waited) == 2
+
+
+# Tells the master what a worker tells it.
+LEAVES = """
+import json, os, socket
+host, port, secret = os.environ["HVD_NOTICES"].split(",")
+notice = {"kind": "leaving", "host": "hvd-worker-1", "rank": 2, "seconds": 9}
+with socket.create_connection((host, int(port))) as connection:
+    line = {"secret": secret, "epoch": os.environ["HVD_EPOCH"], **notice}
+    connection.sendall(json.dumps(line).encode() + b"\\n")
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
+"""
+
+
+@pytest.fixture
+def leaves(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The command by which a launcher plays a worker that was asked to leave."""
+    monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
+    monkeypatch.setenv("HVD_NOTICES", "")
+    program = pod.generated.parent / "leaves.py"
+    program.write_text(LEAVES)
+    return f"{sys.executable} -I -S {program}"
+
+
+@pytest.mark.parametrize("code", [143, 1, 0])
+def test_attempt_that_a_worker_has_left_counts_as_no_failure(
+    pod: MasterPod, leaves: str, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install(f'[ "$HVD_ATTEMPT" -ge 4 ] || {{ {leaves}; exit {code}; }}')
+    assert pod.run() == 0
+    output = capsys.readouterr()
+    failures = pod.failures()
+    why = "hvd-worker-1 was terminated: deleted, evicted, or its node drained or shut down"
+    assert failures == ([why] * 3 if code else [])
+    assert output.err.count(f"[hvd] error: {why}\n") == len(failures)
+    assert output.out.count("does not count as a failure") == len(failures)
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    assert (item["data"]["state"], item["data"]["failures"]) == ("Finished", "0")
+    warned = "hvd-worker-1 was terminated, and the ranks ended with 0" in output.out
+    assert warned == (code == 0)
+
+
+def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
+    pod: MasterPod, leaves: str, monkeypatch: pytest.MonkeyPatch, background: Background
+) -> None:
+    """Its sshd listens no more, so that no other attempt begins there."""
+    monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr("probing.SUSPECT_EVERY", 0.02)
+    folder = pod.generated.parent
+    saves = f"touch {folder}/saving; until [ -e {folder}/saved ]; do sleep 0.01; done; exit 143"
+    pod.install(f'[ "$HVD_ATTEMPT" -ge 2 ] || {{ {leaves}; {saves}; }}')
+    looks = threading.Semaphore(0)
+    may_save = Launcher.may_save
+
+    def look(self: Launcher, host: Host) -> bool:
+        looks.release()
+        return may_save(self, host)
+
+    monkeypatch.setattr(Launcher, "may_save", look)
+
+    def lose() -> None:
+        wait_until((folder / "saving").exists, PATIENCE, "the rank saves")
+        pod.workers.drop(1)
+        for _ in range(3):
+            assert looks.acquire(timeout=PATIENCE), "the host was not missed, or taken for lost"
+        pod.workers.listen(1, ssh_banner("r1"))
+        (folder / "saved").touch()
+
+    losing = background(lose)
+    assert pod.run(lostAfterSeconds=0.2) == 0
+    losing.result(PATIENCE)
+    (failed,) = pod.failures()
+    assert failed.startswith("hvd-worker-1 was terminated: ")

@@ -192,8 +192,7 @@ def test_an_attempt_whose_host_is_lost_ends_and_a_spare_takes_its_place(
     assert f"lost {told}: ending this attempt" in read_log(capsys)
     (event,) = [item for item in pod.api.items("core/events") if item["reason"] == "HostLost"]
     assert (event["type"], event["message"]) == ("Warning", f"lost {told}")
-    (failed,) = [item for item in pod.api.items("core/events") if item["reason"] == "Failed"]
-    assert failed["message"] == f"lost hvd-worker-1: {refused(pod.workers)}"
+    assert pod.failures() == [f"lost hvd-worker-1: {refused(pod.workers)}"]
 
 
 def test_a_launcher_that_ends_by_itself_is_not_to_blame_for_a_host_that_is_gone(

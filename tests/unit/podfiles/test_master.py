@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
-from concurrent.futures import Future
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -19,8 +17,8 @@ from settings import ConfigurationError
 
 from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.podfiles.rendezvous import Background
 
-Background = Callable[..., "Future[Any]"]
 RECORD_ARGUMENTS = 'printf "%s\\n" "$@" >"$OUT/arguments"'
 
 

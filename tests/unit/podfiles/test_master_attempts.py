@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,8 @@ import pytest
 import user_code
 
 from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.podfiles.rendezvous import Background
 
-Background = Callable[..., "Future[Any]"]
 # Writes the number and the epoch of each attempt, and fails until the attempt given.
 FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_EPOCH" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
 PROBLEM = "horovodrun ended with exit code 3: its last lines above say why"

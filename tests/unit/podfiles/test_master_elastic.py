@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from typing import Any
 
 import hosts
@@ -18,8 +17,7 @@ from user_code import UserCode
 
 from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.master_pod import MasterPod, read_log
-
-Background = Callable[..., "Future[Any]"]
+from tests.unit.podfiles.rendezvous import Background
 
 
 def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import lease
@@ -15,9 +13,9 @@ from tests.fakes import faults
 from tests.fakes.faults import PATIENCE
 from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.podfiles.rendezvous import Background
 from tests.waiting import wait_until
 
-Background = Callable[..., "Future[Any]"]
 OTHER = {"holder": "hvd-master-2-x", "holderJob": "hvd-master-2", "holderUid": "uid-2"}
 OTHER |= {"epoch": "7", "renewed": "2026-01-01T10:00:00Z"}
 WAITING = "waiting until hvd-master-2-x of hvd-master-2, which controls the workers, ends or stops "

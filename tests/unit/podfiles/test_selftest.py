@@ -18,9 +18,8 @@ from tests.fakes.api import FakeApi
 from tests.fakes.faults import PATIENCE
 from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import JOB, MasterPod
+from tests.unit.podfiles.rendezvous import Background
 from tests.unit.podfiles.runs import make_run
-
-Background = Callable[..., "Future[Any]"]
 
 
 @pytest.fixture(autouse=True)
@@ -98,19 +97,14 @@ def test_a_run_whose_job_is_deleted_has_ended(waiting: Future[Any], api_server: 
 
 
 @pytest.mark.parametrize(
-    "break_off", [FakeApi.end_watches, FakeApi.expire], ids=["server's limit", "410 event"]
+    "break_off",
+    [FakeApi.end_watches, FakeApi.expire, lambda api: api.end_watches(faults.cut_chunk)],
+    ids=["server's limit", "410 event", "cut chunk"],
 )
 def test_the_wait_outlasts_a_watch(
     waiting: Future[Any], api_server: FakeApi, break_off: Callable[[FakeApi], None]
 ) -> None:
     break_off(api_server)
-    api_server.wait_for_watch("batch/jobs", 2)
-    api_server.put("batch/jobs", job(("Complete", "True")))
-    waiting.result(PATIENCE)
-
-
-def test_the_wait_outlasts_a_watch_that_is_cut(waiting: Future[Any], api_server: FakeApi) -> None:
-    api_server.end_watches(faults.cut_chunk)
     api_server.wait_for_watch("batch/jobs", 2)
     api_server.put("batch/jobs", job(("Complete", "True")))
     waiting.result(PATIENCE)

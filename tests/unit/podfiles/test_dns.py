@@ -1,0 +1,63 @@
+"""The hosts' addresses in DNS."""
+
+from __future__ import annotations
+
+import threading
+
+import addresses
+import pytest
+from settings import Host
+
+from tests.unit.podfiles.follower import HOST, IPV4, IPV6, OTHER, RUN, Follower, Names
+from tests.unit.podfiles.threads import join_threads
+
+
+def test_dns_follows_names_that_appear_change_and_disappear(
+    follower: Follower, names: Names, followers: list[threading.Thread]
+) -> None:
+    follower.start(addresses.DnsAddresses(RUN.hosts, follower.on_change))
+    names[HOST.address] = ["10.0.0.3"]
+    follower.wait_for(HOST, "10.0.0.3")
+    names[HOST.address] = ["10.0.0.4"]
+    follower.wait_for(HOST, "10.0.0.4")
+    names[HOST.address] = []
+    names[OTHER.address] = ["10.0.0.5"]
+    follower.wait_for(OTHER, "10.0.0.5")
+    assert follower.find(HOST) == "10.0.0.4", "a DNS server that is away says nothing about hosts"
+    del names[HOST.address]
+    follower.wait_for(HOST, None)
+    follower.source.close()
+    assert len(followers) == 2
+    join_threads(followers)
+
+
+def test_a_thousand_names_are_looked_up_by_a_few_threads(
+    follower: Follower, names: Names, followers: list[threading.Thread]
+) -> None:
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
+    names.update({host.address: [f"10.0.{n // 256}.{n % 256}"] for n, host in enumerate(hosts)})
+    follower.start(addresses.DnsAddresses(hosts, follower.on_change))
+    follower.wait(lambda: len(follower.source.endpoints()) == 1000)
+    assert len(followers) == addresses.DNS_THREADS
+    assert follower.find(hosts[999]) == "10.0.3.231"
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([IPV6, IPV4], IPV4),
+        ([IPV4, IPV6], IPV4),
+        ([IPV6], IPV6),
+        ([IPV4], IPV4),
+        (["10.0.0.3", "10.0.0.1", "10.0.0.2"], "10.0.0.3"),
+    ],
+)
+def test_dns_prefers_ipv4_as_slices_do_and_the_resolvers_first_choice(
+    names: Names, answers: list[str], expected: str
+) -> None:
+    names[HOST.address] = answers
+    assert addresses.resolve(HOST.address) == expected
+
+
+def test_dns_resolves_through_the_machines_resolver() -> None:
+    assert addresses.resolve("localhost") == "127.0.0.1"
