@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -127,7 +128,7 @@ class RuncSandbox(Sandbox):
     def _command(
         self, command: Sequence[str], uid: int, environment: Mapping[str, str]
     ) -> list[str]:
-        bundle = Path(tempfile.mkdtemp(dir=self.bundles))
+        bundle = Path(tempfile.mkdtemp(prefix="hvd-test-", dir=self.bundles))
         subprocess.run(["runc", "spec", "--bundle", bundle], check=True)
         file = bundle / "config.json"
         spec = json.loads(file.read_text())
@@ -155,11 +156,22 @@ class RuncSandbox(Sandbox):
             {"destination": "/etc/hosts", "type": "bind", "source": str(hosts), "options": ["bind"]}
         )
         file.write_text(json.dumps(spec))
-        return ["runc", "run", "--bundle", str(bundle), f"hvd-test-{uuid.uuid4().hex[:12]}"]
+        return ["runc", "run", "--bundle", str(bundle), bundle.name]
+
+    def end_containers(self) -> None:
+        """End the containers whose runc was killed: they go on without it."""
+        listed = subprocess.run(
+            ["runc", "list", "--quiet"], check=True, capture_output=True, text=True
+        ).stdout
+        for name in {bundle.name for bundle in self.bundles.iterdir()} & {*listed.split()}:
+            subprocess.run(["runc", "delete", "--force", name], check=True)
 
 
 @contextmanager
 def sandbox(image: BuiltImage, folder: Path) -> Iterator[Sandbox]:
+    """Commands can run in the image until the end of the block, also when SIGTERM ends it."""
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     folder.mkdir(mode=0o777)
     folder.chmod(0o777)
     if image.engine.program != "buildah":
@@ -170,7 +182,11 @@ def sandbox(image: BuiltImage, folder: Path) -> Iterator[Sandbox]:
     try:
         root = Path(_buildah("mount", container))
         details = json.loads(_buildah("inspect", "--type=container", container))
-        yield RuncSandbox(image, folder, root, details["OCIv1"]["config"], bundles)
+        opened = RuncSandbox(image, folder, root, details["OCIv1"]["config"], bundles)
+        try:
+            yield opened
+        finally:
+            opened.end_containers()
     finally:
         _buildah("rm", container)
         shutil.rmtree(bundles)
