@@ -21,13 +21,13 @@ test: lint ## Run all checks and all tests
 lint: venv ## Run the static checks: ruff, mypy, imports, generated files, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
 
-unit: venv ## Run the tests that need neither a cluster nor an image
-	@$(PY) -m pytest -q --numprocesses 2 --dist worksteal tests/unit -m "not fuzz"
+unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take seconds each)
+	@$(PY) -m pytest -q --numprocesses 2 --dist worksteal tests/unit -m "not fuzz$(if $(ALL),, and not slow)"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many
 
-mutation: venv ## Count the deliberate defects that `make unit` notices (TARGETS="pods spec", SAMPLE=100)
+mutation: venv ## Count the deliberate defects that `make unit ALL=1` notices (TARGETS="pods spec", SAMPLE=100)
 	@$(PY) -m devtools.checks.mutation $(TARGETS) $(if $(SAMPLE),--sample $(SAMPLE))
 
 chart: venv ## Run the tests of rendered manifests, some against a real API server

@@ -8,14 +8,13 @@ import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from devtools.localkube import cluster
-from tests.e2e.cluster import Namespace
-from tests.faults.report import rows, show
+if TYPE_CHECKING:
+    from tests.e2e.cluster import Namespace
 
 # Whether this run started the shared cluster.
 _STARTED = pytest.StashKey[bool]()
@@ -56,11 +55,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if workeroutput is not None:
         workeroutput["started"] = started
     elif started:
+        from devtools.localkube import cluster
+
         cluster.down()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what the tests of faults have measured."""
+    from tests.faults.report import rows, show
+
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     measured = rows(reports)
     if measured:
@@ -93,6 +96,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedSched
 @pytest.fixture(scope="session")
 def kubeconfig(request: pytest.FixtureRequest) -> Path:
     """A real Kubernetes with the examples' image in it."""
+    # Here, so that tests which need no cluster do not wait for the import.
+    from devtools.localkube import cluster
+
     if not cluster.status().healthy:
         request.config.stash[_STARTED] = True
     return cluster.up()
@@ -126,6 +132,8 @@ def namespace(
     kubeconfig: Path, examples_image: str, request: pytest.FixtureRequest
 ) -> Iterator[Namespace]:
     """A namespace for one run of one test, which enforces Pod Security `restricted`."""
+    from tests.e2e.cluster import Namespace
+
     test = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
     # A namespace of an earlier run may still be terminating.
     name = f"{test}-{secrets.token_hex(4)}"

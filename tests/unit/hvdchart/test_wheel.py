@@ -13,6 +13,8 @@ import pytest
 
 import hvdchart
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -93,9 +93,6 @@ def test_why_the_master_was_asked_to_end(current: Any, words: str) -> None:
     assert problem.exit_code == 143
 
 
-ASKED_TO_END = InterruptedRunError("asked to end")
-
-
 @pytest.fixture
 def record(api_server: FakeApi) -> RunRecord:
     api_server.put("core/configmaps", {"metadata": {"name": "hvd-run"}})

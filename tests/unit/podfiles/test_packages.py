@@ -18,6 +18,8 @@ from settings import BAD_CONFIGURATION, ConfigurationError, RunError
 
 from tests.wheels import Index, serve_index
 
+pytestmark = pytest.mark.slow
+
 TEXT = "hvdleaf==1.0"
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from devtools.docs_gen.build_site import ROOT, build, environment
 
+pytestmark = pytest.mark.slow
+
 PAGES = [
     *ROOT.glob("*.md"),
     *(p for name in ("docs", "charts", "images") for p in (ROOT / name).rglob("*.md")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,14 +109,16 @@ def test_efficiency_is_relative_to_the_smallest_size() -> None:
 
 @pytest.mark.parametrize("number", [2, 3, 6, 11, 12, 30])
 def test_intervals_cover_the_truth_in_95_of_100(number: int) -> None:
-    generator = random.Random(number)  # noqa: S311
-    trials = 4000
-    covered = 0
-    for _ in range(trials):
-        mean, half = mean_and_interval([generator.gauss(5, 2) for _ in range(number)])
-        covered += abs(mean - 5) <= half
-    # Four standard deviations of the share itself.
-    assert abs(covered / trials - 0.95) < 4 * math.sqrt(0.95 * 0.05 / trials)
+    mean, half = mean_and_interval([float(figure) for figure in range(number)])
+    assert mean == (number - 1) / 2
+    # The share of Student's distribution within the interval, by the midpoint rule.
+    free, steps = number - 1, 2000
+    quantile = half / math.sqrt((number + 1) / 12)
+    width = 2 * quantile / steps
+    points = (-quantile + (step + 0.5) * width for step in range(steps))
+    share = width * sum((1 + t * t / free) ** (-number / 2) for t in points)
+    share *= math.gamma(number / 2) / (math.sqrt(free * math.pi) * math.gamma(free / 2))
+    assert share == pytest.approx(0.95, abs=5e-4)
 
 
 def test_one_figure_has_no_interval() -> None:

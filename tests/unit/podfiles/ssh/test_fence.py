@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.podfiles.ssh.pods import WORKER, SshPods
 
+pytestmark = pytest.mark.slow
+
 unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 
 

@@ -118,6 +118,12 @@ def test_client_reaches_hosts_by_address_and_knows_their_key() -> None:
     assert {"BatchMode yes", "GlobalKnownHostsFile none"} < set(lines)
 
 
+def test_ssh_is_given_an_ipv6_address_without_brackets() -> None:
+    """As `ssh -G` shows, HostName takes colons as they are and would look brackets up in DNS."""
+    (host, *_) = make_run().hosts
+    assert "\n  HostName fd00::7\n" in ssh.client_config(2222, {host: "fd00::7"})
+
+
 def test_client_configuration_is_replaced_in_one_step(volumes: Path) -> None:
     """A launcher that has opened the file goes on reading what it opened."""
     (host, *_) = make_run().hosts

@@ -24,6 +24,8 @@ from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.ssh.pods import CONTAINER, WORKER, SshPods, read_banner, start_ssh_pods
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 EPOCH = "300"
 RANK_4 = {"host": os.uname().nodename, "rank": 4}
 LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}

@@ -16,6 +16,8 @@ from ssh import find_program
 
 from tests.unit.podfiles.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, read_banner
 
+pytestmark = pytest.mark.slow
+
 unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 
 

@@ -7,6 +7,8 @@ import ssh
 
 from tests.unit.podfiles.ssh.pods import WORKER, Master, SshPods, make_key
 
+pytestmark = pytest.mark.slow
+
 unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 # What launchers such as horovodrun pass, and what else would switch the check off.
 UNCHECKED = ["-o", "StrictHostKeyChecking=no"]

@@ -13,6 +13,8 @@ import pytest
 from tests.unit.podfiles.ssh.pods import PYTHON, REVISION, WORKER, SshPods, start_ssh_pods
 from tests.wheels import make_wheel
 
+pytestmark = pytest.mark.slow
+
 unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 DELIVER = """
 import sys; sys.path.insert(0, {files!r})

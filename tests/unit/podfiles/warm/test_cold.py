@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-import warm_checks
-import warm_state
-from warm_checks import ColdStart, Program
 
 from tests.unit.podfiles.warm.worker import THREADS, Worker, make_worker, warm
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = "import os, framework; print('forked' if framework.PID != os.getpid() else 'new')"
 
@@ -33,16 +31,6 @@ def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker) -> 
     assert output.endswith(f"forked\n{['/tmp'] * len(names)}\n")
 
 
-@pytest.mark.parametrize(
-    "name", ["TF_X", "OMP_NUM_THREADS", "KMP_X", "MKL_X", "XLA_FLAGS", "CUDA_X", "PYTHONHASHSEED",
-             "LD_LIBRARY_PATH", "LANG", "TZ", "OF_THE_USER"]
-)  # fmt: skip
-def test_other_variables_of_the_rank_are_those_of_the_import(name: str) -> None:
-    reason = rf"variables of the ranks differ from the worker's \({name}\).*worker.env"
-    with pytest.raises(ColdStart, match=reason):
-        warm_checks.check_environment({name: "/tmp"}, {})
-
-
 def test_threads_that_the_chart_chooses_are_those_of_the_import() -> None:
     with make_worker() as worker:
         environment = {k: v for k, v in worker.environment().items() if k not in THREADS}
@@ -50,36 +38,6 @@ def test_threads_that_the_chart_chooses_are_those_of_the_import() -> None:
             output = run(worker)
     assert "OMP_NUM_THREADS=" in output
     assert output.endswith("forked\n")
-
-
-def test_missing_variable_is_a_difference(warm_worker: Worker) -> None:
-    environment = warm_worker.environment()
-    with pytest.raises(ColdStart, match="HOME"):
-        warm_checks.check_environment({**environment, "HOME": "/other"}, environment)
-    with pytest.raises(ColdStart, match="IMPORTS"):
-        warm_checks.check_environment({"PATH": "/bin"}, {"PATH": "/bin", "IMPORTS": "x"})
-
-
-@pytest.mark.parametrize(
-    ("rank", "warm", "same"),
-    [
-        ("ROOT/mpi:ROOT/mpi:ROOT/a", "ROOT/mpi:ROOT/a", True),
-        ("/usr/lib", None, True),
-        ("ROOT/not-there", None, True),
-        ("/usr/lib:ROOT/a:", "ROOT/a", True),
-        ("ROOT/a:ROOT/mpi", "ROOT/mpi:ROOT/a", False),
-        ("ROOT/mpi", None, False),
-    ],
-)
-def test_folders_of_libraries_may_be_repeated(
-    tmp_path: Path, rank: str, warm: str | None, same: bool
-) -> None:
-    for name in ("mpi", "a"):
-        (tmp_path / name).mkdir()
-    root = str(tmp_path)
-    before = {} if warm is None else {"LD_LIBRARY_PATH": warm.replace("ROOT", root)}
-    with nullcontext() if same else pytest.raises(ColdStart, match="LD_LIBRARY_PATH"):
-        warm_checks.check_environment({"LD_LIBRARY_PATH": rank.replace("ROOT", root)}, before)
 
 
 def test_reason_is_in_the_log_once_for_each_host(warm_worker: Worker) -> None:
@@ -100,76 +58,6 @@ def test_python_of_another_folder_is_not_the_workers(warm_worker: Worker, tmp_pa
     output = run(warm_worker, str(linked), "-c", "print('new')")
     assert f"{linked} is not" in output or f"{linked} has other packages" in output
     assert output.endswith("new\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["-O", "train.py"], "has the option -O"),
-        (["-uX", "dev", "train.py"], "has the option -X"),
-        (["--version"], "has the option --"),
-        (["-c"], "has the option -c"),
-        ([], "standard input"),
-        (["-"], "standard input"),
-        (["-u"], "standard input"),
-        (["no-such-file.py"], "not a file"),
-        (["."], "not a file"),
-    ],
-)
-def test_command_that_a_fork_cannot_run_is_named(words: list[str], reason: str) -> None:
-    with pytest.raises(ColdStart, match=reason):
-        warm_checks.parse_command(["python3", *words])
-
-
-@pytest.mark.parametrize(
-    ("words", "program"),
-    [
-        (["-c", "x", "-u"], Program("code", "x", ["-u"], False)),
-        (["-cx", "-u"], Program("code", "x", ["-u"], False)),
-        (["-u", "-m", "own.train", "a"], Program("module", "own.train", ["a"], True)),
-        (["-um", "own.train"], Program("module", "own.train", [], True)),
-        (["-u", __file__, "-u"], Program("file", __file__, ["-u"], True)),
-    ],
-)
-def test_command_is_read_as_python_reads_it(words: list[str], program: Program) -> None:
-    assert warm_checks.parse_command(["python3", *words]) == program
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "os.environ['TF_X'] = '1'",
-        "os.environ.setdefault('OMP_NUM_THREADS', '1')",
-        "os.putenv('KMP_X', '1')",
-        "os.environ.update({'A': '1', 'XLA_FLAGS': '1'})",
-        "os.environ.update(TF_X='1')",
-        "os.environ |= {'MKL_X': '1'}",
-        "os.environb[b'TF_X'] = b'1'",
-        "from os import environ; environ['TF_X'] = '1'",
-        "if True: os.environ['KERAS_BACKEND'] = 'torch'",
-    ],
-)
-def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> None:
-    before = f"import os\n{statement}\nimport framework.sub as f\n"
-    after = f"import os\nfrom framework import sub\n{statement}\n"
-    with pytest.raises(ColdStart, match=r"sets (TF_X|OMP_|KMP_X|XLA_|MKL_X|KERAS_)"):
-        warm_checks.check_script(Program("code", before, [], False), ["framework.sub"])
-    warm_checks.check_script(Program("code", after, [], False), ["framework.sub"])
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "os.environ['CUDA_VISIBLE_DEVICES'] = '0'",
-        "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'",
-        "os.environ['OF_THE_USER'] = '1'",
-        "print(os.environ['TF_X'])",
-        "os.environ[name] = '1'",
-        "os.environ = syntax error",
-    ],
-)
-def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
-    warm_checks.check_script(Program("code", text, [], False), ["framework"])
 
 
 def test_place_in_the_script_is_named(warm_worker: Worker, tmp_path: Path) -> None:
@@ -277,9 +165,3 @@ def test_thread_that_ends_before_a_fork_is_no_obstacle(own_worker: Worker) -> No
     )
     with warm(own_worker, ["pool", "framework"]):
         assert run(own_worker).endswith("forked\n")
-
-
-def test_module_that_uses_a_gpu_is_not_forked() -> None:
-    reason = warm_state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
-    assert reason == "an imported module uses the GPU (/dev/nvidia0)"
-    assert warm_state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None

@@ -7,21 +7,23 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
-import notice_server
 import pytest
-import stacks
-import warm_checks
-from warm_checks import Program
 
-from tests.unit.podfiles.warm.worker import Worker, children, is_alive, make_worker, warm
+from tests.unit.podfiles.warm.worker import (
+    Worker,
+    children,
+    is_alive,
+    make_worker,
+    running,
+    warm,
+)
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 # Prints its process ID, that of an orphan in a session of its own, and that of its guard, then
 # waits for a signal.
@@ -41,20 +43,6 @@ while True:
 """
 
 
-@contextmanager
-def running(
-    worker: Worker, script: str = WAITS
-) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
-    """Start a rank; yields its client, and the process IDs that it prints."""
-    with worker.start("python3", "-c", script) as client:
-        try:
-            assert client.stdout is not None
-            client.stdout.readline()
-            yield client, [int(word) for word in client.stdout.readline().split()]
-        finally:
-            client.kill()
-
-
 def has_imported(worker: Worker, times: int) -> bool:
     """Whether the warm process has imported its modules so many times."""
     return worker.log.count("imported framework") == times
@@ -62,7 +50,7 @@ def has_imported(worker: Worker, times: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
 def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
-    with running(warm_worker) as (client, (rank, orphan, _)):
+    with running(warm_worker, WAITS) as (client, (rank, orphan, _)):
         assert rank != client.pid, "the rank is no fork"
         client.send_signal(number)
         output, errors = client.communicate(timeout=60)
@@ -71,66 +59,9 @@ def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: 
         assert not is_alive(orphan), "a failed rank has left a process"
 
 
-STACKS = """
-import framework, os, time
-def wait_for_data():
-    print(os.getpid(), flush=True)
-    while True:
-        time.sleep(600)
-wait_for_data()
-"""
-
-
-@pytest.mark.parametrize("temperature", ["warm", "cold"])
-def test_rank_shows_its_python_stack_and_goes_on(
-    warm_worker: Worker, cold_worker: Worker, temperature: str
-) -> None:
-    worker = {"warm": warm_worker, "cold": cold_worker}[temperature]
-    with running(worker, STACKS) as (rank, (pid,)):
-        # The client of a fork writes the rank down as soon as it is told its number.
-        entry = worker.root / "generated" / "ranks" / "0"
-        wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")
-        show = [sys.executable, "-I", str(worker.root / "bin" / "stacks.py"), "0"]
-        for _ in range(2):
-            said = subprocess.check_output(show)
-            if temperature == "cold":
-                assert said == b"rank 0 started cold and shows no Python stack\n"
-                continue
-            first, thread, *frames = said.decode().splitlines()
-            assert first == "rank 0 shows its Python stack:"
-            assert thread.startswith("Current thread ")
-            # Not those of the chart's own programs.
-            assert [frame.rpartition(" in ")[2] for frame in frames] == [
-                "wait_for_data",
-                "<module>",
-            ]
-        assert rank.poll() is None
-        rank.kill()
-        assert rank.stderr is not None
-        assert rank.stderr.read() == b"", "the log of the run has it, too"
-
-
-CLOSES = """
-import framework, os, time
-os.closerange(3, 1024)
-file = os.open("/dev/null", os.O_WRONLY)
-print(os.getpid(), os.dup2(file, 512), flush=True)
-time.sleep(600)
-"""
-
-
-def test_stack_is_not_written_to_a_file_of_the_script(warm_worker: Worker) -> None:
-    """A script that has closed the descriptor may have opened another file there."""
-    with running(warm_worker, CLOSES) as (rank, (pid, _)):
-        entry = warm_worker.root / "generated" / "ranks" / "0"
-        wait_until(lambda: entry.exists() and f" {pid}," in entry.read_text(), 20, "an entry")
-        assert not stacks.has_open(pid, str(entry.with_suffix(".stack")))
-        rank.kill()
-
-
 def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
     """A launcher kills the process that it started, which cannot pass this signal on."""
-    with running(warm_worker) as (client, pids):
+    with running(warm_worker, WAITS) as (client, pids):
         client.kill()
         client.communicate()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
@@ -150,7 +81,7 @@ def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
 
 
 def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
-    with running(warm_worker) as (client, (rank, orphan, guard)):
+    with running(warm_worker, WAITS) as (client, (rank, orphan, guard)):
         os.kill(guard, signal.SIGKILL)
         assert client.wait(60) == -signal.SIGKILL
         wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
@@ -192,20 +123,6 @@ def test_program_that_needs_no_framework_does_not_wait_for_its_import(
         )
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["import slow", "def f():\n    from slow.x import y", "import utilities", "from . import x",
-     "from importlib import import_module", "__import__('sl' + 'ow')", "exec('import slow')",
-     "not Python:"],
-)  # fmt: skip
-def test_program_that_may_need_it_waits(text: str) -> None:
-    warm_checks.check_use(Program("code", text, [], unbuffered=False))
-
-
-def test_module_may_need_it() -> None:
-    warm_checks.check_use(Program("module", "json.tool", [], unbuffered=False))
-
-
 def test_rank_waits_for_an_import_that_is_running(gate: Path) -> None:
     with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
         with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
@@ -220,7 +137,7 @@ def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last() -> 
     with make_worker() as worker, warm(worker) as process:
         (watching,) = children(process.pid)
         (importing,) = children(watching)
-        with running(worker) as (client, _):
+        with running(worker, WAITS) as (client, _):
             os.kill(importing, signal.SIGKILL)
             wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
             # Importing again would take the memory that the running rank may need.
@@ -327,56 +244,3 @@ def test_client_that_sends_nonsense_does_not_stop_the_warm_process(warm_worker: 
             connection.connect(str(warm_worker.socket))
             connection.sendall(content)
     assert "cold" not in warm_worker.show("import framework")
-
-
-RAISES = """
-import framework
-def train(batch):
-    raise ValueError(f"no labels in\\n{batch}")
-train(7)
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "text"),
-    [
-        (RAISES, "ValueError: no labels in, train.py:4"),
-        ("import framework\n(\n", "SyntaxError: '(' was never closed, train.py:2"),
-        (
-            "import framework\n\nframework.variables = []\nframework.variables()\n",
-            "TypeError: 'list' object is not callable, train.py:4 (a script for Keras 2 needs "
-            "TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)",
-        ),
-        ("import framework\nraise SystemExit(1)\n", None),
-        (
-            f"import framework\nraise KeyError({'ü' * 900!r})\n",
-            f"KeyError: '{'ü' * 489}, train.py:2",
-        ),
-    ],
-)
-def test_master_is_told_what_a_rank_raised(
-    warm_worker: Worker,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    program: str,
-    text: str | None,
-) -> None:
-    monkeypatch.setenv("HVD_EPOCH", "7")
-    monkeypatch.setenv("HVD_NOTICES", "")
-    taken: list[dict[str, Any]] = []
-    (tmp_path / "train.py").write_text(program)
-    with notice_server.Server("127.0.0.1", taken.append) as server:
-        variables = {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
-        done = warm_worker.run("python3", "train.py", cwd=tmp_path, variables=variables)
-        server.shutdown()
-    assert done.returncode == 1
-    assert b"start cold" not in done.stdout
-    host = {"kind": "raised", "host": socket.gethostname(), "rank": 0}
-    assert taken == ([{**host, "text": text}] if text else [])
-
-
-def test_rank_ends_as_ever_where_no_master_listens(warm_worker: Worker) -> None:
-    variables = {"HVD_EPOCH": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
-    done = warm_worker.run("python3", "-c", "raise ValueError('x')", variables=variables)
-    assert done.returncode == 1
-    assert done.stderr.decode().splitlines()[-1] == "ValueError: x"

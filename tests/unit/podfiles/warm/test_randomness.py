@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.podfiles.warm.worker import make_worker, warm
+
+pytestmark = pytest.mark.slow
 
 # Each generator is seeded when its module is imported; `random` is Python's own.
 MODULES = {

@@ -15,6 +15,8 @@ import pytest
 
 from tests.unit.podfiles.warm.worker import ONLY_RANK, Worker
 
+pytestmark = pytest.mark.slow
+
 NAMES = """
 import json, os, sys
 import framework

@@ -102,3 +102,9 @@ def test_garbage_is_not_collected_during_imports(
     assert not module.WAS_ENABLED
     # The ranks collect theirs.
     assert gc.isenabled()
+
+
+def test_module_that_uses_a_gpu_is_not_forked() -> None:
+    reason = warm_state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
+    assert reason == "an imported module uses the GPU (/dev/nvidia0)"
+    assert warm_state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None

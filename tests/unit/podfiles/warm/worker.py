@@ -146,6 +146,18 @@ def warm(
         process.communicate()
 
 
+@contextmanager
+def running(worker: Worker, script: str) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """Start a rank; yields its client, and the process IDs that it prints."""
+    with worker.start("python3", "-c", script) as client:
+        try:
+            assert client.stdout is not None
+            client.stdout.readline()
+            yield client, [int(word) for word in client.stdout.readline().split()]
+        finally:
+            client.kill()
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and was not reaped does not."""
     try:
