@@ -203,23 +203,16 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     model.set_weights([np.asarray(hvd.broadcast(w, root_rank=0)) for w in model.get_weights()])
     if done < options.epochs:
         history = model.fit(
-            mine.images,
-            mine.labels,
-            batch_size=options.batch_size,
-            shuffle=options.shuffle,
-            initial_epoch=done,
-            epochs=options.epochs,
-            callbacks=callbacks,
+            mine.images, mine.labels, batch_size=options.batch_size, shuffle=options.shuffle,
+            initial_epoch=done, epochs=options.epochs, callbacks=callbacks,
             verbose=2 if hvd.rank() == 0 else 0,
-        )
+        )  # fmt: skip
         losses = [float(loss) for loss in history.history["loss"]]
-    accuracy = model.evaluate(held_out.images, held_out.labels, verbose=0, return_dict=True)[
-        "accuracy"
-    ]
+    held = model.evaluate(held_out.images, held_out.labels, verbose=0, return_dict=True)
     digest = np.frombuffer(weights_digest(model), dtype=np.uint8).reshape(1, -1)
     strays = disagreeing_ranks(np.asarray(hvd.allgather(tf.constant(digest))))
     return {
-        "accuracy": round(float(accuracy), 4),
+        "accuracy": round(float(held["accuracy"]), 4),
         "losses": losses,
         "images_per_second": throughput.images_per_second(),
         "ranks": hvd.size(),
@@ -253,20 +246,16 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--no-shuffle",
-        dest="shuffle",
-        action="store_false",
+        "--no-shuffle", dest="shuffle", action="store_false",
         help="keep the order of the images, to compare runs with different numbers of ranks",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--target-accuracy", type=float, default=0.95, help="below it, the exit status is 1"
     )
     parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path(__file__).with_name("digits.csv.gz"),
+        "--data", type=Path, default=Path(__file__).with_name("digits.csv.gz"),
         help="scikit-learn's digits.csv.gz (default: next to this script)",
-    )
+    )  # fmt: skip
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument(
         "--output", type=Path, default=Path(output) if output else None,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import FileError, ImageError
+from hvdchart.errors import FileError
 from hvdchart.image import build as building
 from hvdchart.image import memory
-from hvdchart.image.build import Source, choose_engine, context_files, read_step
+from hvdchart.image.build import Source, context_files, read_step
 from hvdchart.image.deliver import push, save
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
@@ -181,19 +181,6 @@ def test_each_engine_has_its_own_command(
         assert commands(stub)[-1] == ["push", "r:1", f"docker-archive:{folder / 'a.tar'}:r:1"]
         push("team/r:1", name)
         assert commands(stub)[-1] == ["push", "team/r:1", "docker://team/r:1"]
-
-
-def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -> None:
-    with pytest.raises(
-        ImageError, match="'kaniko' is not a builder: use one of docker, podman, bu"
-    ):
-        choose_engine("kaniko")
-    for name in ("docker", "podman", "buildah"):
-        StubProgram(programs, name).answer("info", code=1)
-    with pytest.raises(ImageError, match="docker does not work here: install or start it"):
-        choose_engine("docker")
-    with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
-        choose_engine(None)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from hvdchart.errors import ImageError
 from hvdchart.image import engines
+from hvdchart.image.build import choose_engine
 from hvdchart.image.engines import is_working, run_in, runtime_options, working_engines
 from tests.fakes.program import StubProgram
 
@@ -50,6 +51,19 @@ def test_engines_are_tried_in_order_of_preference(programs: Path) -> None:
     for name in ("buildah", "podman", "docker"):
         engine(programs, name)
     assert working_engines() == ["docker", "podman", "buildah"]
+
+
+def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -> None:
+    with pytest.raises(
+        ImageError, match="'kaniko' is not a builder: use one of docker, podman, bu"
+    ):
+        choose_engine("kaniko")
+    for name in ("docker", "podman", "buildah"):
+        StubProgram(programs, name).answer("info", code=1)
+    with pytest.raises(ImageError, match="docker does not work here: install or start it"):
+        choose_engine("docker")
+    with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
+        choose_engine(None)
 
 
 @pytest.mark.parametrize(("user", "runc"), [(0, True), (0, False), (1000, True)])
