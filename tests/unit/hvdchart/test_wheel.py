@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import hvdchart
+from devtools.common.cache import cache_dir
 
 pytestmark = pytest.mark.slow
 
@@ -66,11 +67,10 @@ def test_wheel_has_the_types_and_the_version_of_the_package(installed: Path) -> 
 
 
 def test_types_of_the_wheel_are_seen_by_a_program_that_uses_it(
-    installed: Path, tmp_path: Path, pytestconfig: pytest.Config
+    installed: Path, tmp_path: Path
 ) -> None:
     # Kept for later runs, in which only the wheel's modules are read anew.
-    assert pytestconfig.cache
-    cache = pytestconfig.cache.mkdir("mypy")
+    cache = cache_dir() / "mypy" / "wheel"
     program = tmp_path / "program.py"
     program.write_text("from hvdchart import Train, load_spec\nreveal_type(load_spec('a').train)\n")
     done = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import socketserver
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,6 +32,14 @@ from tests.unit.podfiles.follower import Follower, Names
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
 from tests.unit.podfiles.threads import join_threads, record_threads
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_shutdown() -> Iterator[None]:
+    """Servers look every 0.01 s whether they are to end, instead of every 0.5 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
+        yield
 
 
 @pytest.fixture(scope="session")
