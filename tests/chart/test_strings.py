@@ -201,7 +201,7 @@ def check_null(keys: list[tuple[str, ...]], helm: str) -> None:
         assert "nil pointer" not in done.stderr
 
 
-@pytest.mark.parametrize(("helm", "keys"), batches())
+@pytest.mark.parametrize(("helm", "keys"), list(batches()))
 def test_null_for_any_key_renders_or_names_the_key(helm: str, keys: list[tuple[str, ...]]) -> None:
     check_null(keys, helm)
 
