@@ -186,7 +186,7 @@ def test_without_a_job_record_and_workers_are_left_alone(
     ending.finish(make_run(cleanup="Always"), kube.Api(), None, record, None, stopped=False)
     assert recorded(api_server) is None
     assert set(replicas(api_server).values()) == {2}
-    assert "the workers stay" in capsys.readouterr().out
+    assert "the workers are not scaled down" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
