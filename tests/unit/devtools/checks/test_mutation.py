@@ -1,28 +1,331 @@
-"""The mutation run reaches every module, and only what runs."""
+"""The mutation run reaches every module, and tries mutants with the tests that can notice them."""
 
 from __future__ import annotations
 
-from devtools.checks.mutation import ROOT, TARGETS, modules_of, mutants_of
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from devtools.checks.mutation import __main__ as command
+from devtools.checks.mutation import pool
+from devtools.checks.mutation.mutants import ROOT, Mutant, find_mutants, targets
+from devtools.checks.mutation.reach import (
+    Reach,
+    RecordedTest,
+    add_probes,
+    find_importers,
+    parse_log,
+)
+from devtools.checks.mutation.worker import LOG, TEMPORARY, TESTS, Runner
+
+PARITY = "hvdchart/parity.py"
+# A loop that a mutant makes endless; a number that is read on import.
+SOURCE = '''"""A module."""
+
+LIMIT = 3
+
+
+def is_even(number: int | None = 8) -> bool:
+    """Whether a number is even."""
+    while number > 0:
+        number = number - 2
+    return number == 0
+
+
+@property
+def untested():
+    def inner():
+        return 1
+    return inner
+'''
+TESTS_OF_IT = """
+import subprocess, sys, time
+import pytest
+from hvdchart import parity
+from hvdchart.parity import LIMIT, is_even
+
+@pytest.fixture(scope="module")
+def two():
+    return is_even(2)
+
+def test_even(): assert is_even(4)
+def test_odd(): assert not is_even(5)
+def test_limit(two): assert LIMIT == 3
+def test_program():
+    code = "from hvdchart.parity import is_even; print(is_even(4))"
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"True\\n"
+def test_daemon():
+    daemon = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    open("daemon", "w").write(str(daemon.pid))
+"""
+FILE = "tests/unit/hvdchart/test_parity.py"
+
+
+def mutant(operator: str, text: str, source: str = SOURCE) -> Mutant:
+    """The mutant of a line."""
+    (found,) = (
+        each for each in find_mutants(PARITY, source) if operator in each.name and each.text == text
+    )
+    return found
+
+
+def make_test(name: str, seconds: float, *functions: str) -> RecordedTest:
+    return RecordedTest(f"tests/{name}", seconds, True, list(functions))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a worker on a small checkout, with the module as it is given."""
+    copy = tmp_path / "copy"
+    for folder in (*TESTS, "hvdchart"):
+        (copy / folder).mkdir(parents=True)
+    (copy / "hvdchart" / "__init__.py").touch()
+    (copy / FILE).write_text(TESTS_OF_IT)
+    (copy / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers = fuzz\n")
+    with contextlib.ExitStack() as stack:
+
+        def start(source: str = SOURCE) -> subprocess.Popen[str]:
+            (copy / PARITY).write_text(source)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "devtools.checks.mutation.worker", str(tmp_path)],
+                cwd=copy, env={**os.environ, "PYTHONPATH": f"{copy}:{ROOT}"}, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def ask(process: subprocess.Popen[str], **task: Any) -> dict[str, Any]:
+    """The answer of a worker; without a task, what it says first."""
+    assert process.stdin
+    assert process.stdout
+    if task:
+        print(json.dumps(task), file=process.stdin, flush=True)
+    answer: dict[str, Any] = json.loads(process.stdout.readline())
+    return answer
 
 
 def test_every_module_is_in_one_target() -> None:
-    modules = [module for target in TARGETS for module in modules_of(target)]
-    expected = [
-        *ROOT.glob("hvdchart/**/*.py"),
-        *ROOT.glob("charts/horovod/files/*.py"),
-    ]
+    modules = [module for found in targets().values() for module in found]
+    expected = [*ROOT.glob("hvdchart/**/*.py"), *ROOT.glob("charts/horovod/files/*.py")]
     assert sorted(modules) == sorted(expected)
 
 
 def test_mutants_change_code_and_not_annotations() -> None:
-    module = ROOT / "hvdchart" / "text.py"
-    assert {mutant.module for mutant in mutants_of(module)} <= {"hvdchart/text.py"}
-    bit_or = [m for m in mutants_of(ROOT / "hvdchart/quantity.py") if "BitOr" in m.operator]
-    assert bit_or == [], "`str | None` is an annotation"
+    mutants = list(find_mutants(PARITY, SOURCE))
+    assert [each.name for each in mutants if "BitOr" in each.name] == [], "`int | None`"
+    changed = mutant("Sub_Add", "number = number - 2").apply(SOURCE)
+    assert changed == SOURCE.replace("number - 2", "number + 2")
 
 
-def test_every_target_has_tests() -> None:
-    missing = [
-        path for _, tests in TARGETS.values() for path in tests if not (ROOT / path).exists()
+def test_mutant_knows_the_function_in_whose_body_it_is() -> None:
+    assert mutant("NumberReplacer", "LIMIT = 3").function == 0
+    default = "def is_even(number: int | None = 8) -> bool:"
+    assert mutant("NumberReplacer", default).function == 0, "evaluated on import"
+    assert mutant("Eq_NotEq", "return number == 0").function == 6
+    assert mutant("RemoveDecorator", "@property").function == 0
+    assert mutant("NumberReplacer", "return 1").function == 15, "the inner one"
+
+
+def test_probes_log_the_functions_that_are_called_and_keep_docstrings(tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    source = add_probes(PARITY, SOURCE, tmp_path / "log")
+    exec(compile(source, PARITY, "exec"), names)  # noqa: S102
+    assert not (tmp_path / "log").exists()
+    assert names["is_even"](2) is True
+    assert names["is_even"].__doc__ == "Whether a number is even."
+    names["untested"].fget()()
+    assert (tmp_path / "log").read_text().split() == [f"{PARITY}:{n}" for n in (6, 14, 15)]
+
+
+def test_calls_of_a_shared_fixture_count_for_each_test_that_uses_it() -> None:
+    marks: list[dict[str, Any] | str] = [
+        {"begins": "pods"}, "a:1", {"begins": "keys"}, "a:2", {"fixture": "keys"}, "a:3",
+        {"fixture": "pods"}, "a:4", {"test": "t::1", "uses": ["pods", "keys"]}, "a:5",
+        {"test": "t::2", "uses": ["keys"]}, {"test": "t::3", "uses": []},
+    ]  # fmt: skip
+    lines = [
+        mark if isinstance(mark, str) else json.dumps({"seconds": 0, "passed": True, **mark})
+        for mark in marks
     ]
-    assert missing == []
+    found = {test.name: test.functions for test in parse_log(lines)}
+    assert found == {"t::1": ["a:1", "a:2", "a:3", "a:4"], "t::2": ["a:2", "a:5"], "t::3": []}
+
+
+def test_tests_of_a_function_come_fastest_first_after_those_of_its_module() -> None:
+    function = f"{PARITY}:6"
+    tests = [
+        make_test("test_a.py::slow", 2, function),
+        make_test("test_a.py::fast", 1, function, "hvdchart/other.py:1"),
+        make_test("test_parity.py::own", 3, function),
+        make_test("test_a.py::other", 0.5, "hvdchart/other.py:1"),
+        make_test("test_a.py::too_long", 15, function),
+    ]
+    chosen = Reach(tests, set(), {}).choose(mutant("Eq_NotEq", "return number == 0"))
+    assert [test.name for test in chosen] == [
+        "tests/test_parity.py::own", "tests/test_a.py::fast", "tests/test_a.py::slow",
+    ]  # fmt: skip
+    assert Reach(tests, set(), {}).choose(mutant("NumberReplacer", "return 1")) == []
+
+
+def test_what_is_read_on_import_is_tried_with_tests_of_the_module_and_of_its_importers() -> None:
+    tests = [
+        make_test("test_a.py::importer", 1, "hvdchart/other.py:1"),
+        make_test("test_a.py::module", 2, f"{PARITY}:6"),
+        make_test("test_a.py::neither", 1, "hvdchart/third.py:1"),
+    ]
+    sources = {
+        PARITY: SOURCE,
+        "hvdchart/other.py": "from hvdchart.parity import LIMIT",
+        "hvdchart/third.py": "import json",
+    }
+    reach = Reach(tests, {f"{PARITY}:6"}, find_importers(sources))
+    limit, body = mutant("NumberReplacer", "LIMIT = 3"), mutant("Eq_NotEq", "return number == 0")
+    for each in (limit, body):
+        assert reach.is_imported(each)
+        assert [test.name for test in reach.choose(each)] == [
+            "tests/test_a.py::module", "tests/test_a.py::importer",
+        ]  # fmt: skip
+    assert not Reach(tests, set(), {}).is_imported(body)
+
+
+def test_files_of_pods_import_each_other_without_a_package() -> None:
+    sources = {
+        "charts/horovod/files/rank.py": "import basics",
+        "charts/horovod/files/basics.py": "",
+    }
+    assert find_importers(sources) == {
+        "charts/horovod/files/basics.py": {"charts/horovod/files/rank.py"}
+    }
+
+
+@pytest.mark.slow
+def test_worker_tells_what_each_test_calls_in_whichever_process(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    (tmp_path / TEMPORARY).mkdir()
+    worker = start(add_probes(PARITY, SOURCE, tmp_path / LOG) + "\nis_even(0)\n")
+    assert ask(worker)["imported"] == [f"{PARITY}:6"]
+    (tmp_path / TEMPORARY / "left").touch()
+    tests = [RecordedTest(**test) for test in ask(worker, file=FILE)["tests"]]
+    called = {test.name.partition("::")[2]: bool(test.functions) for test in tests}
+    assert called == {
+        "test_even": True, "test_odd": True, "test_limit": True, "test_program": True,
+        "test_daemon": False,
+    }  # fmt: skip
+    assert all(test.passed for test in tests)
+
+
+@pytest.mark.slow
+def test_worker_tells_which_mutants_the_tests_notice(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    worker = start()
+    names = ask(worker)["tests"]
+    even, odd, limit, program, daemon = (f"{FILE}::test_{n}" for n in
+        ("even", "odd", "limit", "program", "daemon"))  # fmt: skip
+    assert sorted(names) == sorted([even, odd, limit, program, daemon])
+
+    def passes(
+        change: Mutant | None, *tests: str, fresh: bool = False, seconds: float = 30
+    ) -> bool:
+        task = {"mutant": change and asdict(change), "fresh": fresh, "limit": seconds}
+        answer = ask(worker, tests=list(tests), **task)
+        # Where not even the unchanged module is tested in time, it is to take longer.
+        if "unsure" in answer:
+            return passes(change, *tests, fresh=fresh, seconds=2 * seconds)
+        return bool(answer["passes"])
+
+    assert passes(None, *names)
+    negated = mutant("Eq_NotEq", "return number == 0")
+    assert not passes(negated, odd, even)
+    assert not passes(negated, program), "the program reads the changed file"
+    above = mutant("Gt_GtE", "while number > 0:")
+    assert passes(above, odd, daemon)
+    left = int((tmp_path / "copy" / "daemon").read_text())
+    assert not psutil.pid_exists(left), "it ends what tests leave running"
+    assert not passes(above, odd, even)
+    assert not passes(mutant("Sub_Add", "number = number - 2"), even, seconds=0.3), "it hangs"
+    constant = mutant("NumberReplacer", "LIMIT = 3")
+    assert passes(constant, even, fresh=True)
+    assert not passes(constant, limit), "no living function changes, so that Python starts anew"
+    assert passes(None, *names), "everything is as it was"
+    assert (tmp_path / "copy" / PARITY).read_text() == SOURCE
+
+
+def test_changed_module_has_a_time_of_its_own_and_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = Path(PARITY)
+    module.parent.mkdir()
+    module.write_text(SOURCE)
+    before = module.stat().st_mtime_ns
+    runner = Runner(io.StringIO(), io.StringIO(), tmp_path)
+    seconds = {int(module.stat().st_mtime)}
+    for _ in range(2):
+        with runner.changed(mutant("Eq_NotEq", "return number == 0")) as (_, after):
+            assert module.read_text() == after != SOURCE
+            seconds.add(int(module.stat().st_mtime))
+    assert len(seconds) == 3, "Python would run what it has compiled before"
+    assert (module.read_text(), module.stat().st_mtime_ns) == (SOURCE, before)
+
+
+def test_verdict_holds_until_the_module_or_a_test_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ROOT", tmp_path)
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
+    test = make_test("test_a.py::one", 1)
+    change = mutant("NumberReplacer", "LIMIT = 3")
+    keys = []
+    for module, tests in (("a", "b"), ("a", "b"), ("a", "c"), ("b", "b")):
+        for file, text in ((PARITY, module), (test.file, tests)):
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+            (tmp_path / file).write_text(text)
+        pool._digest.cache_clear()
+        keys.append(pool.Verdicts.key(change, [test]))
+    pool._digest.cache_clear()
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+    pool.Verdicts().add(keys[0], {"passes": True})
+    pool.Verdicts().add(keys[2], {"passes": False})
+    assert pool.Verdicts().known == {keys[0]: {"passes": True}, keys[2]: {"passes": False}}
+
+
+def test_part_of_a_run_is_a_random_sample_that_stays_the_same() -> None:
+    mutants = list(find_mutants(PARITY, SOURCE))
+    chosen = command.choose(mutants, 4)
+    assert chosen == command.choose(reversed(mutants), 0)[:4]
+    places = [(each.line, each.column) for each in command.choose(mutants, 0)]
+    assert places != sorted(places)
+
+
+def test_reason_of_a_survivor_may_be_for_any_module() -> None:
+    change = mutant("NumberReplacer", "LIMIT = 3")
+    for key in (change.key, "*: NumberReplacer: LIMIT = 3"):
+        assert command.reason_of(change, command.known_survivors({"Why.": [key]})) == "Why."
+    other = {"Why.": ["hvdchart/a.py: NumberReplacer: LIMIT = 3"]}
+    assert command.reason_of(change, command.known_survivors(other)) is None
+
+
+def test_report_counts_by_target_and_shows_survivors(capsys: pytest.CaptureFixture[str]) -> None:
+    limit, body = mutant("NumberReplacer", "LIMIT = 3"), mutant("Eq_NotEq", "return number == 0")
+    outcomes = [command.Outcome(limit, True, "LIMIT = 4"), command.Outcome(body, False, "")]
+    assert command.report(outcomes, {"base": 1200}, {PARITY: "base"}) == 0.5
+    printed = capsys.readouterr().out
+    assert f"survived: {PARITY}:3:8 NumberReplacer\n  - LIMIT = 3\n  + LIMIT = 4\n" in printed
+    assert printed.endswith("| `base` | 1,200 | 2 | 1 | 50 % |\n")

@@ -1,0 +1,147 @@
+"""Which tests call which functions, in whichever process: tests that cannot notice are not run.
+
+In a copy of the checkout, each function first adds its place to a log. Between these lines the
+worker writes when fixtures and tests start and end.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devtools.checks.mutation.mutants import Mutant, functions_of
+
+# Tests of so many seconds are tried on one mutant: it counts as a survivor when none of them fails.
+LONGEST = 20.0
+# The same where Python starts anew for the mutant; and how many test files it then imports.
+LONGEST_FRESH, FILES_FRESH = 8.0, 6
+# The tests that are likeliest to fail run in the order of their duration, others file by file,
+# since a module's fixtures are set up again whenever tests of another one were in between.
+FIRST = 12
+
+
+@dataclass(frozen=True)
+class RecordedTest:
+    """A test: its name for pytest, its seconds, and the `MODULE:LINE` of functions it called."""
+
+    name: str
+    seconds: float
+    passed: bool
+    functions: list[str]
+
+    @property
+    def file(self) -> str:
+        """Its file."""
+        return self.name.partition("::")[0]
+
+
+def add_probes(module: str, source: str, log: Path) -> str:
+    """Return the source, changed so that each function adds its place to `log` when called."""
+    lines = source.splitlines(keepends=True)
+    entries = [(function.entry, function.line) for function in functions_of(source)]
+    for entry, line in sorted(((e, n) for e, n in entries if e), reverse=True):
+        place = f"{module}:{line}\n"
+        probe = f'__import__("io").open({str(log)!r}, "a").write({place!r})\n'
+        lines.insert(entry[0] - 1, " " * entry[1] + probe)
+    return "".join(lines)
+
+
+def parse_log(lines: Iterable[str]) -> list[RecordedTest]:
+    """The tests of a log.
+
+    What a fixture that several tests share has called counts for each test that uses it.
+    """
+    calls: list[set[str]] = [set()]
+    fixtures: defaultdict[str, set[str]] = defaultdict(set)
+    tests = []
+    for line in lines:
+        if not line.startswith("{"):
+            calls[-1].add(line.strip())
+            continue
+        mark = json.loads(line)
+        if "begins" in mark:
+            calls.append(set())
+        elif "fixture" in mark:
+            fixtures[mark["fixture"]] |= calls.pop()
+        else:
+            called = calls[-1].union(*(fixtures[name] for name in mark["uses"]))
+            calls = [set()]
+            tests.append(
+                RecordedTest(mark["test"], mark["seconds"], mark["passed"], sorted(called))
+            )
+    return tests
+
+
+@dataclass
+class Reach:
+    """All tests, and the functions that importing the tests has called."""
+
+    tests: list[RecordedTest]
+    imported: set[str]
+    importers: Mapping[str, set[str]]
+    callers: dict[str, list[RecordedTest]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.callers = defaultdict(list)
+        for test in self.tests:
+            for function in test.functions:
+                self.callers[function].append(test)
+            for module in {function.partition(":")[0] for function in test.functions}:
+                self.callers[module].append(test)
+
+    def is_imported(self, mutant: Mutant) -> bool:
+        """Whether the code of a mutant runs already when tests are imported."""
+        return not mutant.function or f"{mutant.module}:{mutant.function}" in self.imported
+
+    def choose(self, mutant: Mutant) -> list[RecordedTest]:
+        """The tests to try on a mutant, in their order: the likeliest to fail come first."""
+        fresh = self.is_imported(mutant)
+        places = [[f"{mutant.module}:{mutant.function}"]]
+        if fresh:
+            places += [[mutant.module], sorted(self.importers.get(mutant.module, ()))]
+        ranks: dict[str, tuple[int, RecordedTest]] = {}
+        for rank, names in enumerate(places):
+            for test in (test for name in names for test in self.callers.get(name, ())):
+                ranks.setdefault(test.name, (rank, test))
+        stem = Path(mutant.module).stem
+        found = sorted(
+            ranks.values(), key=lambda r: (stem not in Path(r[1].file).stem, r[0], r[1].seconds)
+        )
+        chosen: list[RecordedTest] = []
+        files, left = set[str](), LONGEST_FRESH if fresh else LONGEST
+        for _, test in found:
+            if fresh and test.file not in files and len(files) == FILES_FRESH:
+                continue
+            left -= test.seconds
+            if left < 0 and chosen:
+                break
+            files.add(test.file)
+            chosen.append(test)
+        return [*chosen[:FIRST], *sorted(chosen[FIRST:], key=lambda test: test.file)]
+
+
+def find_importers(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Module -> the modules that import it; of `sources` by path."""
+    names = {_dotted(path): path for path in sources}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            imported: list[str | None] = []
+            if isinstance(node, ast.Import):
+                imported = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                imported = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for name in imported:
+                if name in names:
+                    importers[names[name]].add(path)
+    return importers
+
+
+def _dotted(path: str) -> str:
+    """The name by which a module is imported; the files of pods have no package."""
+    name = path.removeprefix("charts/horovod/files/").removesuffix(".py").replace("/", ".")
+    return name.removesuffix(".__init__")
