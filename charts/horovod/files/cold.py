@@ -12,7 +12,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import Callable, Sequence
 
+import basics
 from basics import die_with_parent
+from ranks import STACK_SIGNAL
 
 # Python itself ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -21,6 +23,8 @@ NOT_TO_CATCH = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN),
     *(signal.SIGTTOU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
 }
+# A folder for PYTHONPATH, with files/cold_site.py alone.
+SITE = f"{basics.GENERATED}/site"
 # What a shell ends with that cannot start a program.
 NOT_STARTED = 126
 
@@ -64,3 +68,27 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, status = os.waitpid(script, 0)
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def prepare_stack(program: str, descriptor: int) -> None:
+    """Let Python write the script's stack to this descriptor at STACK_SIGNAL (files/cold_site.py).
+
+    Called in the script's process. Other programs than Python start as if this had not been called.
+    """
+    if not os.path.basename(program).startswith("python"):
+        return
+    try:
+        os.makedirs(SITE, exist_ok=True)
+        link = os.path.join(SITE, "sitecustomize.py")
+        if not os.path.lexists(link):
+            os.symlink(os.path.join(basics.FILES, "cold_site.py"), link)
+    except FileExistsError:
+        # Another rank has made it in this moment.
+        pass
+    except OSError:
+        # The memory of this worker is full. The rank can do without.
+        return
+    os.set_inheritable(descriptor, True)
+    os.environ["HVD_STACK"] = f"{descriptor} {int(STACK_SIGNAL)}"
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *([given] if given else [])])

@@ -102,6 +102,12 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
     return place, problem
 
 
+def begin_cold(rank: int, program: str, pid: int) -> None:
+    """Called in the script's process, before it begins."""
+    cold.prepare_stack(program, ranks.open_stack_file(rank))
+    ranks.register(rank, pid)
+
+
 def main() -> int:
     """Run the script, or print the problem and return the exit code for it."""
     arguments = parse_arguments(sys.argv[1:])
@@ -118,9 +124,10 @@ def main() -> int:
         print(f"[hvd] {chosen}", flush=True)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
-    status = warm_client.run(arguments.command, place.rank, register, speaks)
+    command = arguments.command
+    status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
-        status = cold.run(arguments.command, register)
+        status = cold.run(command, partial(begin_cold, place.rank, command[0]))
     if arguments.ranks == 0:
         status = together.exit_code_to_report(place.rank, status)
     together.report_end(place.rank, status)

@@ -21,6 +21,9 @@ from fence import EPOCH
 FOLDER = f"{basics.GENERATED}/ranks"
 # Descriptors from this number on are no concern of scripts.
 HIGH = 512
+# At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
+# C libraries take the first ones, and Java, Go and MPI none of them.
+STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
 class Script(NamedTuple):

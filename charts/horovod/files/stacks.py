@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import basics
 import ranks
-from warm_wire import STACK_SIGNAL
+from ranks import STACK_SIGNAL
 
 STATES = {
     "T": "is stopped by a signal: something has sent it SIGSTOP",
@@ -33,15 +33,17 @@ def ask(script: ranks.Script) -> str | None:
     state = STATES.get(basics.read_stat(script.pid)[0], "")
     if state:
         return state
-    file = ranks.stack_file(script.rank)
-    if has_open(script.pid, file):
-        os.truncate(file, 0)
-        os.kill(script.pid, STACK_SIGNAL)
-        return None
     if not handles(script.pid):
-        return "started cold and shows no Python stack"
+        return (
+            "shows no Python stack: it is still starting, its command is no python, or has one of "
+            "the options -E, -I and -S"
+        )
+    file = ranks.stack_file(script.rank)
+    writes_there = has_open(script.pid, file)
+    if writes_there:
+        os.truncate(file, 0)
     os.kill(script.pid, STACK_SIGNAL)
-    return "writes its Python stack to its standard error"
+    return None if writes_there else "writes its Python stack to its standard error"
 
 
 def has_open(pid: int, file: str) -> bool:

@@ -50,7 +50,7 @@ def main(main_namespace: dict[str, Any]) -> None:
         request, received = rank
         warm_script.take_over(request, received)
         warm_script.set_up_python(request)
-        faulthandler.register(warm_wire.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
+        faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
         warm_script.set_title(request["command"])
         raised = functools.partial(last_words.tell, request)
         warm_script.run(request["program"], main_namespace, raised)

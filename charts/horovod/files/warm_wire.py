@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import json
 import os
-import signal
 import socket
 import struct
 from typing import Any, Dict, Sequence
@@ -16,9 +15,6 @@ _LENGTH = struct.Struct("!I")
 GO = bytes([0])
 # The kernel's limit for one message (SCM_MAX_FD).
 MOST_DESCRIPTORS = 253
-# At this real-time signal, a rank that is a fork writes its Python stack to a file. No
-# library is known to use it: C libraries take the first ones, and Java, Go and MPI none of them.
-STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
