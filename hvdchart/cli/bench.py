@@ -42,6 +42,36 @@ of different sessions are compared; 6 Helm failed; 7 the cluster cannot be used;
 failed."""
 
 
+Workers = Annotated[
+    str,
+    typer.Option(
+        metavar="N,N,...", help="Numbers of workers to measure (default: 1, 2, 4 ... and all)."
+    ),
+]
+Turns = Annotated[
+    int, typer.Option(min=2, metavar="N", help="How often each number of workers is measured.")
+]
+Model = Annotated[
+    str, typer.Option(metavar="NAME", help="resnet50, inception3, vgg16, mobilenet2, bert or lstm.")
+]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Samples per rank and step.")]
+Arguments = Annotated[
+    str, typer.Option(metavar="WORDS", help="Further arguments of examples/benchmark.py.")
+]
+Command = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help='Measure this command instead, which prints RESULT {"imagesPerSecond": ...}.',
+    ),
+]
+Read = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Print results that --write has written; can be repeated."),
+]
+Picture = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")]
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommand."""
     app.command(epilog=_EPILOG)(bench)
@@ -54,42 +84,14 @@ def bench(
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
-    workers: Annotated[
-        str,
-        typer.Option(
-            metavar="N,N,...", help="Numbers of workers to measure (default: 1, 2, 4 ... and all)."
-        ),
-    ] = "",
-    turns: Annotated[
-        int,
-        typer.Option(min=2, metavar="N", help="How often each number of workers is measured."),
-    ] = 3,
-    model: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="resnet50, inception3, vgg16, mobilenet2, bert or lstm."),
-    ] = "resnet50",
-    batch_size: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Samples per rank and step.")
-    ] = 32,
-    arguments: Annotated[
-        str, typer.Option(metavar="WORDS", help="Further arguments of examples/benchmark.py.")
-    ] = "--warmup 5 --rounds 5 --steps 5",
-    command: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help='Measure this command instead, which prints RESULT {"imagesPerSecond": ...}.',
-        ),
-    ] = "",
-    read: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="Print results that --write has written; can be repeated."
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")
-    ] = None,
+    workers: Workers = "",
+    turns: Turns = 3,
+    model: Model = "resnet50",
+    batch_size: BatchSize = 32,
+    arguments: Arguments = "--warmup 5 --rounds 5 --steps 5",
+    command: Command = "",
+    read: Read = None,
+    picture: Picture = None,
     written: Output = None,
     output: Format = "text",
 ) -> None:
@@ -98,14 +100,9 @@ def bench(
     All numbers of workers are measured in turns in one temporary run, with the same image and on
     the same pods. Results of different sessions are not compared.
     """
-    from hvdchart.bench.plot import plot
-    from hvdchart.bench.result import check_comparable, machine_text, read_document
-
     check_format(output)
     if read:
-        results = [read_document(file) for file in read]
-        check_comparable(read, results)
-        result = results[0]
+        result = _read(read)
     else:
         chosen = parse_numbers("workers", workers)
         words = split_words("command", command) or [
@@ -120,12 +117,28 @@ def bench(
 
         write_output(written, json.dumps(result, indent=1) + "\n")
     if picture is not None:
-        title = f"{result['name']}: {' '.join(result['command'][1:])}"
-        write_output(picture, plot(title, machine_text(result), result["rows"]))
+        write_output(picture, _draw(result))
     if output == "json":
         print_json(result)
     else:
         _print_table(result)
+
+
+def _read(files: list[Path]) -> "Object":
+    """The first of these results; raises HvdchartError when they cannot be compared."""
+    from hvdchart.bench.result import check_comparable, read_document
+
+    results = [read_document(file) for file in files]
+    check_comparable(files, results)
+    return results[0]
+
+
+def _draw(result: "Object") -> str:
+    from hvdchart.bench.plot import plot
+    from hvdchart.bench.result import machine_text
+
+    title = f"{result['name']}: {' '.join(result['command'][1:])}"
+    return plot(title, machine_text(result), result["rows"])
 
 
 def _measure(

@@ -16,6 +16,7 @@ import packages
 import pytest
 from settings import BAD_CONFIGURATION, ConfigurationError, RunError
 
+from hvdchart.run.kubectl import IN_CODE
 from tests.wheels import Index, serve_index
 
 pytestmark = pytest.mark.slow
@@ -180,3 +181,23 @@ def test_paths_of_the_user_stay() -> None:
     added = packages.add_to({"PATH": "/bin", "PYTHONPATH": "/data"})
     assert added == {"PATH": f"/bin:{own}/bin", "PYTHONPATH": f"{own}/site:/data"}
     assert packages.without(added)["PYTHONPATH"] == "/data"
+
+
+@pytest.mark.parametrize("given", [None, "/own"])
+def test_exec_finds_what_a_rank_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    """The shell of `hvdchart exec` has the paths and variables once more."""
+    code = str(tmp_path / "code")
+    monkeypatch.setattr(packages, "FOLDER", Path(basics.PACKAGES.replace(basics.CODE, code)))
+    current = packages.FOLDER / packages.CURRENT
+    version = tmp_path / "code" / "3c5f0e8d21"
+    for folder in (current, version):
+        folder.mkdir(parents=True)
+    environment = {"PATH": "/usr/bin:/bin", **({"PYTHONPATH": given} if given else {})}
+    line = [word.replace(basics.CODE, code) for word in IN_CODE]
+    show = "import os; print([os.getcwd(), *map(os.environ.get, ('PYTHONPATH', 'PATH'))])"
+    command = [*line, sys.executable, "-S", "-c", show]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    expected = packages.add_to(environment)
+    assert shown.stdout == f"{[str(version), expected['PYTHONPATH'], expected['PATH']]}\n"
