@@ -25,10 +25,17 @@ from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError, HvdchartError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
+    from hvdchart.spec.yaml_tree import Plain
 
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
+# How many revisions Helm keeps: it reads all of them several times at each save.
+_REVISIONS = 2
 
 
 def register(app: typer.Typer) -> None:
@@ -58,14 +65,10 @@ def dev(
     stops the run and keeps the workers for the next change; Ctrl-C again uninstalls the release.
     """
     from hvdchart.code.changes import CodeChanges
-    from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
     cluster = Cluster.connect(context, namespace)
-    log = _Log(cluster)
-    changes = CodeChanges(code)
-    name = ""
-    is_deployed = is_stopped = must_stop = False
     said: set[str] = set()
 
     def say_once(text: str) -> None:
@@ -74,48 +77,28 @@ def dev(
             said.add(text)
             say(text)
 
+    def make_plan(version: "Mapping[str, Plain]") -> "Plan":
+        paths, plan = plan_specs(specs, files, settings, {**_VALUES, "code": version})
+        return with_own_image(
+            plan, paths, cluster, builder=builder, load_with=load_with, report=say_once,
+            verbose=verbose,
+        )  # fmt: skip
+
+    changes = CodeChanges(code)
+    program = Program(helm, context, revisions=_REVISIONS)
+    session = _Session(cluster, program, make_plan, create_namespace=create_namespace)
     while True:
         try:
-            # Not where the interrupt is caught: another one may come at any moment.
-            if must_stop:
-                cluster.suspend_jobs(name)
-                must_stop = False
-                say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
+            session.stop_if_asked()
             for change in changes:
                 if isinstance(change, FileError):
                     say(f"{change}; waiting for the next change")
-                    continue
-                is_stopped = False
-                try:
-                    paths, plan = plan_specs(specs, files, settings, {**_VALUES, "code": change})
-                    plan = with_own_image(
-                        plan, paths, cluster, builder=builder, load_with=load_with,
-                        report=say_once, verbose=verbose,
-                    )  # fmt: skip
-                    if not name:
-                        print_warnings(plan)
-                    # An interrupted Helm may have created some of the release.
-                    name = plan.spec.name
-                    helm_module.deploy(
-                        plan, cluster.namespace, context=context, helm=helm,
-                        create_namespace=create_namespace,
-                    )  # fmt: skip
-                except HvdchartError as error:
-                    if not is_deployed:
-                        raise
-                    say(f"{error}; waiting for the next change")
-                    continue
-                is_deployed = True
-                log.show(name)
+                else:
+                    session.run(change)
         except KeyboardInterrupt:
-            if is_stopped or not name:
+            if not session.ask_to_stop():
                 break
-            is_stopped = must_stop = True
-    if name:
-        # There is no release when Helm was interrupted before it had begun.
-        with nullcontext() if is_deployed else suppress(ClusterError):
-            helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
-            say(f"release {name} uninstalled from namespace {cluster.namespace}")
+    session.end()
     raise typer.Exit(130)
 
 
@@ -140,6 +123,89 @@ def code(
         )
     for file in unpack_code(config_map, folder):
         sys.stdout.write(f"{folder / file}\n")
+
+
+class _Session:
+    """The release of one call of `dev`, from its first run to its end."""
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        helm: "Program",
+        make_plan: "Callable[[Mapping[str, Plain]], Plan]",
+        *,
+        create_namespace: bool,
+    ) -> None:
+        self._cluster, self._helm, self._make_plan = cluster, helm, make_plan
+        self._create_namespace = create_namespace
+        self._log = _Log(cluster)
+        self._name = ""
+        self._is_deployed = self._is_stopped = self._must_stop = False
+        # The other values than the code of the last upgrade that Kubernetes has validated.
+        self._validated: Mapping[str, Plain] | None = None
+
+    def run(self, version: "Mapping[str, Plain]") -> None:
+        """Run a version of the code, or say why not. Raises HvdchartError for the first one."""
+        self._is_stopped = False
+        try:
+            plan = self._make_plan(version)
+            if not self._name:
+                print_warnings(plan)
+            # An interrupted Helm may have created some of the release.
+            self._name = plan.spec.name
+            self._upgrade(plan)
+        except HvdchartError as error:
+            if not self._is_deployed:
+                raise
+            say(f"{error}; waiting for the next change")
+            return
+        self._is_deployed = True
+        self._log.show(self._name)
+
+    def _upgrade(self, plan: "Plan") -> None:
+        from hvdchart.run.helm import upgrade
+        from hvdchart.values.check import checked_values
+
+        values = checked_values(plan)
+        others = {key: value for key, value in values.items() if key != "code"}
+        upgrade(
+            self._name,
+            self._cluster.namespace,
+            values,
+            self._helm,
+            create_namespace=self._create_namespace,
+            # Other code makes objects of the same fields, and looking at those takes a while.
+            is_validated=others != self._validated,
+        )
+        self._validated = others
+
+    def ask_to_stop(self) -> bool:
+        """Note that the run is to be stopped; False when it is, or none was begun."""
+        if self._is_stopped or not self._name:
+            return False
+        self._is_stopped = self._must_stop = True
+        return True
+
+    def stop_if_asked(self) -> None:
+        """Stop the run. Not where an interrupt is caught: another one may come at any moment."""
+        if self._must_stop:
+            self._cluster.suspend_jobs(self._name)
+            self._must_stop = False
+            say("run stopped; the workers wait for the next change. Ctrl-C uninstalls them")
+
+    def end(self) -> None:
+        """Uninstall the release, if there is one."""
+        from hvdchart.run.helm import undeploy
+
+        if not self._name:
+            return
+        # There is no release when Helm was interrupted before it had begun.
+        with nullcontext() if self._is_deployed else suppress(ClusterError):
+            undeploy(
+                self._name, self._cluster.namespace, context=self._helm.context,
+                helm=self._helm.program,
+            )  # fmt: skip
+            say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
 
 
 class _Log:

@@ -7,8 +7,8 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Coroutine
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyhelm3
@@ -36,8 +36,12 @@ class _FailedError(Exception):
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
     """pyhelm3's commands of Helm, started from a list of arguments: pyhelm3 uses a shell."""
 
+    def __init__(self, options: Sequence[str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._options = options
+
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
-        arguments = [self._executable, *map(str, command)]
+        arguments = [self._executable, *map(str, command), *self._options]
         if self._kubecontext:
             arguments += ["--kube-context", self._kubecontext]
         if input:
@@ -55,11 +59,20 @@ class Helm:
 
     program: str = "helm"
     context: str | None = None
+    # How many revisions of a release it keeps: it reads all of them at each upgrade.
+    revisions: int = 10
+    # Further options of every command.
+    options: tuple[str, ...] = ()
 
     @property
     def command(self) -> Any:
         """pyhelm3's commands, each a coroutine for `call`."""
-        return _Command(executable=self.program, kubecontext=self.context)
+        return _Command(
+            self.options,
+            executable=self.program,
+            kubecontext=self.context,
+            history_max_revisions=self.revisions,
+        )
 
     def call(self, what: str, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
         """What a command of Helm about a release answers.
@@ -152,9 +165,21 @@ def deploy(
 
 
 def upgrade(
-    name: str, namespace: str, values: Object, helm: Helm, *, create_namespace: bool = False
+    name: str,
+    namespace: str,
+    values: Object,
+    helm: Helm,
+    *,
+    create_namespace: bool = False,
+    is_validated: bool = True,
 ) -> Installed:
-    """Run `helm upgrade --install` with these values only."""
+    """Run `helm upgrade --install` with these values only.
+
+    Without `is_validated`, fields that Kubernetes does not know are dropped in silence.
+    """
+    if not is_validated:
+        # pyhelm3's own disable_validation adds each character of it as an argument.
+        helm = replace(helm, options=(*helm.options, "--disable-openapi-validation"))
     # Helm merges values into those of the last revision unless --reset-values is given.
     command = helm.command.install_or_upgrade(
         name, chart_dir(), values, namespace=namespace, create_namespace=create_namespace,

@@ -16,7 +16,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.image.build import Source
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
-from tests.fakes.program import StubProgram
+from tests.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.cli.test_run import SPEC, play
 from tests.unit.hvdchart.runs import JOB, RUNNING, job, pod
 from tests.waiting import wait_until
@@ -31,19 +31,23 @@ class Dev:
     def __init__(self, folder: Path, helm: StubProgram) -> None:
         self.script = folder / "train.py"
         self.script.write_text("first")
-        spec = folder / "run.spec.yaml"
-        spec.write_text(json.dumps(SPEC))
+        self.spec = folder / "run.spec.yaml"
+        self.spec.write_text(json.dumps(SPEC))
         answer_as(helm, "hvd")
         self._helm = helm
-        command = [sys.executable, "-m", "hvdchart", "dev", str(spec), "--code", str(self.script)]
+        files = [str(self.spec), "--code", str(self.script)]
+        command = [sys.executable, "-m", "hvdchart", "dev", *files]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
         )
 
+    def upgrades(self) -> list[Call]:
+        """Each `helm upgrade` so far."""
+        return [call for call in self._helm.calls if call.arguments[0] == "upgrade" and call.input]
+
     def deployed(self) -> list[dict[str, Any]]:
-        """The values of each `helm upgrade` so far."""
-        calls = [call for call in self._helm.calls if call.arguments[0] == "upgrade"]
-        return [json.loads(call.input) for call in calls if call.input]
+        """The values of each."""
+        return [json.loads(call.input) for call in self.upgrades()]
 
     def wait_for_deployed(self, number: int) -> dict[str, Any]:
         wait_until(lambda: len(self.deployed()) >= number, 20, f"{number} calls of helm upgrade")
@@ -89,6 +93,35 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: Stub
     answer_as(helm, "hvd")
     dev.script.write_text("fourth")
     assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
+
+
+def test_code_that_vanishes_is_waited_for(dev: Dev) -> None:
+    """An editor may save a file by replacing it."""
+    dev.wait_for_deployed(1)
+    dev.wait_for_log()
+    away = dev.script.rename(dev.script.with_name("train.py~"))
+    dev.wait_for_error_line("train.py: cannot read the code: [Errno 2]")
+    assert dev.process.poll() is None
+    away.write_text("second")
+    away.rename(dev.script)
+    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
+
+
+def test_kubernetes_validates_what_was_not_validated_in_this_session(dev: Dev) -> None:
+    """Without that, a misspelt field of `values` would be dropped in silence."""
+    dev.wait_for_deployed(1)
+    dev.wait_for_log()
+    dev.script.write_text("second")
+    dev.wait_for_deployed(2)
+    dev.spec.write_text(json.dumps({**SPEC, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
+    dev.script.write_text("third")
+    dev.wait_for_deployed(3)
+    dev.script.write_text("fourth")
+    dev.wait_for_deployed(4)
+    without = "--disable-openapi-validation"
+    assert [without in call.arguments for call in dev.upgrades()] == [False, True, False, True]
+    kept = {call.arguments[call.arguments.index("--history-max") + 1] for call in dev.upgrades()}
+    assert kept == {"2"}, "Helm reads all revisions several times"
 
 
 def test_first_interrupt_stops_the_run_and_the_second_uninstalls(

@@ -39,7 +39,9 @@ def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgra
     call = helm.calls[-1]
     assert call.arguments[:3] == ["upgrade", "run", str(chart_dir())]
     options = set(call.arguments[3:])
-    assert {"--install", "--reset-values", "--namespace", "team", "--history-max"} <= options
+    assert call.arguments[call.arguments.index("--history-max") + 1] == "10"
+    assert "--disable-openapi-validation" not in options
+    assert {"--install", "--reset-values", "--namespace", "team"} <= options
     assert not options & {"--wait", "--atomic", "--reuse-values", "--create-namespace"}
     assert "--kube-context" not in options
     assert json.loads(call.input) == checked_values(plan())
