@@ -26,7 +26,7 @@ EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
 # The methods of events.EventRecorder, and what a reason looks like.
-_CREATE = ("emit", "warn")
+_CREATE = ("emit", "tell", "warn")
 _REASON = re.compile(r"([A-Z][a-z]+)+")
 _HEAD = """\
 # The command
@@ -125,7 +125,7 @@ def metrics_table() -> str:
 
 def emitted_events() -> set[str]:
     """The reasons of all events that the programs of the pods create: the words in each statement
-    that mentions `emit` or `warn`.
+    that mentions one of _CREATE.
     """
     simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
     trees = [ast.parse(file.read_text("utf-8")) for file in POD_FILES.glob("*.py")]

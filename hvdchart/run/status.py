@@ -110,7 +110,7 @@ def _judge(release: Release, job: Object | None, pods: list[Object], workers: Wo
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
     masters = [pod for pod in pods if _component(pod) == _MASTER]
     if is_true(conditions, "Complete"):
-        return "finished", "", ""
+        return "finished", _not_stored(release), ""
     if is_true(conditions, "Failed"):
         return _failed(conditions["Failed"], masters, pods, release)
     if job["spec"].get("suspend"):
@@ -134,10 +134,16 @@ def _recorded(release: Release) -> Judgement:
     """The outcome in the record, for a Job that its time to live or a person has deleted."""
     record = release.record
     if record.get("state") == "Finished":
-        return "finished", "", ""
+        return "finished", _not_stored(release), ""
     if record.get("state") == "Failed":
         return "failed", record.get("reason", ""), ""
     return "not found", "the run's Job was deleted", "deploy it again to start a new run"
+
+
+def _not_stored(release: Release) -> str:
+    """Why the results of a run that finished are not stored; empty where nothing is wrong."""
+    how = release.record.get("results", "")
+    return "" if how in ("", "Stored") else f"the results are not stored: {how}"
 
 
 def _failed(

@@ -149,7 +149,8 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
             "worker": {"env": twice},
             "master": {"env": [*twice, variable("HOME", "/home/me")]},
             "staging": {"command": ["true"], "path": "/data/set", "env": twice},
-            "volumes": [{"name": "data", "emptyDir": {}}],
+            "results": {"command": ["true"], "path": "/data", "env": twice},
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         }
     )
@@ -160,8 +161,9 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
         for entry in container["env"]
         if entry["name"] == "TWICE"
     ]
-    # The staging container, the worker, the master and its copy in the pod of `helm test`.
-    assert found == ["2"] * 4
+    # The staging container, the worker, that which stores the results, the master and its copy in
+    # the pod of `helm test`.
+    assert found == ["2"] * 5
     master = pod_spec(one(manifests, "Job"))["containers"][0]["env"]
     assert variable("HOME", "/home/me") in master
 

@@ -59,6 +59,7 @@ SAME_RUN_OTHER_PODS: dict[str, Values] = {
     "time to wait for a stalled rank": {"launch": {"stallTimeoutSeconds": 7}},
     "what to do about a loss that is NaN": {"launch": {"failOnNaN": True}},
     "modules to import early": {"launch": {"preload": ["torch"]}},
+    "nodes with the data": {"staging": {"nodes": "Any"}},
 }
 NOT_OF_THE_RUN: dict[str, Values] = {
     "cleanup": {"cleanup": "Always"},

@@ -16,6 +16,7 @@ EVERY_POD: Values = {
     "podSecurityContext": {"runAsUser": None},
     "tensorboard": {"enabled": True, "logDir": "/data/logs"},
     "staging": {"command": ["true"], "path": "/data/set"},
+    "results": {"command": ["true"], "path": "/data"},
     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
 }
@@ -44,7 +45,7 @@ def containers() -> Iterator[Manifest]:
 
 def test_every_kind_of_container_is_looked_at() -> None:
     names = {container["name"] for container in containers()}
-    assert names == {"master", "passwd", "staging", "tensorboard", "worker"}
+    assert names == {"master", "passwd", "results", "staging", "tensorboard", "worker"}
 
 
 @pytest.mark.parametrize("case", ready_cases())
@@ -77,6 +78,8 @@ def test_containers_write_to_volumes_only() -> None:
     assert writable == {
         "master": {"/tmp", "/horovod/generated", "/data"},
         "passwd": {"/horovod/generated"},
+        # Its directory of what the master has in /horovod/generated.
+        "results": {"/tmp", "/horovod/results", "/data"},
         "staging": {"/tmp", "/data"},
         "tensorboard": {"/tmp"},
         "worker": {"/tmp", "/dev/shm", "/horovod/generated", "/run/sshd", "/data"},
@@ -96,6 +99,12 @@ def test_only_the_master_and_helm_test_have_a_token() -> None:
     assert tokens == {"StatefulSet": False, "Job": True, "Deployment": False, "Pod": True}
     assert one(render(), "ServiceAccount")["automountServiceAccountToken"] is False
     assert {spec["enableServiceLinks"] for spec in pods().values()} == {False}
+    # Kubernetes mounts the token where a container mounts nothing.
+    hidden = "/var/run/secrets/kubernetes.io/serviceaccount"
+    hiding = {
+        c["name"] for c in containers() for m in c["volumeMounts"] if m["mountPath"] == hidden
+    }
+    assert hiding == {"results"}, "the user's command gets none of the master's rights"
 
 
 def test_role_table_of_the_page_is_the_role() -> None:

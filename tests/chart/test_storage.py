@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import IMAGE, Manifest, Values, of_kind, one, pod_spec, refusal, render
+from tests.chart.render import (
+    IMAGE,
+    Manifest,
+    Values,
+    of_kind,
+    one,
+    pod_spec,
+    refusal,
+    render,
+    run_settings,
+)
 
 DATA: Values = {
     "volumes": [
@@ -94,3 +104,61 @@ def test_impossible_staging_is_refused(values: Values, words: list[str]) -> None
     message = refusal(values)
     for word in words:
         assert word in message
+
+
+def record(values: Values) -> str:
+    """The record of the nodes that have the data, as the master of such a release knows it."""
+    manifests = render({**DATA, "staging": STAGING, **values})
+    (group,) = run_settings(manifests)["groups"]
+    name: str = group["staged"]
+    rules = [
+        rule for rule in one(manifests, "Role")["rules"] if rule.get("resourceNames") == [name]
+    ]
+    assert [rule["verbs"] for rule in rules] == ([["get", "create", "patch"]] if name else [])
+    return name
+
+
+def on_disk(path: str, **mount: object) -> Values:
+    """A directory of the node as the volume for the data."""
+    return {
+        "volumes": [{"name": "data", "hostPath": {"path": path}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", **mount}],
+    }
+
+
+def test_releases_share_the_record_of_what_is_in_one_directory_of_the_nodes() -> None:
+    first = record(on_disk("/mnt/data/x"))
+    assert first.startswith("horovod-staged-")
+    assert record(on_disk("/mnt/data", subPath="x")) == first
+    moved = on_disk("/mnt/data/x", mountPath="/elsewhere/")
+    assert record({**moved, "staging": {**STAGING, "path": "/elsewhere/set"}}) == first
+    assert record({**on_disk("/mnt/data/x"), "worker": {"number": 9}}) == first
+    for other in (
+        {**on_disk("/mnt/data/x"), "staging": {**STAGING, "command": ["true"]}},
+        {**on_disk("/mnt/data/x"), "staging": {**STAGING, "path": "/data/other"}},
+        on_disk("/mnt/data/y"),
+    ):
+        assert record(other).startswith("horovod-staged-")
+        assert record(other) != first
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        {"staging": {**STAGING, "nodes": "Any"}},
+        on_disk("/mnt", subPathExpr="$(POD)"),
+    ],
+    ids=["claim", "Any", "directory of each pod"],
+)
+def test_nothing_is_recorded_of_data_that_no_directory_of_a_node_has(values: Values) -> None:
+    base = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    assert record({**on_disk("/mnt/data"), **base, **values}) == ""
+
+
+def test_release_without_staging_has_no_record_and_no_right_to_one() -> None:
+    manifests = render(DATA)
+    (group,) = run_settings(manifests)["groups"]
+    assert group["staged"] == ""
+    granted = [rule for rule in one(manifests, "Role")["rules"] if "create" in rule["verbs"]]
+    assert [rule["resources"] for rule in granted] == [["events"]]

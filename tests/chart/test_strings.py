@@ -28,8 +28,9 @@ NEEDED: Values = {
     "tensorboard": {"enabled": True, "logDir": "/data/logs"},
     "metrics": {"enabled": True, "podMonitor": True},
     "staging": {"command": ["fetch"], "path": "/data/set"},
+    "results": {"command": ["store"], "path": "/data/logs"},
     "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
-    "volumes": [{"name": "data", "emptyDir": {}}],
+    "volumes": [{"name": "data", "hostPath": {"path": "/data"}}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
     "workerGroups": [{"name": "a"}],
 }

@@ -17,7 +17,11 @@ BASE: Values = {
     "metrics": {"enabled": True},
     "tensorboard": {"enabled": True, "logDir": "/zzlogs/of-run"},
     "staging": {"path": "/zzdata/set", "command": ["zzfetch"]},
-    "volumes": [{"name": "zzlogs", "emptyDir": {}}, {"name": "zzdata", "emptyDir": {}}],
+    "results": {"command": ["zzstore"]},
+    "volumes": [
+        {"name": "zzlogs", "hostPath": {"path": "/zzlogs"}},
+        {"name": "zzdata", "emptyDir": {}},
+    ],
     "volumeMounts": [
         {"name": "zzlogs", "mountPath": "/zzlogs"},
         {"name": "zzdata", "mountPath": "/zzdata"},
@@ -73,6 +77,10 @@ MARKED: Values = {
     },
     "metrics": {"file": "/zz41", "podMonitor": {"labels": {"zz57": "x"}, "interval": "7058s"}},
     "staging": {"image": {"repository": "zz42"}, "env": [{"name": "ZZ43", "value": "x"}]},
+    "results": {
+        "image": {"repository": "zz83"}, "env": [{"name": "ZZ84", "value": "x"}],
+        "timeoutSeconds": 7085,
+    },
     "shm": {"sizeLimit": "7044Mi"},
     "podSecurityContext": {
         "runAsUser": 7045, "runAsGroup": 7046, "fsGroup": 7047,
@@ -117,6 +125,9 @@ CHANGED: dict[str, Any] = {
     "tensorboard.logDir": "/zzdata",
     "metrics.enabled": False,
     "staging.verify": "Checksum",
+    "staging.nodes": "Required",
+    "results.path": "/zzlogs",
+    "results.onFailure": True,
     "cleanup": "Never",
     "podSecurityContext.runAsNonRoot": False,
     "podSecurityContext.fsGroupChangePolicy": "Always",
@@ -133,6 +144,7 @@ WITH: dict[str, Values] = {
 }
 # Values that BASE sets because others need them, and those that only parent charts read.
 IN_BASE = {"volumes", "volumeMounts", "worker.env", "staging.path", "staging.command"}
+IN_BASE |= {"results.command"}
 UNREAD = {"enabled", "global"}
 
 

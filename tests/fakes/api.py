@@ -14,6 +14,9 @@ from tests.fakes.faults import PATIENCE, Failure, Object, status_object
 from tests.fakes.request import Request, read_request
 from tests.fakes.server import Api, Handler
 
+# The kind of a body that creates the object if there is none.
+APPLY = "application/apply-patch+yaml"
+
 
 @dataclass(eq=False)
 class Watch:
@@ -176,6 +179,9 @@ class FakeApi(Api):
             items = items[int(request.query.get("continue", 0)) : end]
             return 200, {"metadata": metadata, "items": items}
         item = objects.get(request.name)
+        if request.headers.get("Content-Type") == APPLY:
+            self.put(resource, _merge(item or {}, request.body))
+            return 200 if item else 201, self._objects[resource][request.name]
         if item is None:
             return status_object(404, f'{resource} "{request.name}" not found')
         if request.method == "DELETE":

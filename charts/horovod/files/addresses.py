@@ -27,12 +27,13 @@ DNS_THREADS = 8
 class Endpoint(NamedTuple):
     """Where a host is, and what DNS does not tell.
 
-    Whether the kubelet has seen it listen, and which pod it is.
+    Whether the kubelet has seen it listen, which pod it is, and on which node.
     """
 
     address: str
     serving: bool = False
     uid: str = ""
+    node: str = ""
 
     def is_same_pod(self, other: Endpoint | None) -> bool:
         """Whether both are one pod's, as far as is known: a new pod may have an old address."""
@@ -213,6 +214,7 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
             endpoint["addresses"][0],
             bool((endpoint.get("conditions") or {}).get("serving")),
             endpoint["targetRef"].get("uid", ""),
+            endpoint.get("nodeName") or "",
         )
         for item in ipv4_last
         for endpoint in item.get("endpoints") or []

@@ -128,3 +128,9 @@ def scale_down(run: Run, api: Api, code: int) -> None:
     """Scale the workers to 0 if `cleanup` asks for that after a run that ended with `code`."""
     if run.cleanup == "Always" or (run.cleanup == "OnSuccess" and code == 0):
         scale_to_zero(api, run.stateful_sets)
+
+
+def present_cleanup(run: Run, job: Object | None) -> str:
+    """The value `cleanup`, which an upgrade may have changed since the master started."""
+    annotations = job["metadata"].get("annotations") or {} if job else {}
+    return str(annotations.get("horovod/cleanup", run.cleanup))

@@ -41,6 +41,10 @@ class EventRecorder:
         self.launches += reason == "Training"
         self._put(reason, message, warning)
 
+    def tell(self, reason: str, message: str) -> None:
+        """Create an event that is no stage of the run."""
+        self._put(reason, message, warning=False)
+
     def warn(self, reason: str, message: str) -> None:
         """Create an event about a problem within a stage."""
         self._put(reason, message, warning=True)

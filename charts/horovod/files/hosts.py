@@ -158,8 +158,9 @@ class HostRendezvous:
         known, found = self._find_endpoints(), {}
         for host, address in addresses.items():
             endpoint = known.get(host.name)
-            uid = endpoint.uid if endpoint and endpoint.address == address else ""
-            found[host] = Pod(address, uid)
+            if endpoint is None or endpoint.address != address:
+                endpoint = Endpoint(address)
+            found[host] = Pod(address, endpoint.uid, endpoint.node)
         return found
 
     def wait_for_change(
@@ -258,7 +259,7 @@ class HostRendezvous:
             return
         found = {host: diagnoses[host] for host in missing}
         if any(item.queued for item in found.values()):
-            # launch.hostsTimeoutSeconds begins when the queue has admitted the workers.
+            # launch.hostsTimeoutSeconds begins when they are admitted, and have their data.
             self._reset_deadline()
         text = "; ".join(describe(found))
         report = f"waiting for {self._count_missing(missing)}: {text}"

@@ -137,6 +137,14 @@ class Api:
         kind = "application/merge-patch+json"
         return self._call("PATCH", path, body=body, content_type=kind, patience=patience)
 
+    def apply(self, path: str, body: Object, patience: float | None = None) -> Object:
+        """Create an object if there is none of this name, else give it these fields, too.
+
+        Other than in `create`, the name is a part of the request, to which a Role can restrict it.
+        """
+        kind, query = "application/apply-patch+yaml", {"fieldManager": "horovod", "force": "true"}
+        return self._call("PATCH", path, query, body, kind, patience)
+
     def create(self, path: str, body: Object, patience: float | None = None) -> Object:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
         return self._call("POST", path, body=body, patience=patience)

@@ -19,16 +19,17 @@ import metrics
 import ssh
 import stall
 from attempts import Retries, wait
-from ending import finish, interruption, read_job, scale_down
+from ending import finish, interruption, present_cleanup, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
-from kube import START_PATIENCE, Api, Object
+from kube import START_PATIENCE, Api
 from launch import Launcher, build_command, write_live_hosts
 from lease import Lease, SupersededError
 from losses import describe_loss, end_when_lost, explain_end
 from mpi import HOSTFILE, count_connections, format_hostfile
 from preparation import Preparation
 from record import FINISHED, Entry, RunRecord
+from results import store_results
 from settings import (
     DEFECT,
     LOST_MASTER,
@@ -45,6 +46,7 @@ from settings import (
     report_failure,
 )
 from spares import describe_spares, record_hosts
+from staged import record_nodes
 from statefulsets import fit_to_run
 from user_code import UserCode
 
@@ -78,13 +80,15 @@ def train(
         spares = describe_spares(run, len(rendezvous.addresses()) - len(addresses))
         events.emit("HostsReady", f"{len(addresses)} hosts respond{spares}")
         ssh.write_client_config(run.ssh_port, addresses)
-        code.deliver(rendezvous.pods(addresses))
+        pods = rendezvous.pods(addresses)
+        code.deliver(pods)
+        record_nodes(run, api, pods)
         HOSTFILE.write_text(format_hostfile(run, addresses, implementation))
         if run.elastic:
             if record:
                 record.begin_training()
             write_live_hosts(list(addresses))
-            following = (run, rendezvous, code, announce_loss)
+            following = (run, api, rendezvous, code, announce_loss)
             threading.Thread(target=follow_hosts, args=following, daemon=True).start()
         else:
             watching = (rendezvous, addresses, launcher, announce_loss)
@@ -103,7 +107,11 @@ def train(
 
 
 def follow_hosts(
-    run: Run, rendezvous: HostRendezvous, code: UserCode, announce_loss: Callable[[str], None]
+    run: Run,
+    api: Api | None,
+    rendezvous: HostRendezvous,
+    code: UserCode,
+    announce_loss: Callable[[str], None],
 ) -> None:
     """Keep an elastic run's list of hosts up to date, until the rendezvous is closed."""
     # Those that ranks may use, and those that answer.
@@ -124,6 +132,7 @@ def follow_hosts(
         ssh.write_client_config(run.ssh_port, now)
         pods = rendezvous.pods(now)
         problem = deliver(code, pods)
+        record_nodes(run, api, pods)
         # A host without the code is not used, and counts as one that has not joined.
         known = {host: address for host, address in now.items() if code.is_on(host, pods[host])}
         write_live_hosts(list(known))
@@ -209,12 +218,6 @@ def attempt(
     return None
 
 
-def present_cleanup(run: Run, job: Object | None) -> str:
-    """The value `cleanup`, which an upgrade may have changed since the master started."""
-    annotations = job["metadata"].get("annotations") or {} if job else {}
-    return str(annotations.get("horovod/cleanup", run.cleanup))
-
-
 def repeat_result(run: Run, api: Api, events: EventRecorder, earlier: Entry) -> RunError | None:
     """Report how this run ended before, instead of running it again."""
     result = f"this run already {earlier['state'].lower()} at {earlier['time']}"
@@ -266,6 +269,7 @@ def main() -> int:
             problem = repeat_result(run, api, events, earlier)
         else:
             problem = make_attempts(run, api, events, record, launcher)
+        problem = store_results(run, api, events, record, launcher.was_stopped, problem)
     except RunError as error:
         problem = error
         announce_failure(problem, events)

@@ -28,7 +28,8 @@ BAD_CONFIGURATION_PATIENCE = 60.0
 class Diagnosis(NamedTuple):
     """Why a host is missing, whether that is permanent, and what a person can do about it.
 
-    `queued`: the pod waits to be admitted by a queue such as Kueue, which may take long.
+    `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
+    take long.
     """
 
     reason: str
@@ -64,11 +65,17 @@ def diagnose(pod: Pod) -> Diagnosis:
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
             return _look_up("scheduling", message, f"Unschedulable: {message}")
-    what = f"phase {status.get('phase', 'unknown')}"
+    what, is_fetching = f"phase {status.get('phase', 'unknown')}", False
     if "deletionTimestamp" in pod.get("metadata", {}):
         what = "terminating"
+    elif _is_running("staging", status.get("initContainerStatuses", [])):
+        what, is_fetching = "the container staging fetches the data", True
     node = pod.get("spec", {}).get("nodeName")
-    return Diagnosis(f"{what} on {node}" if node else what)
+    return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
+
+
+def _is_running(name: str, containers: list[dict[str, Any]]) -> bool:
+    return any(item["name"] == name and "running" in item.get("state", {}) for item in containers)
 
 
 def diagnose_refusal(message: str) -> Diagnosis:

@@ -38,6 +38,8 @@ class RunRecord:
         self.hosts = ""
         lease.news = lambda: {"progress": self.progress.entry(), "hosts": self.hosts}
         self._name = run.record
+        # How the results of this run were stored (files/results.py); empty while they were not.
+        self.results = ""
         # Whether this Job has started the ranks before.
         self.was_training = False
 
@@ -61,7 +63,10 @@ class RunRecord:
         if data.get("run") == self._run.id and data.get("settings") == self._run.settings:
             self.count = Count(int(data.get("attempts") or 0), int(data.get("failures") or 0))
         self.was_training = data.get("trained") == os.environ["HVD_JOB_UID"]
-        return data if has_ended(self._run, data, os.environ["HVD_JOB_UID"]) else None
+        if not has_ended(self._run, data, os.environ["HVD_JOB_UID"]):
+            return None
+        self.results = data.get("results", "")
+        return data
 
     def begin_attempt(self) -> None:
         """Begin an attempt: workers serve its epoch, and the record says that the run goes on."""
@@ -82,6 +87,11 @@ class RunRecord:
         """Count an attempt that failed, which the record shows from the next write on."""
         self.count, self.last_failure = self.count.fail(), str(problem)
 
+    def write_results(self, how: str) -> None:
+        """Record how the results were stored, and nothing else: the run may be another Job's."""
+        self.results = how
+        self._lease.write({"results": how})
+
     def write(self, state: str, reason: str = "") -> None:
         """Write the run's state, unless another master has taken the record."""
         entry = {
@@ -95,6 +105,7 @@ class RunRecord:
             "reason": reason,
             "progress": self.progress.entry(),
             "hosts": self.hosts,
+            "results": self.results,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         if self.was_training:

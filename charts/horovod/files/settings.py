@@ -13,9 +13,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 import basics
 from binding import Binding
@@ -112,10 +112,11 @@ class Host:
 
 
 class Pod(NamedTuple):
-    """Where a host is at a moment. DNS does not tell the pod's `uid`, which is empty then."""
+    """Where a host is at a moment. DNS tells neither the pod's `uid` nor its `node`."""
 
     address: str
     uid: str = ""
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,12 @@ class Run:
     wait_until: float = math.inf
     # The master was started again after it had trained.
     resumed: bool = False
+    # The records of the nodes that have the data, by the name of the StatefulSet (files/staged.py).
+    staged: Mapping[str, str] = field(default_factory=dict)
+    # Seconds that storing the results may take; 0 when there is nothing to store.
+    results_within: float = 0.0
+    # Whether the results of a run that failed are stored, too.
+    results_on_failure: bool = False
 
     @property
     def ranks(self) -> int:
@@ -199,7 +206,7 @@ class Run:
 def parse_run(text: str) -> Run:
     """Parse the JSON that the chart passes to the master in HVD_RUN."""
     document: dict[str, Any] = json.loads(text)
-    service = document["service"]
+    service, results = document["service"], document.get("results", {})
     hosts = [
         Host(
             name=f"{group['statefulSet']}-{ordinal}",
@@ -244,4 +251,7 @@ def parse_run(text: str) -> Run:
         stall_timeout=float(document["stallTimeoutSeconds"]),
         fail_on_nan=document["failOnNaN"],
         grace=float(document["gracePeriodSeconds"]),
+        staged={group["statefulSet"]: group.get("staged", "") for group in document["groups"]},
+        results_within=float(results.get("timeoutSeconds", 0)),
+        results_on_failure=results.get("onFailure", False),
     )

@@ -16,7 +16,8 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- include "horovod.checkEnd" . -}}
 {{- include "horovod.checkNetwork" . -}}
 {{- include "horovod.checkWatching" . -}}
-{{- include "horovod.checkStorage" . -}}
+{{- include "horovod.checkStaging" . -}}
+{{- include "horovod.checkResults" . -}}
 {{- include "horovod.checkCode" . -}}
 {{- include "horovod.checkReserved" . -}}
 {{- include "horovod.checkPods" . -}}
@@ -144,33 +145,10 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- end -}}
 {{- end }}
 
-{{- define "horovod.checkStorage" -}}
-{{- $staging := .Values.staging -}}
-{{- if and $staging.command (not $staging.path) -}}
-{{- fail "staging.command is set but staging.path is empty: set it to the directory that the command fills" -}}
-{{- end -}}
-{{- if and $staging.path (not $staging.command) -}}
-{{- fail (printf "staging.path is %q but staging.command is empty: set the command that fills it" $staging.path) -}}
-{{- end -}}
-{{- if $staging.command -}}
-{{- $path := trimSuffix "/" $staging.path -}}
-{{- range .horovod.groups -}}
-{{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) -}}
-{{- if not $mount -}}
-{{- $problem := printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name -}}
-{{- fail (printf "%s: staged data must be on a volume" $problem) -}}
-{{- end -}}
-{{- if eq $path (trimSuffix "/" ($mount | fromJson).mountPath) -}}
-{{- $problem := printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name -}}
-{{- fail (printf "%s: name a directory below it, because a mount cannot be replaced atomically" $problem) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end }}
-
 {{/* Names that the chart needs for itself, in lists that are merged with its own. */}}
 {{- define "horovod.checkReserved" -}}
 {{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
+{{- $_ := set $environments "results.env" .Values.results.env -}}
 {{- $volumes := dict "volumes" .Values.volumes -}}
 {{- $mounts := dict "volumeMounts" .Values.volumeMounts -}}
 {{- range .horovod.groups -}}
@@ -180,7 +158,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- end -}}
 {{- range $of, $entries := $environments -}}
 {{- range $entries -}}
-{{- if or (hasPrefix "HVD_" .name) (has .name (list "STAGING_PATH" "STAGING_KEY" "STAGING_OWNER" "STAGING_VERIFY")) -}}
+{{- if regexMatch "^(HVD_.*|STAGING_(PATH|KEY|OWNER|VERIFY)|RESULTS_(PATH|EXCHANGE))$" .name -}}
 {{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
 {{- end -}}
 {{- end -}}
@@ -194,7 +172,7 @@ They render nothing and fail with both keys and the way out. horovod.prepare run
 {{- end -}}
 {{- range $of, $entries := $mounts -}}
 {{- range $entries -}}
-{{- if regexMatch "^/(horovod(/(bin|generated|ssh|code|code-source))?|etc/passwd)/?$" .mountPath -}}
+{{- if regexMatch "^/(horovod(/(bin|generated|results|ssh|code|code-source))?|etc/passwd)/?$" .mountPath -}}
 {{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
 {{- end -}}
 {{- end -}}

@@ -6,7 +6,7 @@ the master, so that only the workers' environment names it.
 {{- $groups := list -}}
 {{- range .horovod.groups -}}
 {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
-{{- $groups = append $groups (merge (pick . "statefulSet" "revision") $numbers) -}}
+{{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
 {{- end -}}
 {{- $lostAfter := .Values.launch.lostAfterSeconds -}}
 {{- if kindIs "invalid" $lostAfter -}}{{- $lostAfter = 12 -}}{{- end -}}
@@ -34,6 +34,7 @@ the master, so that only the workers' environment names it.
   "sshPort" (int .Values.ssh.port)
   "cleanup" .Values.cleanup
   "record" (include "horovod.record" .)
+  "results" (include "horovod.resultsSettings" . | fromYaml)
   "api" (ne (include "horovod.serviceAccount" .) "")
   "retries" (ternary (int .Values.master.backoffLimit) 0 (eq (include "horovod.serviceAccount" .) ""))
   | toJson -}}
@@ -90,7 +91,8 @@ spec:
   {{- end }}
   {{- $main := dict "root" . "image" $master.image "resources" $master.resources }}
   {{- $passwd := include "horovod.passwdContainer" $main }}
-  {{- with print $passwd (include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers)) }}
+  {{- $own := include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers) }}
+  {{- with print $passwd $own (include "horovod.resultsContainer" .) }}
   initContainers:
     {{- . | trim | nindent 4 }}
   {{- end }}

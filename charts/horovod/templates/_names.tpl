@@ -51,13 +51,13 @@ makes, nameOverride is left out when the release's name contains it.
 
 {{/*
 The programs of the pods. They are in two ConfigMaps, because plain `kubectl apply` repeats an object in an annotation
-of at most 256 KiB. Call with (dict "root" $ "second" BOOL): the second one has the names from m on.
+of at most 256 KiB. Call with (dict "root" $ "second" BOOL): the second one has the names from n on.
 */}}
 {{- define "horovod.files" -}}
 {{- $files := .root.Files -}}
 {{- $second := .second -}}
 {{- range $path, $_ := $files.Glob "files/*" }}
-{{- if eq $second (ge (base $path) "m") }}
+{{- if eq $second (ge (base $path) "n") }}
 {{ base $path }}: {{ $files.Get $path | toJson }}
 {{- end }}
 {{- end }}

@@ -45,6 +45,8 @@ changes nothing.
 {{- $asked = omit $asked "imagePullSecrets" "priorityClassName" "schedulerName" "queueName" "gang" -}}
 {{- $asked = omit $asked "podSecurityContext" "securityContext" "serviceMesh" "shm" "ssh" -}}
 {{- $asked = omit $asked "dnsConfig" "enabled" "extraObjects" "hostAliases" "podAnnotations" "podLabels" "worker" -}}
+{{- $asked = omit $asked "results" -}}
+{{- $_ := set $asked "staging" (omit .Values.staging "nodes") -}}
 {{- $_ := set $asked "master" (pick .Values.master "args" "env" "generation" "image") -}}
 {{- $_ := set $asked "image" (omit .Values.image "pullPolicy") -}}
 {{- $launch := omit .Values.launch "hostsTimeoutSeconds" "lostAfterSeconds" "stallTimeoutSeconds" -}}

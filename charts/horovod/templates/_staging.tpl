@@ -33,7 +33,70 @@ The init container that fills a volume before a worker starts: files/stage.sh. C
 {{- $staging := .Values.staging -}}
 - {name: HOME, value: /tmp}
 - {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
-- {name: STAGING_KEY, value: {{ pick $staging "image" "command" "env" | toJson | sha256sum | trunc 16 | quote }}}
+- {name: STAGING_KEY, value: {{ include "horovod.stagingKey" . | quote }}}
 - {name: STAGING_OWNER, value: {{ printf "%s/%s" .Release.Namespace (include "horovod.fullname" .) | quote }}}
 - {name: STAGING_VERIFY, value: {{ $staging.verify | quote }}}
+{{- end }}
+
+{{/* A hash of what is fetched. */}}
+{{- define "horovod.stagingKey" -}}
+{{ pick .Values.staging "image" "command" "env" | toJson | sha256sum | trunc 16 }}
+{{- end }}
+
+{{/*
+The name of the ConfigMap whose keys are the nodes that have the data (files/staged.py writes it); empty when the data
+are not in a directory of a node. It is made from what is fetched and where to, so that later runs and other releases of
+the namespace share it. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.stagedRecord" -}}
+{{- $staging := .root.Values.staging -}}
+{{- $directory := "" -}}
+{{- if and $staging.command (ne $staging.nodes "Any") -}}
+{{- $path := trimSuffix "/" $staging.path -}}
+{{- $mount := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $path) | fromJson -}}
+{{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
+{{- range .group.volumes -}}
+{{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
+{{- $directory = printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $directory -}}
+horovod-staged-{{ printf "%s %s" $directory (include "horovod.stagingKey" .root) | sha256sum | trunc 10 }}
+{{- end -}}
+{{- end }}
+
+{{/* The names of the records of all groups, as a JSON list. */}}
+{{- define "horovod.stagedRecords" -}}
+{{- $names := list -}}
+{{- range .horovod.groups -}}{{- $names = append $names .staged -}}{{- end -}}
+{{ without ($names | uniq) "" | toJson }}
+{{- end }}
+
+{{/*
+Places a group's workers on the nodes that have its data, as `stagedNodes` of the group. It changes no revision: workers
+that run are on such nodes already. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.placeOnStaged" -}}
+{{- $record := lookup "v1" "ConfigMap" .root.Release.Namespace .group.staged | default dict -}}
+{{- with keys ($record.data | default dict) | sortAlpha -}}
+{{- $_ := set $.group "stagedNodes" . -}}
+{{- $term := dict "key" "kubernetes.io/hostname" "operator" "In" "values" . -}}
+{{- $pod := fromYaml $.group.pod -}}
+{{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
+{{- if eq $.root.Values.staging.nodes "Required" -}}
+{{- $terms := list -}}
+{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
+{{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $term)) -}}
+{{- end -}}
+{{- $required := dict "nodeSelectorTerms" $terms -}}
+{{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
+{{- else -}}
+{{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchExpressions" (list $term))) -}}
+{{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
+{{- end -}}
+{{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
+{{- $_ := set $.group "pod" (set $pod "affinity" $affinity | toYaml) -}}
+{{- end -}}
 {{- end }}

@@ -4,8 +4,8 @@
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
 the work and keeps the result there:
   .horovod.groups  the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts, statefulSet
-                   (its name), maximum (its hosts with spares, or those that it may grow to), pod (its pod spec)
-                   and revision.
+                   (its name), maximum (its hosts with spares, or those that it may grow to), pod (its pod spec),
+                   revision, and staged (the record of the nodes that have its data).
 Of the run it keeps what horovod.findRun says.
 */}}
 {{- define "horovod.prepare" -}}
@@ -120,4 +120,6 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group "podAnnotations" (merge $group.podAnnotations .root.Values.podAnnotations $annotations) -}}
 {{- $_ := set $group "pod" (include "horovod.workerPodBody" .) -}}
 {{- $_ := set $group "revision" (include "horovod.revision" .) -}}
+{{- $_ := set $group "staged" (include "horovod.stagedRecord" .) -}}
+{{- if $group.staged -}}{{- include "horovod.placeOnStaged" . -}}{{- end -}}
 {{- end }}

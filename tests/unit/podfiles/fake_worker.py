@@ -110,6 +110,7 @@ class Workers:
             "addresses": [address or self.address(ordinal)],
             "targetRef": {"kind": "Pod", "name": name, "uid": uid},
             "conditions": {"ready": True, "serving": serving},
+            "nodeName": f"node-{ordinal}",
         }
         metadata = {"name": name, "labels": {"kubernetes.io/service-name": "hvd"}}
         self.api.put(SLICES, {"metadata": metadata, "endpoints": [endpoint]})

@@ -16,6 +16,7 @@ import mpi
 import progress
 import pytest
 import remote
+import results
 import settings
 import ssh
 
@@ -108,7 +109,9 @@ def describe(run: settings.Run) -> str:
     group = {
         "statefulSet": first.stateful_set, "slots": first.slots, "revision": first.revision,
         "number": run.needed_workers[first.stateful_set], "maximum": len(run.hosts),
+        "staged": run.staged[first.stateful_set],
     }  # fmt: skip
+    stored = {"timeoutSeconds": run.results_within, "onFailure": run.results_on_failure}
     binding = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
     names = {
         "hosts_timeout": "hostsTimeoutSeconds", "ssh_port": "sshPort", "min_ranks": "minRanks",
@@ -117,12 +120,13 @@ def describe(run: settings.Run) -> str:
         "fail_on_nan": "failOnNaN", "grace": "gracePeriodSeconds",
     }  # fmt: skip
     fields = {names.get(name, name): value for name, value in asdict(run).items()}
-    return json.dumps({**fields, "groups": [group], "binding": binding})
+    return json.dumps({**fields, "groups": [group], "binding": binding, "results": stored})
 
 
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
-    for module in (settings, ssh, release_keys, launch, mpi, master, progress, remote):
+    modules = (settings, ssh, release_keys, launch, mpi, master, progress, remote, results)
+    for module in modules:
         for name, value in list(vars(module).items()):
             if isinstance(value, Path) and value.is_relative_to(before):
                 patch.setattr(module, name, after / value.relative_to(before))

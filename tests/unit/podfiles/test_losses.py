@@ -259,7 +259,7 @@ def test_an_elastic_run_loses_the_host_from_its_list(
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
     rendezvous.wait()
     told: list[str] = []
-    following = background(master.follow_hosts, run, rendezvous, UserCode(""), told.append)
+    following = background(master.follow_hosts, run, None, rendezvous, UserCode(""), told.append)
     pod.workers.drop(1)
     assert lists.get(timeout=PATIENCE) == ["hvd-worker-0"]
     pod.workers.listen(1, ssh_banner("r1"))

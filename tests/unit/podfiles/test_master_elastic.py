@@ -40,7 +40,7 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
     rendezvous.wait()
     losses: list[str] = []
-    following = background(master.follow_hosts, run, rendezvous, UserCode(""), losses.append)
+    following = background(master.follow_hosts, run, None, rendezvous, UserCode(""), losses.append)
     pod.workers.start(1)
     assert lists.get(timeout=PATIENCE) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
     config = (pod.generated / "ssh_config").read_text()
@@ -87,7 +87,9 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
     )
     pod.workers.stop(0)
     assert background(rendezvous.wait_for_change, first).result(PATIENCE) == {}
-    following = background(master.follow_hosts, run, rendezvous, Refused(4), lambda text: None)
+    following = background(
+        master.follow_hosts, run, None, rendezvous, Refused(4), lambda text: None
+    )
     pod.workers.start(0)
     used = [lists.get(timeout=PATIENCE) for _ in range(5)]
     assert used == [[], [], [], [], ["hvd-worker-0"]]

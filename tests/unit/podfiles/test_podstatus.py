@@ -184,3 +184,23 @@ def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
     found = podstatus.diagnose(pod)
     assert found == ("in a queue (scheduling gate kueue.x-k8s.io/admission)", False, "", True, None)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "state", "reason", "may_take_long"),
+    [
+        ({}, "running", "the container staging fetches the data on node-7", True),
+        ({}, "waiting", "phase Pending on node-7", False),
+        ({"deletionTimestamp": "t"}, "running", "terminating on node-7", False),
+    ],
+)
+def test_a_pod_that_fetches_its_data_may_take_long(
+    metadata: dict[str, str], state: str, reason: str, may_take_long: bool
+) -> None:
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{**container({state: {}}), "name": "staging"}],
+    }
+    pod = {"metadata": metadata, "spec": {"nodeName": "node-7"}, "status": status}
+    found = podstatus.diagnose(pod)
+    assert (found.reason, found.queued) == (reason, may_take_long)

@@ -76,7 +76,7 @@ def test_a_state_is_written_beside_what_others_keep(kept: RunRecord, api_server:
     assert data == {
         "other": "kept", "run": "run-1", "settings": "settings-1", "job": "hvd-master-1",
         "uid": "uid-1", "state": "Failed", "reason": "exit code 3", "attempts": "0",
-        "failures": "0", "progress": "", "hosts": "",
+        "failures": "0", "progress": "", "hosts": "", "results": "",
     }  # fmt: skip
     kept.write(record.FINISHED)
     config_map = api_server.find("core/configmaps", "hvd-run")

@@ -12,12 +12,13 @@ from ruamel.yaml import YAML
 FILES = Path(kube.__file__).parent
 ROLE = FILES.parent / "templates" / "role.yaml"
 VERBS = {
-    "get": "get",
-    "list_all": "list",
-    "watch": "watch",
-    "delete": "delete",
-    "merge_patch": "patch",
-    "create": "create",
+    "get": ["get"],
+    "list_all": ["list"],
+    "watch": ["watch"],
+    "delete": ["delete"],
+    "merge_patch": ["patch"],
+    "create": ["create"],
+    "apply": ["create", "patch"],
 }
 RIGHT = tuple[str, str, str]
 
@@ -41,9 +42,9 @@ def asked(source: Path) -> Iterator[RIGHT]:
         if receiver != "api" or node.func.attr not in VERBS:
             continue
         group, resource, *rest = path_of(node.args[0]).split("/")
-        verb = VERBS[node.func.attr]
         subresource = f"/{rest[1]}" if len(rest) > 1 else ""
-        yield ("" if group == "core" else group), resource + subresource, verb
+        for verb in VERBS[node.func.attr]:
+            yield ("" if group == "core" else group), resource + subresource, verb
 
 
 def granted() -> Iterator[RIGHT]:

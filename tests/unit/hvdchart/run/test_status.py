@@ -217,6 +217,22 @@ def test_deleted_job_has_the_outcome_in_the_record() -> None:
     assert status([], jobs=[], record={"state": "Running"}).state == "not found"
 
 
+@pytest.mark.parametrize("jobs", [[job(("Complete", "", ""))], []], ids=["job", "record"])
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        ("", ""),
+        ("Stored", ""),
+        ("exit code 9", "the results are not stored: exit code 9"),
+    ],
+)
+def test_finished_run_says_when_its_results_are_not_stored(
+    jobs: list[Any], results: str, reason: str
+) -> None:
+    finished = status([], jobs=jobs, record={"state": "Finished", "results": results})
+    assert (finished.state, finished.reason) == ("finished", reason)
+
+
 SPARE: dict[str, Any] = {
     "metadata": {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}},
     "spec": {"replicas": 3},
