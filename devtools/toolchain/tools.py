@@ -71,6 +71,7 @@ KUBECONFORM = "github.com/yannh/kubeconform"
 KUBE_SCORE = "github.com/zegl/kube-score"
 SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
+RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
 BUILT = {
     tool.name: tool
@@ -113,6 +114,8 @@ BUILT = {
         ),
         # What benchmarks compare the chart with. Nothing else builds it.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
+        # An S3 server of a test, and its client.
+        Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
         Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
     )
 }  # fmt: skip
