@@ -55,7 +55,7 @@ def table() -> str:
         "Helm": ("3 and 4; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
         "Python of `hvdchart`": (
             project["requires-python"].replace(">=", "") + " or newer",
-            "3.11",
+            "3.11; unit tests on 3.12 and 3.13",
         ),
         "Python in the pods": ("3.8 or newer", "3.8 and that of each image"),
         "Horovod": (images["cpu"].versions["horovod"], "in each image"),

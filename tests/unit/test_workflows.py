@@ -73,6 +73,8 @@ def test_units_run_on_each_python_from_the_oldest() -> None:
     versions = matrix("checks", "unit")["python"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f">={versions[0]}" == project["requires-python"]
+    named = [one.rpartition(" :: ")[2] for one in project["classifiers"]]
+    assert named == versions[: len(named)]
     numbers = [int(version.removeprefix("3.")) for version in versions]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
