@@ -73,7 +73,7 @@ def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
     mounted = mounted_files(place)
     notes = upgrade(place, version, newer, merged(RUN, {"metrics": {"enabled": True}}))
     assert written(place) == before
-    assert "A newer chart is used from the next run on." in notes
+    assert "The next run will use a newer chart." in notes
     assert mounted_files(place) == mounted
     files = [name for each in mounted for name in place.get("configmap", each)["data"]]
     assert "mesh.py" in files, "the files of the run's own chart"
