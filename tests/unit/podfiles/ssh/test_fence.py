@@ -32,7 +32,7 @@ def test_a_newer_master_ends_the_ranks_of_the_older_one_which_is_then_refused(
     refused = ssh_pods.master.ssh(WORKER, "echo trained", HVD_EPOCH="100")
     assert refused.returncode == 1
     assert refused.stdout == b""
-    assert b"refused: this master's epoch is 100, but another master" in refused.stderr
+    assert b"refused: this master's epoch is 100, but a newer master" in refused.stderr
     assert new.ssh(WORKER, "true", HVD_EPOCH="101").returncode == 0
 
 
