@@ -131,6 +131,13 @@ class _Follower:
     def lines(self) -> Iterator[LogLine]:
         self._start(self._watch_jobs)
         self._start(self._watch_pods)
+        try:
+            yield from self._lines()
+        finally:
+            # Also when a request is refused: the other threads would watch for ever.
+            self._over.set()
+
+    def _lines(self) -> Iterator[LogLine]:
         over = False
         while True:
             item = self._queue.get()

@@ -96,6 +96,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.api.answer(self)
+        # A client that goes on must not find a server which ends every watch at once.
+        self.close_connection |= self.api.closed.is_set()
 
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
 

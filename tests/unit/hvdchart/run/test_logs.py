@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -135,6 +136,19 @@ def test_follow_raises_a_refused_request(training: FakeCluster, request_kind: st
     training.refusals[request_kind] = (403, "forbidden")
     with pytest.raises(ClusterError, match="you are not allowed to"):
         list(follow(Cluster.connect(), "hvd"))
+
+
+def test_refused_follow_watches_no_more(training: FakeCluster) -> None:
+    training.refusals["pods watch"] = (403, "forbidden")
+    before = {*threading.enumerate()}
+    with pytest.raises(ClusterError, match="you are not allowed to"):
+        list(follow(Cluster.connect(), "hvd"))
+    training.wait_for("jobs", "watch")
+    training.end_watches()
+    for thread in {*threading.enumerate()} - before:
+        if "_run" in thread.name:
+            thread.join(20)
+            assert not thread.is_alive()
 
 
 def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> None:
