@@ -135,7 +135,7 @@ def _elastic(run: Run) -> list[str]:
     The blacklist cooldown is short: a StatefulSet creates a failed pod again under the same name.
     """
     return [
-        *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks)),
+        *("--min-np", str(run.min_ranks), "--max-np", str(run.max_ranks or run.ranks)),
         *("--host-discovery-script", str(DISCOVERY), "--blacklist-cooldown-range", "1", "10"),
         # Without an interface, horovodrun looks for a common one and waits for a second host.
         *_nics(run.interface or default_interface()),

@@ -71,14 +71,16 @@ def test_horovodrun_command_has_hosts_interface_and_options() -> None:
     assert "--network-interfaces" not in without
 
 
+# Horovod takes a 0 for the most ranks there may be, and finds no slots.
+@pytest.mark.parametrize(("limit", "most"), [(12, "12"), (0, "8")])
 @pytest.mark.parametrize(("interface", "named"), [("eth1", ["eth1"]), ("", ["eth0"])])
 def test_elastic_command_follows_the_discovery_script(
-    interface: str, named: list[str], monkeypatch: pytest.MonkeyPatch
+    interface: str, named: list[str], limit: int, most: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
-    run = make_run(mode="elastic", interface=interface, minRanks=2, maxRanks=12)
+    run = make_run(mode="elastic", interface=interface, minRanks=2, maxRanks=limit)
     assert launch.build_command(run, mpi.OPEN_MPI_4) == [
-        "horovodrun", "-np", "8", "--min-np", "2", "--max-np", "12",
+        "horovodrun", "-np", "8", "--min-np", "2", "--max-np", most,
         "--host-discovery-script", "/horovod/generated/bin/hosts",
         "--blacklist-cooldown-range", "1", "10", "--network-interfaces", *named,
         "--ssh-port", "2222", *RANK, "0", "python", "train.py",
