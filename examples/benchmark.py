@@ -92,16 +92,37 @@ def make_batch(options: argparse.Namespace) -> tuple[tf.Tensor, tf.Tensor]:
     return generator.uniform((count, options.image_size, options.image_size, 3)), labels
 
 
+def own_files(folder: Path) -> list[str]:
+    """Return the TFRecord files of this rank. Raises SystemExit if they cannot be used."""
+    files = sorted(path for path in folder.glob("*") if path.is_file())
+    if not files:
+        raise SystemExit(f"{folder}: no files: name the folder that has the TFRecord files")
+    if len(files) < hvd.size():
+        raise SystemExit(
+            f"{folder}: {len(files)} files for {hvd.size()} ranks, each of which needs one: write "
+            "more files, or use fewer ranks"
+        )
+    own = files[hvd.rank() :: hvd.size()]
+    for file in own:
+        size, end = file.stat().st_size, 0
+        with file.open("rb") as records:
+            while end < size:
+                records.seek(end)
+                # A record is its length, a checksum, its bytes, and another checksum.
+                end += 16 + int.from_bytes(records.read(8), "little")
+        if end != size or not size:
+            raise SystemExit(
+                f"{file}: its {size} bytes do not end with a record: it is half written, or no "
+                "TFRecord file: copy or write it again"
+            )
+    return [str(file) for file in own]
+
+
 def read_batches(options: argparse.Namespace) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
     """Read batches of JPEG images from the TFRecord files of a folder, a part for each rank.
 
     The records have the keys image/encoded and image/class/label, as those of ImageNet do.
     """
-    files = sorted(str(path) for path in Path(options.data).glob("*") if path.is_file())
-    if len(files) < hvd.size():
-        raise SystemExit(
-            f"{options.data}: {len(files)} files for {hvd.size()} ranks: use more files"
-        )
     keys = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/class/label": tf.io.FixedLenFeature([], tf.int64),
@@ -113,7 +134,7 @@ def read_batches(options: argparse.Namespace) -> Iterator[tuple[tf.Tensor, tf.Te
         image = tf.image.resize(image, (options.image_size, options.image_size)) / 255.0
         return image, entry["image/class/label"] % CLASSES
 
-    own = tf.data.Dataset.from_tensor_slices(files).shard(hvd.size(), hvd.rank()).repeat()
+    own = tf.data.Dataset.from_tensor_slices(own_files(Path(options.data))).repeat()
     records = own.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
     batches = records.map(decode, num_parallel_calls=tf.data.AUTOTUNE).batch(
         options.batch_size, drop_remainder=True

@@ -58,6 +58,24 @@ def test_elastic_run_grows_and_survives_a_lost_worker(namespace: Namespace) -> N
     assert "DONE [2, 3, " in namespace.log("hvd")
 
 
+@pytest.mark.rare
+def test_elastic_run_waits_for_a_lost_worker_that_it_needs(namespace: Namespace) -> None:
+    values: Values = {
+        "worker": {"number": 2},
+        "master": {
+            "args": ["python", "-c", ELASTIC.replace("count(3)", "count(2)")],
+            "backoffLimit": 0,
+        },
+        "launch": {"mode": "elastic", "elastic": {"minRanks": 2}},
+    }
+    namespace.install("hvd", values)
+    wait_for_line(namespace, "SIZES [2]")
+    namespace.kubectl("delete", "pod", "hvd-worker-1", "--wait=false")
+    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
+    assert len(namespace.attempts("hvd")) == 1, "a lost worker cost the run"
+    assert "DONE [2, 2]" in namespace.log("hvd")
+
+
 # Of two ranks that are asked to leave, one ends at once. If mpirun knew, it would end the other.
 SAVES = """
 import os, signal, sys, time
