@@ -25,8 +25,8 @@ from devtools.common.cache import cache_dir, content_key
 from devtools.common.ui import note
 from hvdchart.files import write_atomically
 
-# What tests import: when it changes, other functions may be called.
-HELPERS = [*TESTS, "tests/fakes"]
+# What tests import, and what records their calls: when it changes, they are recorded again.
+HELPERS = [*TESTS, "tests/fakes", "devtools/checks/mutation"]
 # A mutant whose test takes longer than so many seconds and times its usual duration has hung it;
 # and the seconds that a new process has to import tests.
 PATIENCE, FACTOR, IMPORT = 5.0, 5.0, 15.0
@@ -180,7 +180,8 @@ class Verdicts:
     def key(mutant: Mutant, tests: Sequence[RecordedTest]) -> str:
         """What a verdict depends on."""
         files = sorted({mutant.module, *(test.file for test in tests)})
-        parts = [mutant.operator, str(mutant.occurrence), *map(_digest, files)]
+        names = sorted(test.name for test in tests)
+        parts = [mutant.operator, str(mutant.occurrence), *map(_digest, files), *names]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
     def add(self, key: str, answer: dict[str, Any]) -> None:

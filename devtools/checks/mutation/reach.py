@@ -15,7 +15,8 @@ from pathlib import Path
 
 from devtools.checks.mutation.mutants import Mutant, functions_of
 
-# Tests of so many seconds are tried on one mutant: it counts as a survivor when none of them fails.
+# Tests of so many seconds of CPU time are tried on one mutant: it counts as a survivor when none of
+# them fails.
 LONGEST = 20.0
 # The same where Python starts anew for the mutant; and how many test files it then imports.
 LONGEST_FRESH, FILES_FRESH = 8.0, 6
@@ -26,10 +27,14 @@ FIRST = 12
 
 @dataclass(frozen=True)
 class RecordedTest:
-    """A test: its name for pytest, its seconds, and the `MODULE:LINE` of functions it called."""
+    """A test: its name for pytest, and the `MODULE:LINE` of the functions that it called.
+
+    `cpu` is its CPU time; the busier the machine was, the longer were its `seconds`.
+    """
 
     name: str
     seconds: float
+    cpu: float
     passed: bool
     functions: list[str]
 
@@ -68,11 +73,9 @@ def parse_log(lines: Iterable[str]) -> list[RecordedTest]:
         elif "fixture" in mark:
             fixtures[mark["fixture"]] |= calls.pop()
         else:
-            called = calls[-1].union(*(fixtures[name] for name in mark["uses"]))
+            called = calls[-1].union(*(fixtures[name] for name in mark.pop("uses")))
             calls = [set()]
-            tests.append(
-                RecordedTest(mark["test"], mark["seconds"], mark["passed"], sorted(called))
-            )
+            tests.append(RecordedTest(**mark, functions=sorted(called)))
     return tests
 
 
@@ -109,14 +112,14 @@ class Reach:
                 ranks.setdefault(test.name, (rank, test))
         stem = Path(mutant.module).stem
         found = sorted(
-            ranks.values(), key=lambda r: (stem not in Path(r[1].file).stem, r[0], r[1].seconds)
+            ranks.values(), key=lambda r: (stem not in Path(r[1].file).stem, r[0], r[1].cpu)
         )
         chosen: list[RecordedTest] = []
         files, left = set[str](), LONGEST_FRESH if fresh else LONGEST
         for _, test in found:
             if fresh and test.file not in files and len(files) == FILES_FRESH:
                 continue
-            left -= test.seconds
+            left -= test.cpu
             if left < 0 and chosen:
                 break
             files.add(test.file)

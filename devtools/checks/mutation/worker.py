@@ -210,13 +210,13 @@ class Runner:
         """Run tests, in a fork, up to the first that fails; ends the process."""
         session = items[0].session
         for item, following in zip(items, [*items[1:], None], strict=True):
-            began, failed = time.monotonic(), session.testsfailed
+            began, spent, failed = time.monotonic(), cpu_time(), session.testsfailed
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.is_recording:
                 passed = session.testsfailed == failed
                 uses = list(getattr(item, "fixturenames", ()))
-                seconds = round(time.monotonic() - began, 3)
-                self._mark(test=item.nodeid, seconds=seconds, passed=passed, uses=uses)
+                seconds, cpu = round(time.monotonic() - began, 3), round(cpu_time() - spent, 3)
+                self._mark(name=item.nodeid, seconds=seconds, cpu=cpu, passed=passed, uses=uses)
             elif session.testsfailed:
                 os._exit(1)
             os.write(progress, b".")
@@ -239,6 +239,11 @@ class Runner:
     def _mark(self, **mark: Any) -> None:
         with self.log.open("a") as log:
             log.write(json.dumps(mark) + "\n")
+
+
+def cpu_time() -> float:
+    """The CPU time of this process, and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def run_anew(tests: Sequence[str], limit: float) -> Ended:

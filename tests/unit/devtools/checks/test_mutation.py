@@ -79,8 +79,8 @@ def mutant(operator: str, text: str, source: str = SOURCE) -> Mutant:
     return found
 
 
-def make_test(name: str, seconds: float, *functions: str) -> RecordedTest:
-    return RecordedTest(f"tests/{name}", seconds, True, list(functions))
+def make_test(name: str, cpu: float, *functions: str) -> RecordedTest:
+    return RecordedTest(f"tests/{name}", 0, cpu, True, list(functions))
 
 
 @pytest.fixture
@@ -154,11 +154,13 @@ def test_probes_log_the_functions_that_are_called_and_keep_docstrings(tmp_path: 
 def test_calls_of_a_shared_fixture_count_for_each_test_that_uses_it() -> None:
     marks: list[dict[str, Any] | str] = [
         {"begins": "pods"}, "a:1", {"begins": "keys"}, "a:2", {"fixture": "keys"}, "a:3",
-        {"fixture": "pods"}, "a:4", {"test": "t::1", "uses": ["pods", "keys"]}, "a:5",
-        {"test": "t::2", "uses": ["keys"]}, {"test": "t::3", "uses": []},
+        {"fixture": "pods"}, "a:4", {"name": "t::1", "uses": ["pods", "keys"]}, "a:5",
+        {"name": "t::2", "uses": ["keys"]}, {"name": "t::3", "uses": []},
     ]  # fmt: skip
     lines = [
-        mark if isinstance(mark, str) else json.dumps({"seconds": 0, "passed": True, **mark})
+        mark
+        if isinstance(mark, str)
+        else json.dumps({"seconds": 0, "cpu": 0, "passed": True, **mark})
         for mark in marks
     ]
     found = {test.name: test.functions for test in parse_log(lines)}
