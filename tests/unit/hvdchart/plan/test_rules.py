@@ -164,6 +164,8 @@ def test_plan_has_this_one_warning(group: str, warning: str) -> None:
         ("coresPerSocket: 4", "launch: {mode: elastic}"),
         ("coresPerSocket: 4", "launch: {mode: custom}"),
         ("coresPerSocket: 4", "launch: {options: [--bind-to, core]}"),
+        ("coresPerSocket: 4", "values: {worker: {number: 4}}"),
+        ("gpus: 3, sockets: 2, coresPerSocket: 4", ""),
         ("coresPerSocket: 4, shared: true", ""),
         (
             "gpus: 1",
