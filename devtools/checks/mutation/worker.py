@@ -14,13 +14,12 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TextIO
@@ -47,8 +46,8 @@ class Ended:
     """How tests ended: the exit status (None: too late), the last test and how long it took."""
 
     status: int | None
-    last: str
     seconds: float
+    last: str = ""
 
 
 def codes_of(source: str, path: str) -> dict[tuple[str, int], CodeType]:
@@ -141,7 +140,8 @@ class Runner:
         fresh: Python starts anew. limit: for how many seconds then, and otherwise for each test.
         """
         if mutant is None:
-            return {"passes": self._run_in_fork(tests, [], limit).status == 0}
+            ended = run_anew(tests, limit) if fresh else self._run_in_fork(tests, [], limit)
+            return {"passes": ended.status == 0}
         change = Mutant(**mutant)
         with self.changed(change) as (before, after):
             if after is None:
@@ -178,33 +178,14 @@ class Runner:
 
     def _run_in_fork(self, tests: Sequence[str], patches: Patches, limit: float) -> Ended:
         """Run tests in a fork, up to the first that fails or takes more than `limit` seconds."""
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.setsid()
-                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                for function, code in patches:
-                    function.__code__ = code
-                self._run_items([self.items[name] for name in tests], writing)
-            finally:
-                os._exit(1)
-        os.close(writing)
-        process, done, began = os.pidfd_open(child), 0, time.monotonic()
-        status, watched = None, [reading, process]
-        try:
-            while ready := select.select(watched, [], [], limit)[0]:
-                if process in ready:
-                    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                    break
-                if os.read(reading, 1):
-                    done, began = done + 1, time.monotonic()
-                else:
-                    watched.remove(reading)
-        finally:
-            os.close(reading)
-            os.close(process)
-        return Ended(status, tests[min(done, len(tests) - 1)], time.monotonic() - began)
+
+        def run(progress: int) -> None:
+            for function, code in patches:
+                function.__code__ = code
+            self._run_items([self.items[name] for name in tests], progress)
+
+        ended, done = fork(run, limit)
+        return replace(ended, last=tests[min(done, len(tests) - 1)])
 
     def _run_items(self, items: Sequence[pytest.Item], progress: int) -> None:
         """Run tests, in a fork, up to the first that fails; ends the process."""
@@ -247,15 +228,48 @@ def cpu_time() -> float:
 
 
 def run_anew(tests: Sequence[str], limit: float) -> Ended:
-    """Run tests in a new process, up to the first that fails, for at most `limit` seconds."""
-    began = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", *OPTIONS, *tests], start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(limit)
-    return Ended(process.poll(), tests[-1], time.monotonic() - began)
+    """Run tests up to the first that fails, in a fork that imports the modules of the copy anew."""
+
+    def run(_: int) -> None:
+        copy = f"{Path.cwd()}/"
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(copy):
+                del sys.modules[name]
+        os._exit(pytest.main(["-x", *OPTIONS, *tests]))
+
+    return fork(run, limit)[0]
+
+
+def fork(run: Callable[[int], None], limit: float) -> tuple[Ended, int]:
+    """Run a function in a fork, and count the bytes that it writes to the pipe that it gets.
+
+    It has `limit` seconds for each.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            run(writing)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    process, done, began = os.pidfd_open(child), 0, time.monotonic()
+    status, watched = None, [reading, process]
+    try:
+        while ready := select.select(watched, [], [], limit)[0]:
+            if process in ready:
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                break
+            if os.read(reading, 1):
+                done, began = done + 1, time.monotonic()
+            else:
+                watched.remove(reading)
+    finally:
+        os.close(reading)
+        os.close(process)
+    return Ended(status, time.monotonic() - began), done
 
 
 def end_children() -> None:
