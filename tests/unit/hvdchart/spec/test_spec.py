@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from pathlib import Path
+
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.load import parse_spec
+from hvdchart.spec.load import load_tree, parse_spec
+from hvdchart.spec.yaml_tree import MAX_BYTES
 
 GOOD = """\
 apiVersion: hvdchart/v1
@@ -32,6 +37,25 @@ def test_valid_spec_is_read() -> None:
     assert (spec.name, spec.nodes[0].sockets, spec.train.command) == (
         "run", 2, ("python", "train.py"),
     )  # fmt: skip
+
+
+def test_node_with_zero_gpus_is_a_cpu_node() -> None:
+    assert parse_spec((GOOD.replace("sockets: 2", "gpus: 0")).encode()).nodes[0].gpus == 0
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "-"])
+def test_spec_of_a_byte_too_many_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for size in (MAX_BYTES, MAX_BYTES + 1):
+        text = b"# " + b"x" * (size - 7) + b"\na: b"
+        Path("a.yaml").write_bytes(text)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        if size == MAX_BYTES:
+            load_tree(Path(name))
+    with pytest.raises(SpecError, match="the file is too long"):
+        load_tree(Path(name))
 
 
 # What replaces what in the good spec; where the message must point; what it must say.
