@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ruamel.yaml import YAML
 
@@ -35,6 +34,12 @@ class Outcome:
     mutant: Mutant
     lives: bool
     changed: str
+
+
+def read_survivors() -> dict[str, list[str]]:
+    """The survivors that are known, by reason."""
+    document: dict[str, list[str]] = YAML(typ="safe").load(SURVIVORS.read_text("utf-8"))
+    return document
 
 
 def known_survivors(document: Mapping[str, list[str]]) -> dict[str, str]:
@@ -146,7 +151,7 @@ def main() -> int:
     reach = leave_out_failing(find_reach(arguments.jobs), arguments.jobs)
     outcomes = measure(choose(chosen, 0), reach, arguments.jobs, arguments.minutes)
     lowest = report(outcomes, Counter(target[mutant.module] for mutant in found), target)
-    known = known_survivors(YAML(typ="safe").load(Path(SURVIVORS).read_text("utf-8")) or {})
+    known = known_survivors(read_survivors())
     new = sorted({o.mutant.key for o in outcomes if o.lives and not reason_of(o.mutant, known)})
     for key in new:
         print(f"no reason is known for: {key}")

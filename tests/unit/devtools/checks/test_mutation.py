@@ -324,6 +324,16 @@ def test_reason_of_a_survivor_may_be_for_any_module() -> None:
     assert command.reason_of(change, command.known_survivors(other)) is None
 
 
+def test_survivors_that_have_a_reason_are_lines_of_their_files() -> None:
+    keys = [key.split(": ", 2) for key in command.known_survivors(command.read_survivors())]
+    gone = [
+        (file, text)
+        for file, _, text in keys
+        if file != "*" and text not in map(str.strip, (ROOT / file).read_text().splitlines())
+    ]
+    assert gone == []
+
+
 def test_report_counts_by_target_and_shows_survivors(capsys: pytest.CaptureFixture[str]) -> None:
     limit, body = mutant("NumberReplacer", "LIMIT = 3"), mutant("Eq_NotEq", "return number == 0")
     outcomes = [command.Outcome(limit, True, "LIMIT = 4"), command.Outcome(body, False, "")]
