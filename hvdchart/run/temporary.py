@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from hvdchart.errors import ClusterError
 from hvdchart.plan.model import Plan
 from hvdchart.run import helm
 from hvdchart.run.cluster import Cluster
@@ -17,7 +18,13 @@ def temporary_run(
 ) -> Iterator[Iterator[LogLine]]:
     """Install a plan, yield the lines of its log until its run ends, and uninstall it."""
     name = plan.spec.name
-    helm.deploy(plan, cluster.namespace, context=context, helm=program)
+    try:
+        helm.deploy(plan, cluster.namespace, context=context, helm=program)
+    except KeyboardInterrupt:
+        # There is no release when Helm was interrupted before it had begun.
+        with suppress(ClusterError):
+            helm.undeploy(name, cluster.namespace, context=context, helm=program)
+        raise
     try:
         yield follow(cluster, name, warnings=True)
     finally:

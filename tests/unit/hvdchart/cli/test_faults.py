@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,11 @@ from tests.fakes.fixtures import Command, Outcome
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_run import play
 from tests.unit.hvdchart.runs import MASTER, RUNNING, STATEFUL_SET, job, pod
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(30)
+ROOT = Path(__file__).resolve().parents[4]
+SPEC = str(ROOT / "values" / "local.spec.yaml")
 COMMANDS = {
     "status": ("status", "hvd"),
     "list": ("list",),
@@ -33,11 +38,22 @@ COMMANDS = {
     "tensorboard": ("tensorboard", "hvd"),
     "timeline": ("timeline", "hvd"),
     "code": ("code", "hvd", "-w", "folder"),
+    "debug": ("debug", "hvd"),
+    "deploy": ("deploy", SPEC),
+    "bench": ("bench", SPEC),
+}
+# Those that call Helm, with a run that is there.
+HELM_COMMANDS = {
+    **{name: COMMANDS[name] for name in ("stop", "restart", "scale", "debug", "deploy", "bench")},
+    "undeploy": ("undeploy", "hvd"),
+    "dev": ("dev", SPEC, "--code", SPEC),
+    "tune": ("tune", SPEC),
+    "render": ("render", SPEC, "--manifests"),
 }
 READ = ("jobs", "pods", "statefulsets", "configmaps", "events", "services")
 each_command = pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 # These are of all runs, or of runs that are gone as well.
-WITHOUT_RUN = ("list", "events")
+WITHOUT_RUN = ("list", "events", "deploy", "bench")
 
 
 @pytest.fixture
@@ -49,8 +65,10 @@ def silent(kubeconfig_file: Path) -> Iterator[None]:
 
 
 def said(done: Outcome) -> str:
-    """The only line of a command's errors."""
-    (line,) = done.errors.splitlines()
+    """The only line of a command's errors, apart from what it says before it begins."""
+    lines = done.errors.splitlines()
+    (line,) = [line for line in lines if line.startswith("hvdchart: ") and " turns, " not in line]
+    assert line == lines[-1]
     return line
 
 
@@ -85,6 +103,70 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
     assert done.code == 7
     assert "no run hvd" in said(done)
     assert "namespace other" in said(done)
+
+
+@pytest.mark.parametrize("words", HELM_COMMANDS.values(), ids=HELM_COMMANDS)
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("missing", "no program 'helm' is on PATH: install Helm 3 or 4, or name it with --helm"),
+        ("old", "helm is Helm 3.12.3: install Helm 3.13 or newer, or Helm 4"),
+        ("no cluster", "Kubernetes cluster unreachable; the API server does not answer: check"),
+    ],
+)
+def test_helm_that_cannot_be_used_has_the_way_out(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    words: tuple[str, ...],
+    fault: str,
+    says: str,
+) -> None:
+    play(fake_cluster, job(), MASTER)
+    unreachable = fault == "no cluster"
+    for command in ("upgrade", "uninstall", "get", "template"):
+        why = "Kubernetes cluster unreachable" if unreachable else "unknown flag"
+        helm.answer(command, errors=f"Error: {why}", code=1)
+    if fault == "old":
+        helm.answer("version", "v3.12.3")
+    if fault == "missing":
+        helm.path.unlink()
+    done = hvdchart(*words)
+    assert done.code == 6, done.errors
+    assert says in said(done)
+
+
+@pytest.mark.parametrize("command", ["deploy", "bench", "tune"])
+def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
+    fake_cluster: FakeCluster, helm: StubProgram, command: str
+) -> None:
+    line = [sys.executable, "-m", "hvdchart", command, SPEC]
+    with (
+        helm.hold("upgrade"),
+        subprocess.Popen(line, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process,
+    ):
+        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm works")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert (process.returncode, "Traceback" in errors) == (130, False), errors
+    if command == "deploy":
+        # Somebody's run, perhaps, that was to be changed.
+        assert "uninstall" not in helm.commands()
+        assert errors.endswith("or remove it with hvdchart undeploy hvd --namespace team\n")
+    else:
+        assert helm.commands()[-1] == "uninstall"
+
+
+def test_code_that_is_too_large_is_refused_before_helm_is_called(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
+) -> None:
+    large = tmp_path / "data.py"
+    large.write_text("#" * 500_000)
+    done = hvdchart("deploy", SPEC, "--code", large)
+    assert done.code == 5
+    assert f"{large}: the code has more than 400000 characters" in said(done)
+    assert done.errors.endswith("or put it into the image or onto a volume\n")
+    assert (helm.calls, fake_cluster.requests) == ([], [])
 
 
 def test_server_that_says_nothing_is_given_up(
