@@ -28,6 +28,7 @@ from hvdchart.errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.helm import Preview
@@ -57,6 +58,34 @@ Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster
 }
 
 
+Followed = Annotated[
+    bool,
+    typer.Option(
+        "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
+    ),
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
+]
+Diff = Annotated[bool, typer.Option("--diff", help="Print what would change; change nothing.")]
+Build = Annotated[
+    Path | None,
+    typer.Option(
+        "--build",
+        metavar="FOLDER",
+        help="Build this folder's Dockerfile first (default: the spec's folder, where it has one "
+        "and image.tag is not set).",
+    ),
+]
+NoBuild = Annotated[bool, typer.Option("--no-build", help="Build no image.")]
+NoPush = Annotated[
+    bool, typer.Option("--no-push", help="Neither push nor load the image: the nodes have it.")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
     commands: dict[str, Callable[..., None]] = {"deploy": deploy, "undeploy": undeploy}
@@ -74,35 +103,13 @@ def deploy(
     context: Context = None,
     helm: Helm = "helm",
     create_namespace: CreateNamespace = False,
-    is_followed: Annotated[
-        bool,
-        typer.Option(
-            "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
-        ),
-    ] = True,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
-    ] = False,
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Print what would change; change nothing.")
-    ] = False,
-    build: Annotated[
-        Path | None,
-        typer.Option(
-            "--build",
-            metavar="FOLDER",
-            help="Build this folder's Dockerfile first (default: the spec's folder, where it has "
-            "one and image.tag is not set).",
-        ),
-    ] = None,
-    no_build: Annotated[bool, typer.Option("--no-build", help="Build no image.")] = False,
-    no_push: Annotated[
-        bool,
-        typer.Option("--no-push", help="Neither push nor load the image: the nodes have it."),
-    ] = False,
+    is_followed: Followed = True,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    diff: Diff = False,
+    build: Build = None,
+    no_build: NoBuild = False,
+    no_push: NoPush = False,
     builder: Builder = None,
     load_with: LoadWith = "",
     verbose: Verbose = False,
@@ -113,7 +120,6 @@ def deploy(
     into a kind cluster, unless that was done for the same content. Interrupting the command does
     not stop the run.
     """
-    from hvdchart.quantity import pluralize
     from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
 
@@ -123,8 +129,7 @@ def deploy(
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
     program = helm_module.Helm(helm, context)
-    name = plan.spec.name
-    before = _check_name(cluster, name, program)
+    before = _check_name(cluster, plan.spec.name, program)
     if not no_build:
         try:
             plan = with_own_image(
@@ -137,20 +142,15 @@ def deploy(
     if dry_run or diff:
         _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
         return
-    release = helm_module.deploy(
-        plan, cluster.namespace, context=context, helm=helm, create_namespace=create_namespace
-    )
-    sys.stderr.write(
-        f"release {name} in namespace {release.namespace}, revision {release.revision}: "
-        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}\n"
-    )
+    _install(cluster, before, plan, program, create_namespace=create_namespace)
+    where = f"{plan.spec.name} --namespace {cluster.namespace}"
     if not (is_followed or wait):
-        sys.stderr.write(f"next: hvdchart logs {name} --namespace {release.namespace}\n")
+        sys.stderr.write(f"next: hvdchart logs {where}\n")
         return
     try:
         _follow(cluster, before, has_logs=not wait)
     except KeyboardInterrupt:
-        sys.stderr.write(f"\nthe run continues: hvdchart logs {name} -n {release.namespace}\n")
+        sys.stderr.write(f"\nthe run continues: hvdchart logs {where}\n")
         raise typer.Exit(130) from None
 
 
@@ -196,6 +196,38 @@ def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
             "choose another with --set name=NAME"
         )
     return release
+
+
+def _install(
+    cluster: "Cluster", before: "Release", plan: "Plan", helm: "Program", *, create_namespace: bool
+) -> None:
+    """Install or upgrade the release, unless that would change nothing, and say which."""
+    from hvdchart.quantity import pluralize
+    from hvdchart.run.helm import upgrade
+    from hvdchart.run.installed import unchanged_revision
+    from hvdchart.run.status import run_status
+    from hvdchart.values.check import checked_values
+
+    name, namespace, values = plan.spec.name, cluster.namespace, checked_values(plan)
+    text = f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
+    revision = unchanged_revision(cluster, name, values) if before.exists else None
+    if revision is None:
+        try:
+            revision = upgrade(
+                name, namespace, values, helm, create_namespace=create_namespace
+            ).revision
+        except KeyboardInterrupt:
+            sys.stderr.write(
+                f"\nHelm was interrupted: deploy {name} again to complete the release, or remove "
+                f"it with hvdchart undeploy {name} --namespace {namespace}\n"
+            )
+            raise typer.Exit(130) from None
+        text = f"revision {revision}: {text}"
+    else:
+        text = f"unchanged since revision {revision}: {text}"
+        if run_status(before).over:
+            text += f"; to run it again: hvdchart restart {name} --namespace {namespace}"
+    sys.stderr.write(f"release {name} in namespace {namespace}, {text}\n")
 
 
 def _print_preview(preview: "Preview", *, is_diff: bool) -> None:

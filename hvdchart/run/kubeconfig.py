@@ -23,7 +23,7 @@ from hvdchart.run.exec_credential import UnusableError, run_program
 # What Kubernetes mounts into the pods of a service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Both load nothing but plain data; the first is faster, and not everywhere.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # An entry of clusters, contexts or users, and the folder that its file names are relative to.
 _Entry: TypeAlias = tuple[Mapping[str, Any], Path]
 
@@ -120,7 +120,7 @@ class _Kubeconfig:
         self._current = ""
         self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
         for file in files:
-            document = yaml.load(file.read_bytes(), _LOADER)  # noqa: S506
+            document = yaml.load(file.read_bytes(), YAML_LOADER)  # noqa: S506
             if document is None:
                 continue
             if not isinstance(document, dict):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,6 @@ from tests.e2e.cluster import Namespace
 RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cleanup": "Never"}
 HELMS = ("helm3", "helm4")
 KINDS = "jobs,statefulsets"
-
-
-@pytest.fixture
-def place(kubeconfig: Path) -> Iterator[Namespace]:
-    """An empty namespace."""
-    made = Namespace(f"kept-{secrets.token_hex(4)}", kubeconfig, "registry.example/team/resnet:1.0")
-    made.kubectl("create", "namespace", made.name)
-    yield made
-    made.kubectl("delete", "namespace", made.name, "--wait=false")
 
 
 @pytest.fixture(scope="module")

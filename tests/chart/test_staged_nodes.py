@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from tests.chart.render import CHART, Values, pod_spec
-from tests.chart.test_kept_run import HELMS, RUN, place, upgrade
+from tests.chart.test_kept_run import HELMS, RUN, upgrade
 from tests.chart.test_values_in_use import merged
 from tests.e2e.cluster import Namespace
 
-__all__ = ["place"]
 DATA: Values = {
     "staging": {"path": "/data/set", "command": ["fetch"]},
     "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from hvdchart.plan.planner import make_plan
 from hvdchart.run import watch
+from hvdchart.spec.load import load_spec
+from hvdchart.values.check import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_control import VALUES
 from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
+from tests.unit.hvdchart.releases import store_release
 from tests.unit.hvdchart.runs import JOB, MASTER, event, job
 
 pytestmark = pytest.mark.timeout(30)
@@ -202,6 +206,58 @@ def test_diff_prints_what_would_change(
     ]  # fmt: skip
     helm.answer("get", errors="Error: release: not found", code=1)
     assert "+kind: Job" in hvdchart("deploy", spec, "--diff").output
+
+
+def keep_as_deployed(cluster: FakeCluster, run: Any, spec: Path) -> None:
+    """Let Helm have installed the spec as revision 7, and the run be its Job."""
+    metadata = run["metadata"]
+    metadata = {**metadata, "labels": {**metadata["labels"], "horovod/run": "a"}}
+    kept = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
+    play(cluster, {**run, **kept, "spec": run["spec"]}, ENDED_MASTER)
+    values = checked_values(make_plan(load_spec(spec)))
+    info = {"status": "deployed"}
+    store_release(cluster, 7, {"config": values, "manifest": json.dumps(kept), "info": info})
+
+
+def test_an_unchanged_release_is_not_upgraded(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    keep_as_deployed(fake_cluster, job(), spec)
+    done = hvdchart("deploy", spec, "--detach")
+    assert (done.code, done.errors.splitlines()[-2:]) == (
+        0,
+        [
+            "release hvd in namespace team, unchanged since revision 7: 2 ranks on 2 workers",
+            "next: hvdchart logs hvd --namespace team",
+        ],
+    )
+    assert helm.calls == []
+    changed = hvdchart("deploy", spec, "--detach", "--set", "train.command=[other]")
+    assert "revision 2: 2 ranks on 2 workers" in changed.errors
+    assert helm.commands() == ["upgrade"]
+
+
+def test_an_unchanged_release_whose_run_has_ended_can_be_run_again(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    keep_as_deployed(fake_cluster, DONE, spec)
+    done = hvdchart("deploy", spec)
+    assert done.code == 0
+    assert "; to run it again: hvdchart restart hvd --namespace team\n" in done.errors
+    assert "hvd: finished\n" in done.errors, "it is followed as ever"
+    assert helm.calls == []
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
+def test_a_preview_of_an_unchanged_release_asks_helm(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, option: str
+) -> None:
+    keep_as_deployed(fake_cluster, job(), spec)
+    helm.answer("upgrade", json.dumps({"version": 8, "manifest": BEFORE}))
+    helm.answer("get", BEFORE)
+    done = hvdchart("deploy", spec, option)
+    assert (done.code, "unchanged" in done.errors) == (0, False)
+    assert "--dry-run=server" in upgraded(helm)
 
 
 def test_undeploy_keeps_claims_of_the_release_where_asked_to(

@@ -123,7 +123,7 @@ def test_interrupted_deploy_leaves_the_run_and_exits_with_130(
     monkeypatch.setattr("hvdchart.cli.run._follow", interrupt)
     done = hvdchart("deploy", spec)
     assert done.code == 130
-    assert done.errors.endswith("the run continues: hvdchart logs hvd -n team\n")
+    assert done.errors.endswith("the run continues: hvdchart logs hvd --namespace team\n")
 
 
 def test_undeploy_uninstalls_the_release(
