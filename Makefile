@@ -18,7 +18,7 @@ demo: venv ## Set up a cluster and train in pods (CLUSTER=local, kind or current
 test: lint ## Run all checks and all tests
 	@$(PY) -m pytest -q --numprocesses 3 --dist loadgroup --durations=20 --durations-min=5 -m "not rare" tests
 
-lint: venv ## Run the static checks: ruff, mypy, imports, generated files, yamllint, helm lint
+lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spelling, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
 
 unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take seconds each)

@@ -16,7 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 LINTED = ("charts/horovod", "--values", "charts/horovod/ci/default-values.yaml")
 POD_FILES = ROOT / "charts" / "horovod" / "files"
 # What people write in the shell here; tests/unit/hvdchart/migrate/old has scripts of others.
-SHELL = (".ci/run", "charts/horovod/files/stage.sh", "images/common/apt-install.sh")
+SHELL = (
+    ".ci/run",
+    *(
+        str(file)
+        for folder in ("charts", "images")
+        for file in sorted(Path(ROOT, folder).rglob("*.sh"))
+    ),
+)
 
 
 def checks() -> dict[str, list[str]]:
@@ -38,6 +45,8 @@ def checks() -> dict[str, list[str]]:
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
+        # Without the tests, which misspell on purpose.
+        "codespell": [str(Path(python).with_name("codespell"))],
         "shellcheck": ["shellcheck", *SHELL],
         # It also checks the commands of the steps with shellcheck.
         "actionlint": [str(tool("actionlint")), "-no-color"],

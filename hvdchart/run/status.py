@@ -166,27 +166,27 @@ def _failed(
 def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[str, str]:
     """What keeps pods from running, with one line for all pods of one reason; and advice."""
     problems: dict[str, list[str]] = {}
-    advices: dict[str, str] = {}
+    remedies: dict[str, str] = {}
     # Refusals first: without a master, the present pods may be those of an earlier run.
     for owner, reason in _refusals(release, job, pods):
         problems.setdefault(reason, []).append(owner)
-        advices.setdefault(reason, advice_for_refusal(reason))
-    return _problems(release, pods, problems, advices)
+        remedies.setdefault(reason, advice_for_refusal(reason))
+    return _problems(release, pods, problems, remedies)
 
 
 def _problems(
     release: Release,
     pods: list[Object],
     problems: dict[str, list[str]],
-    advices: dict[str, str],
+    remedies: dict[str, str],
 ) -> tuple[str, str]:
     """As `_first_problem`, with the pods' problems added to those found so far, by their reason."""
     for pod in pods:
         problem = problem_of(pod, release.events)
         if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             problems.setdefault(problem.reason, []).append(pod["metadata"]["name"])
-            advices[problem.reason] = problem.advice
-    return _group_names(problems), next(iter(advices.values()), "")
+            remedies[problem.reason] = problem.advice
+    return _group_names(problems), next(iter(remedies.values()), "")
 
 
 def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tuple[str, str]]:
