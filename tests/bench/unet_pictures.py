@@ -1,9 +1,10 @@
 """Makes the pictures of docs/unet.md and docs/timeline.md: python -m tests.bench.unet_pictures
 
 Trains the U-Net of examples/ on two ranks in the examples' image, a core each, and writes to
-docs/plots the curves and the predictions on the slices that are held out; then trains a few steps
-with Horovod's timeline, and draws one of them. What was run is written to the pages. `timeline` as
-an argument makes the pictures of the timeline only; other arguments are added to those of unet.py.
+docs/plots the curves, the predictions on the slices that are held out, and what TensorBoard shows
+in a browser; then trains a few steps with Horovod's timeline, and draws one of them. What was run
+is written to the pages. `timeline` as an argument makes the pictures of the timeline only; other
+arguments are added to those of unet.py.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from devtools.images.build import build
 from devtools.trials.sandbox import TWO_RANKS, Sandbox, sandbox
 from hvdchart.run.timeline import read_events, read_waits, waits_report
+from tests.bench.browser import take_picture
 from tests.bench.drawing import Curve, Span, curves, kind_of, spans, steps_of, timeline
 from tests.bench.report import ROOT, machine, write_part
 
@@ -32,6 +34,8 @@ TRAINING = (
 LEAST_DICE = 0.85
 TRACED = ("--filters", "8", "--batch-size", "4", "--steps", "12", "--target-dice", "0")
 ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+# What TensorBoard must show.
+TAGS = ("loss", "dice", "sensitivity", "learning rate", "slice, truth, prediction")
 CHECK = re.compile(r"^step (\d+) of \d+: (.*)$")
 
 
@@ -74,6 +78,7 @@ def train(inside: Sandbox, more: Sequence[str]) -> None:
     picture = curves("U-Net, white matter, two ranks", "steps", read_checks(lines))
     (PLOTS / "unet-curves.svg").write_text(picture)
     shutil.copyfile(inside.folder / "run" / "predictions.png", PLOTS / "unet-predictions.png")
+    take_picture(inside, "/output/run/logs", TAGS, PLOTS / "unet-tensorboard.png")
     figures = ", ".join(f"{name} {result[name]:.3f}" for name in ("dice", "sensitivity"))
     text = (
         f"    mpirun -np 2 python unet.py {' '.join(options)}\n\n"
@@ -82,6 +87,8 @@ def train(inside: Sandbox, more: Sequence[str]) -> None:
         f"{result['images_per_second']:.1f} slices/s, with one thread each ({about()}).\n\n"
         "![Loss and measures of the held-out slices](plots/unet-curves.svg)\n\n"
         "![Held-out slices, below each the truth and the prediction](plots/unet-predictions.png)"
+        "\n\nTensorBoard on the logs of this run, as Chromium shows it:\n\n"
+        "![TensorBoard: curves of the measures, and the pictures](plots/unet-tensorboard.png)"
     )
     write_part("unet.md", "unet-pictures", text)
     if result["dice"] < LEAST_DICE:
