@@ -16,18 +16,18 @@ import shutil
 import signal
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any, TextIO
 
 import psutil
 import pytest
 
 from devtools.checks.mutation.mutants import Mutant
+from devtools.checks.mutation.patches import Patches, find_patches, living_functions
 from devtools.checks.mutation.reach import parse_log
 
 TESTS = ["tests/unit/hvdchart", "tests/unit/podfiles"]
@@ -38,7 +38,6 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_PDEATHSIG = 1
 # In the worker's folder: what calls of functions write, and what tests have in place of /tmp.
 LOG, TEMPORARY = "log", "t"
-Patches = list[tuple[FunctionType, CodeType]]
 
 
 @dataclass(frozen=True)
@@ -48,42 +47,6 @@ class Ended:
     status: int | None
     seconds: float
     last: str = ""
-
-
-def codes_of(source: str, path: str) -> dict[tuple[str, int], CodeType]:
-    """The code of each function of a module, by its name and line."""
-    found, left = {}, [compile(source, path, "exec", dont_inherit=True)]
-    while left:
-        code = left.pop()
-        found[code.co_qualname, code.co_firstlineno] = code
-        left += [each for each in code.co_consts if isinstance(each, CodeType)]
-    return found
-
-
-def find_patches(functions: Sequence[FunctionType], path: str, before: str, after: str) -> Patches:
-    """The new code of each living function that a change of the source changes.
-
-    Empty when the change is in none of them: only a new import of the module shows it.
-    """
-    old, new = codes_of(before, path), codes_of(after, path)
-    changed = {place: code for place, code in new.items() if old.get(place) != code}
-    patches = []
-    for function in functions:
-        place = (function.__code__.co_qualname, function.__code__.co_firstlineno)
-        code = changed.get(place)
-        if code is not None and code.co_freevars == function.__code__.co_freevars:
-            patches.append((function, code))
-    return patches
-
-
-def living_functions() -> dict[str, list[FunctionType]]:
-    """The functions of modules that were imported from the copy, by the module's path."""
-    copy = f"{Path.cwd()}/"
-    found: defaultdict[str, list[FunctionType]] = defaultdict(list)
-    for item in gc.get_objects():
-        if type(item) is FunctionType and item.__code__.co_filename.startswith(copy):
-            found[item.__code__.co_filename.removeprefix(copy)].append(item)
-    return found
 
 
 class Runner:
