@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import settings
@@ -61,13 +63,23 @@ class FakeWorker:
                 connection.close()
 
 
+def find_port(addresses: Sequence[str]) -> int:
+    """A port that no other process uses at any of the addresses."""
+    while True:
+        port = 0
+        with suppress(OSError), ExitStack() as held:
+            for address in addresses:
+                listener = held.enter_context(socket.create_server((address, port)))
+                port = int(listener.getsockname()[1])
+            return port
+
+
 class Workers:
     """The workers hvd-worker-0, -1 and so on, at 127.0.1.1, .2 and so on, all on one port."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
-        with socket.create_server((self.address(0), 0)) as free:
-            self.port = int(free.getsockname()[1])
+        self.port = find_port([self.address(ordinal) for ordinal in range(10)])
         self._listening: dict[int, FakeWorker] = {}
         self.api.put(
             "apps/statefulsets", {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 2}}

@@ -150,7 +150,7 @@ class Pod:
 
     def ssh_command(self, *arguments: str) -> list[str]:
         """Return the command line of the `ssh` that launchers find."""
-        source = f"127.0.1.{next(SOURCES)}"
+        source = f"127.0.2.{next(SOURCES)}"
         return [str(self.generated / "bin" / "ssh"), "-o", f"BindAddress={source}", *arguments]
 
 

@@ -139,7 +139,7 @@ def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None
     """In a run of many hosts, the daemons on some workers start those on others."""
     done = ssh_pods.worker.ssh("127.0.0.1", "echo reached by $SSH_CONNECTION")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(b"reached by 127.0.1.")
+    assert done.stdout.startswith(b"reached by 127.0.2.")
 
 
 @unprivileged
