@@ -139,10 +139,12 @@ def measured_table(found: Found) -> str:
 
 def fitted_text(fitted: Fitted) -> str:
     """The parameters, and what the model says with them beside published figures."""
+    # Below 0, fusion gained less than the figures vary.
+    message = f"{1e6 * fitted.message:.0f} µs" if fitted.message > 0 else "no measurable time"
     lines = [
         f"Fitted to {BASE}: a step of {fitted.work.seconds:.2f} s without communication, "
         f"{fitted.work.gradients / 1e6:.0f} MB of gradients at "
-        f"{fitted.bytes_per_second / 1e9:.2f} GB/s, and {1e6 * fitted.message:.0f} µs for each "
+        f"{fitted.bytes_per_second / 1e9:.2f} GB/s, and {message} for each "
         f"message more. A step waits for {fitted.exposed:.0%} of the time in which the gradients "
         f"travel when nothing else is done; the model assumes {1 - HIDDEN:.0%}, so that its times "
         f"of communication are multiplied with {fitted.scale:.2f} in the last column.",

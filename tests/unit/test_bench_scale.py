@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from hvdchart.plan.expect import HIDDEN, PUBLISHED
@@ -72,8 +74,12 @@ def test_table_tells_the_machines_part_from_horovods() -> None:
     assert rows[2] == (
         "| MPI | 4.90 ± 0.00 | 98.0% ± 0.0% | 61.3% ± 0.0% | 32 ms | 100 ms | reached |"
     )
-    text = bench_scale.fitted_text(bench_scale.fit_model(found))
+    fitted = bench_scale.fit_model(found)
+    text = bench_scale.fitted_text(fitted)
     assert "102 MB of gradients at 1.02 GB/s" in text
+    for seconds, cost in ((0.000242, "242 µs"), (-0.000242, "no measurable time")):
+        one = dataclasses.replace(fitted, message=seconds)
+        assert f", and {cost} for each message more" in bench_scale.fitted_text(one)
     assert "| Xeon, 10 Gbit/s | resnet50 | 32 | 92% | 95% |" in text
 
 
