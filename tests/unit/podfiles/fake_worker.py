@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from typing import Any
 
 import settings
 
 from tests.fakes.api import FakeApi
+from tests.ports import find_port
 from tests.unit.podfiles.runs import make_run
 
 SLICES = "discovery.k8s.io/endpointslices"
@@ -63,23 +62,12 @@ class FakeWorker:
                 connection.close()
 
 
-def find_port(addresses: Sequence[str]) -> int:
-    """A port that no other process uses at any of the addresses."""
-    while True:
-        port = 0
-        with suppress(OSError), ExitStack() as held:
-            for address in addresses:
-                listener = held.enter_context(socket.create_server((address, port)))
-                port = int(listener.getsockname()[1])
-            return port
-
-
 class Workers:
     """The workers hvd-worker-0, -1 and so on, at 127.0.1.1, .2 and so on, all on one port."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
-        self.port = find_port([self.address(ordinal) for ordinal in range(10)])
+        self.port = find_port()
         self._listening: dict[int, FakeWorker] = {}
         self.api.put(
             "apps/statefulsets", {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 2}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -16,6 +15,7 @@ from events import EventRecorder
 from settings import ConfigurationError
 
 from tests.fakes.faults import PATIENCE
+from tests.ports import find_port
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 
@@ -97,8 +97,7 @@ def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: Maste
 def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = find_port()
     monkeypatch.setenv("HVD_METRICS_PORT", str(port))
     monkeypatch.setenv("HVD_METRICS_FILE", "")
     script = (

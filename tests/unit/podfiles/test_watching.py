@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import socket
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ import metrics
 import pytest
 import worker
 
+from tests.ports import find_port
 from tests.unit.podfiles.runs import make_run as run
 from tests.waiting import wait_until
 
@@ -88,8 +88,7 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
 def test_a_worker_starts_its_server_in_an_empty_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = find_port()
     folder = tmp_path / "metrics"
     folder.mkdir()
     (folder / "0").write_text("horovod_step 1\n")

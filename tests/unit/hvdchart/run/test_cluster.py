@@ -14,6 +14,7 @@ from hvdchart.image.check import probe_pod
 from hvdchart.run import cluster as cluster_module
 from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster, write_kubeconfig
+from tests.ports import find_port
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.runs import LABELS, MASTER, STATEFUL_SET, WORKERS, event, job
 
@@ -108,9 +109,7 @@ def test_refused_request_has_the_servers_message(
 
 
 def test_server_that_does_not_answer_is_an_error(kubeconfig_file: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{port}")
+    write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{find_port()}")
     with pytest.raises(ClusterError, match=r"cannot list pods .*: the API server does not answer"):
         Cluster.connect().all_pods()
 

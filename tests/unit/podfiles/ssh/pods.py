@@ -18,6 +18,7 @@ from typing import Any
 
 from devtools.common.apt import install_packages
 from devtools.common.errors import DevtoolsError
+from tests.ports import find_port
 from tests.unit.podfiles.copies import copy_files, replace_in
 from tests.waiting import wait_until
 
@@ -162,9 +163,7 @@ class Worker(Pod):
     @contextmanager
     def serve(self, environment: Mapping[str, str]) -> Iterator[int]:
         """Run the worker's main program until the end of the block; yields sshd's port."""
-        with socket.socket() as reserved:
-            reserved.bind(("127.0.0.1", 0))
-            port = int(reserved.getsockname()[1])
+        port = find_port()
         own = {"HVD_SSH_PORT": str(port), "HVD_REVISION": REVISION}
         own["HVD_METRICS_DIR"] = str(self.root / "metrics")
         with (self.root / "log").open("wb") as log:
