@@ -84,8 +84,8 @@ bench-recover: venv ## Measure recovery from faults, as bench-start; or one long
 	@$(PY) -m tests.bench.bench_recover $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(TRAIN),--train $(TRAIN)) $(if $(EVERY),--every $(EVERY))
 
-bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=36 ONLY=one,two,network)
-	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(ONLY),--only $(ONLY))
+bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
+	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))
 
 bench-scale: venv ## Measure what a second rank costs, with MPI and Gloo, and fit the model of scaling (TURNS=18)
 	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))

@@ -26,7 +26,7 @@ from benchmark import IMAGE_MODELS, make_batch, make_image_model, make_step
 from tensorflow import keras
 
 # What changes the speed of a training that is otherwise the same.
-PREFIXES = ("TF_", "OMP_", "KMP_", "MALLOC_", "LD_PRELOAD", "OMPI_MCA_mpi_yield")
+PREFIXES = ("TF_", "OMP_", "KMP_", "MALLOC_", "LD_PRELOAD", "GLIBC_TUNABLES", "OMPI_MCA_mpi_yield")
 
 
 class Network:

@@ -1,18 +1,21 @@
 """Compares training in pods with the same training beside them on this machine.
 
-python -m tests.bench.bench_bare [--turns 36] [--only one,two,network]
+python -m tests.bench.bench_bare [--turns 48] [--starts 6] [--only one,two,network]
 
 On the host, the ranks run in the root file system of the same image (chroot), as ordinary processes
 of the same user: no pod, no container, no cgroup, the host's network. All ranks are bound to the
 same CPUs, one each. Both trainings are there all the time; they make one step in turns, and the one
-that has no turn is stopped. A ratio compares the two steps of one turn. Both also train digits.py
-from the same seed. Needs root, Buildah and an otherwise idle machine.
+that has no turn is stopped. A ratio compares the two steps of one turn. The trainings are started
+several times, because the pages of memory that a process happens to get change its speed for good;
+an interval is that of the mean ratios of all starts. Both also train digits.py from the same seed.
+Needs root, Buildah and an otherwise idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,6 +48,8 @@ GOAL, ACCURACY_GOAL = 0.998, 0.003
 NETWORKS = {"resnet50": (4, 112), "inception3": (4, 160)}
 TITLES = {"resnet50": "ResNet-50", "inception3": "Inception-v3"}
 EPOCHS = 15
+# With pages of 4 KiB, one process was up to 18 % faster or slower than the next one like it.
+ENVIRONMENT = {**asked.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # In a mount namespace of its own, so that nothing stays mounted.
 ON_HOST = """
 set -e
@@ -86,29 +91,31 @@ Figures = dict[str, list[float]]
 
 @dataclass
 class Measured:
-    """What a layout gave: by network the seconds of each step and the losses of all steps, and by
-    party the result of digits.py.
+    """What a layout gave: by network the seconds of each step of each start and the losses of the
+    first start, and by party the result of digits.py.
     """
 
     ranks: int
-    seconds: dict[str, Figures] = field(default_factory=dict)
+    seconds: dict[str, list[Figures]] = field(default_factory=dict)
     losses: dict[str, Figures] = field(default_factory=dict)
     learnt: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def ratios(self, network: str) -> list[float]:
-        """How fast the pods were in each turn, as a share of the host's speed."""
-        of = self.seconds[network]
-        return [host / pods for host, pods in zip(of[HOST], of[PODS], strict=True)]
+        """How fast the pods were in each start, as a share of the host's speed: means of turns."""
+        return [
+            statistics.fmean(h / p for h, p in zip(start[HOST], start[PODS], strict=True))
+            for start in self.seconds[network]
+        ]
 
     def speed(self, network: str, party: str) -> float:
         """Images/s of all ranks together."""
-        seconds = self.seconds[network][party]
+        seconds = [each for start in self.seconds[network] for each in start[party]]
         return self.ranks * NETWORKS[network][0] * len(seconds) / sum(seconds)
 
 
 def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
     """The command line that runs the ranks on this machine, in the image's root file system."""
-    variables: dict[str, str] = {**asked.ENVIRONMENT, **layout.transport, "HOME": "/tmp"}
+    variables: dict[str, str] = {**ENVIRONMENT, **layout.transport, "HOME": "/tmp"}
     pairs = [*inside.config["Env"], *(f"{name}={value}" for name, value in variables.items())]
     launch = [*launch_ranks(layout.ranks), *asked.command(HOST, NETWORKS)]
     root, folder = str(inside.root), str(inside.folder)
@@ -118,7 +125,7 @@ def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
 
 def pods(namespace: Namespace, layout: Layout) -> Chart:
     """The chart with the workers of a layout."""
-    env = [{"name": name, "value": value} for name, value in asked.ENVIRONMENT.items()]
+    env = [{"name": name, "value": value} for name, value in ENVIRONMENT.items()]
     worker = {"number": layout.workers, "slots": layout.slots, "env": env}
     return Chart(PODS, namespace, {"worker": worker, "cleanup": "Never"})
 
@@ -157,9 +164,8 @@ def both(
             chart.remove()
 
 
-def measure(parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> Measured:
-    """Let both parties train in turns."""
-    found = Measured(len(parties[HOST]))
+def measure(found: Measured, parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> None:
+    """Let both parties of one start train in turns; the first ones also train digits.py."""
     for network in NETWORKS:
         seconds: Figures = {HOST: [], PODS: []}
         losses: Figures = {HOST: [], PODS: []}
@@ -167,11 +173,12 @@ def measure(parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> Measured
             took, lost = asked.train(parties[party], network, 1)
             seconds[party].append(took)
             losses[party] += lost
-        found.seconds[network], found.losses[network] = seconds, losses
-        print(f"{found.ranks} ranks, {network}: {as_share(found.ratios(network))}", flush=True)
-    for party in (HOST, PODS):
-        found.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
-    return found
+        found.seconds.setdefault(network, []).append(seconds)
+        found.losses.setdefault(network, losses)
+        print(f"{found.ranks} ranks, {network}: {found.ratios(network)[-1]:.1%}", flush=True)
+    if not found.learnt:
+        for party in (HOST, PODS):
+            found.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
 
 
 def table(measured: Mapping[str, Measured]) -> str:
@@ -257,9 +264,12 @@ def choose(only: str) -> dict[str, Layout]:
 def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=36, help="an even number is fairer")
+    parser.add_argument("--turns", type=int, default=48, help="of all starts together")
+    parser.add_argument("--starts", type=int, default=6, help="of each layout")
     parser.add_argument("--only", default="one,two", metavar="NAMES", help=", ".join(LAYOUTS))
     options = parser.parse_args()
+    if not 1 <= options.starts <= options.turns:
+        parser.error("--starts must be at least 1 and at most --turns")
     chosen = choose(options.only)
     with (
         tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
@@ -271,8 +281,10 @@ def main() -> None:
         shutil.copy(asked.SCRIPT, inside.folder)
         measured = {}
         for name, layout in chosen.items():
-            with both(namespace, inside, layout) as parties:
-                measured[name] = measure(parties, options.turns)
+            measured[name] = Measured(layout.ranks)
+            for _ in range(options.starts):
+                with both(namespace, inside, layout) as parties:
+                    measure(measured[name], parties, options.turns // options.starts)
     report(measured, options.turns)
 
 

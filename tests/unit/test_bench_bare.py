@@ -10,19 +10,24 @@ from typing import Any, cast
 import pytest
 
 from devtools.trials.sandbox import RuncSandbox
-from tests.bench import asked, bench_bare
+from tests.bench import bench_bare
 from tests.bench.bench_bare import HOST, LAYOUTS, NETWORKS, PODS, Measured
 from tests.bench.report import replace_part, verdict
 
+# Each process gets the same kind of memory.
+TUNED = {f"GLIBC_TUNABLES={bench_bare.ENVIRONMENT['GLIBC_TUNABLES']}"}
+
 
 def measured(ratio: float, noise: float = 0.0, accuracy: float = 0.97) -> Measured:
-    """Ten turns in which the pods have a share of the host's speed."""
+    """Three starts of ten turns in which the pods have a share of the host's speed."""
     draw = random.Random(1)  # noqa: S311
     found = Measured(ranks=2)
     for network in NETWORKS:
         host = [0.5] * 10
-        pods = [0.5 / (ratio + draw.gauss(0, noise)) for _ in host]
-        found.seconds[network] = {HOST: host, PODS: pods}
+        found.seconds[network] = [
+            {HOST: host, PODS: [0.5 / (ratio + draw.gauss(0, noise)) for _ in host]}
+            for _ in range(3)
+        ]
         found.losses[network] = {HOST: [3.0, 2.0], PODS: [3.0, 2.0]}
     of_host: dict[str, Any] = {"accuracy": 0.97, "weights": "ab", "losses": []}
     found.learnt = {HOST: of_host, PODS: {**of_host, "accuracy": accuracy}}
@@ -31,21 +36,24 @@ def measured(ratio: float, noise: float = 0.0, accuracy: float = 0.97) -> Measur
 
 def test_speeds_are_compared_within_a_turn() -> None:
     found = Measured(ranks=1)
-    found.seconds["resnet50"] = {HOST: [1.0, 3.0], PODS: [2.0, 3.0]}
-    assert found.ratios("resnet50") == [0.5, 1.0]
+    found.seconds["resnet50"] = [{HOST: [1.0, 3.0], PODS: [2.0, 3.0]}]
+    assert found.ratios("resnet50") == [0.75]
     assert found.speed("resnet50", HOST) == NETWORKS["resnet50"][0] * 2 / 4.0
-    found.seconds["resnet50"][PODS].append(1.0)
+    found.seconds["resnet50"].append({HOST: [1.0], PODS: [4.0]})
+    assert found.ratios("resnet50") == [0.75, 0.25], "one for each start"
+    assert found.speed("resnet50", HOST) == NETWORKS["resnet50"][0] * 3 / 5.0
+    found.seconds["resnet50"][0][PODS].append(1.0)
     with pytest.raises(ValueError, match="longer"):
         found.ratios("resnet50")
 
 
 def test_table_has_a_row_for_each_network_and_layout_with_a_verdict() -> None:
-    lines = bench_bare.table({"one": measured(0.9995), "two": measured(0.99)}).splitlines()
+    lines = bench_bare.table({"one": measured(0.9996), "two": measured(0.99)}).splitlines()
     assert len(lines) == 2 + 2 * len(NETWORKS)
     assert lines[2] == "| ResNet-50 | one rank | 16.00 | 15.99 | 100.0% ± 0.0% | reached |"
     assert lines[5].startswith("| Inception-v3 | two ranks of one worker | 16.00 | 15.84 | 99.0%")
     assert lines[5].endswith("| missed |")
-    unknown = bench_bare.table({"one": measured(0.999, noise=0.02)}).splitlines()[2]
+    unknown = bench_bare.table({"one": measured(0.998, noise=0.02)}).splitlines()[2]
     assert unknown.endswith("| within the interval |")
 
 
@@ -97,7 +105,9 @@ def test_ranks_on_the_host_run_in_the_images_files_as_its_user(tmp_path: Path) -
     assert words[:3] == [str(tmp_path / "root"), str(tmp_path / "output"), "1000:1000"]
     # Nothing of this machine's environment.
     assert words[3:5] == ["env", "--ignore-environment"]
-    assert {"A=b c", "OMP_NUM_THREADS=1", "OMPI_MCA_btl=self,tcp", "HOME=/tmp"} <= set(words)
+    assert {"A=b c", *TUNED, "OMP_NUM_THREADS=1", "OMPI_MCA_btl=self,tcp", "HOME=/tmp"} <= set(
+        words
+    )
     launch = words[words.index("mpirun") :]
     assert launch[:3] == ["mpirun", "-np", "2"]
     assert launch[launch.index("python3") + 3] == HOST
@@ -109,7 +119,16 @@ def test_pods_have_the_same_settings_as_the_host() -> None:
         worker = chart.values["worker"]
         assert worker["number"] * worker["slots"] == layout.ranks
         env = {entry["name"]: entry["value"] for entry in worker["env"]}
-        assert env == asked.ENVIRONMENT
+        assert env == bench_bare.ENVIRONMENT
+
+
+def test_more_starts_than_turns_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench_bare", "--turns", "4", "--starts", "5"])
+    with pytest.raises(SystemExit):
+        bench_bare.main()
+    assert "--starts must be at least 1 and at most --turns" in capsys.readouterr().err
 
 
 def test_unknown_layout_is_refused() -> None:
