@@ -31,6 +31,7 @@ from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.follower import Follower, Names
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
+from tests.unit.podfiles.staging import Volume
 from tests.unit.podfiles.threads import join_threads, record_threads
 
 
@@ -197,3 +198,9 @@ def pod(
     handler = signal.getsignal(signal.SIGTERM)
     yield MasterPod(workers, keys, tmp_path, monkeypatch)
     signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Volume:
+    """A volume that pods of a node share, for staging."""
+    return Volume(tmp_path)

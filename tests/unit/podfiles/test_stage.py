@@ -4,69 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import settings
 
-SCRIPT = Path(settings.__file__).with_name("stage.sh")
-# Each run leaves a line, so that runs can be counted.
-FETCH = 'echo ran >>"$COUNT"; mkdir -p sub; echo one >a; echo three >"sub/b c"'
-
-
-class Volume:
-    """A volume that pods of a node share."""
-
-    def __init__(self, folder: Path) -> None:
-        self.script = SCRIPT
-        self.path = folder / "set"
-        self.state = folder / "set.staging"
-        self.count = folder / "count"
-
-    def start(
-        self, command: str, key: str = "k1", verify: str = "Size", owner: str = "team/hvd"
-    ) -> subprocess.Popen[str]:
-        environment = {
-            **{"PATH": os.environ["PATH"], "COUNT": str(self.count), "STAGING_OWNER": owner},
-            **{"STAGING_PATH": str(self.path), "STAGING_KEY": key, "STAGING_VERIFY": verify},
-        }
-        return subprocess.Popen(
-            ["sh", str(self.script), "sh", "-c", command],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def stage(
-        self,
-        command: str = FETCH,
-        key: str = "k1",
-        verify: str = "Size",
-        owner: str = "team/hvd",
-    ) -> tuple[int, str]:
-        """Run to the end: exit code and log."""
-        running = self.start(command, key, verify, owner)
-        log, _ = running.communicate(timeout=30)
-        return running.returncode, log
-
-    @property
-    def runs(self) -> int:
-        """How often the command ran."""
-        return len(self.count.read_text().splitlines()) if self.count.exists() else 0
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Volume:
-    return Volume(tmp_path)
+from tests.unit.podfiles.staging import FETCH, SCRIPT, Volume
 
 
 def test_staging_fills_the_directory_and_writes_checksums(volume: Volume) -> None:
@@ -264,79 +208,3 @@ def test_no_command_is_an_error_that_names_the_value() -> None:
     )
     assert done.returncode == 1
     assert "there is no command: set staging.command" in done.stderr
-
-
-class Ranges(BaseHTTPRequestHandler):
-    """Sends what is asked for of CONTENT, and of the first answer only a half."""
-
-    CONTENT = bytes(range(256)) * 4096
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range", "bytes=0-")
-        server = self.server
-        assert isinstance(server, Server)
-        server.asked.append(asked)
-        body = self.CONTENT[int(asked.removeprefix("bytes=").removesuffix("-")) :]
-        self.send_response(206)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[: len(body) // 2] if len(server.asked) == 1 else body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    """A web server that remembers which parts it was asked for."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Ranges)
-        self.asked: list[str] = []
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server()
-    threading.Thread(target=running.serve_forever, daemon=True).start()
-    yield running
-    running.shutdown()
-    running.server_close()
-
-
-# As `curl -C - -O` does.
-DOWNLOAD = """
-import os, sys, urllib.request
-size = os.path.getsize("part") if os.path.exists("part") else 0
-request = urllib.request.Request(sys.argv[1], headers={"Range": f"bytes={size}-"})
-with urllib.request.urlopen(request) as answer, open("part", "ab") as file:
-    while chunk := answer.read1():
-        file.write(chunk)
-    sys.exit(answer.length and "the connection broke")
-"""
-
-
-def test_download_that_broke_goes_on_where_it_ended(volume: Volume, server: Server) -> None:
-    url = f"http://127.0.0.1:{server.server_port}/part"
-    command = shlex.join([sys.executable, "-c", DOWNLOAD, url])
-    code, log = volume.stage(command)
-    assert (code, volume.path.exists()) == (1, False)
-    assert "the connection broke" in log
-    code, log = volume.stage(command)
-    assert code == 0, log
-    assert (volume.path / "part").read_bytes() == Ranges.CONTENT
-    assert server.asked == ["bytes=0-", f"bytes={len(Ranges.CONTENT) // 2}-"]
-
-
-def test_data_of_a_claim_are_copied_and_a_break_costs_no_second_copy(
-    volume: Volume, tmp_path: Path
-) -> None:
-    claim = tmp_path / "claim"
-    claim.mkdir()
-    for name in ("a", "b"):
-        (claim / name).write_text(name)
-    code, _ = volume.stage(f"cp -a {claim}/a . && exit 9")
-    assert code == 1
-    code, log = volume.stage(f"cp -auv {claim}/. .")
-    assert code == 0, log
-    assert [(volume.path / name).read_text() for name in ("a", "b")] == ["a", "b"]
-    assert ("/b'" in log, "/a'" in log) == (True, False)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from devtools.checks.mutation import __main__ as command
 from devtools.checks.mutation import pool
-from devtools.checks.mutation.mutants import ROOT, Mutant, find_mutants, targets
+from devtools.checks.mutation.mutants import ROOT, find_mutants, targets
 from devtools.checks.mutation.reach import (
     Reach,
     RecordedTest,
@@ -26,96 +18,11 @@ from devtools.checks.mutation.reach import (
     find_importers,
     parse_log,
 )
-from devtools.checks.mutation.worker import LOG, TEMPORARY, TESTS, Runner
-
-PARITY = "hvdchart/parity.py"
-# A loop that a mutant makes endless; a number that is read on import.
-SOURCE = '''"""A module."""
-
-LIMIT = 3
-
-
-def is_even(number: int | None = 8) -> bool:
-    """Whether a number is even."""
-    while number > 0:
-        number = number - 2
-    return number == 0
-
-
-@property
-def untested():
-    def inner():
-        return 1
-    return inner
-'''
-TESTS_OF_IT = """
-import subprocess, sys, time
-import pytest
-from hvdchart import parity
-from hvdchart.parity import LIMIT, is_even
-
-@pytest.fixture(scope="module")
-def two():
-    return is_even(2)
-
-def test_even(): assert is_even(4)
-def test_odd(): assert not is_even(5)
-def test_limit(two): assert LIMIT == 3
-def test_program():
-    code = "from hvdchart.parity import is_even; print(is_even(4))"
-    assert subprocess.check_output([sys.executable, "-c", code]) == b"True\\n"
-def test_daemon():
-    daemon = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    open("daemon", "w").write(str(daemon.pid))
-"""
-FILE = "tests/unit/hvdchart/test_parity.py"
-
-
-def mutant(operator: str, text: str, source: str = SOURCE) -> Mutant:
-    """The mutant of a line."""
-    (found,) = (
-        each for each in find_mutants(PARITY, source) if operator in each.name and each.text == text
-    )
-    return found
+from tests.unit.devtools.checks.parity import PARITY, SOURCE, mutant
 
 
 def make_test(name: str, cpu: float, *functions: str) -> RecordedTest:
     return RecordedTest(f"tests/{name}", 0, cpu, True, list(functions))
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a worker on a small checkout, with the module as it is given."""
-    copy = tmp_path / "copy"
-    for folder in (*TESTS, "hvdchart"):
-        (copy / folder).mkdir(parents=True)
-    (copy / "hvdchart" / "__init__.py").touch()
-    (copy / FILE).write_text(TESTS_OF_IT)
-    (copy / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers = fuzz\n")
-    with contextlib.ExitStack() as stack:
-
-        def start(source: str = SOURCE) -> subprocess.Popen[str]:
-            (copy / PARITY).write_text(source)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "devtools.checks.mutation.worker", str(tmp_path)],
-                cwd=copy, env={**os.environ, "PYTHONPATH": f"{copy}:{ROOT}"}, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        yield start
-
-
-def ask(process: subprocess.Popen[str], **task: Any) -> dict[str, Any]:
-    """The answer of a worker; without a task, what it says first."""
-    assert process.stdin
-    assert process.stdout
-    if task:
-        print(json.dumps(task), file=process.stdin, flush=True)
-    answer: dict[str, Any] = json.loads(process.stdout.readline())
-    return answer
 
 
 def test_every_module_is_in_one_target() -> None:
@@ -212,78 +119,6 @@ def test_files_of_pods_import_each_other_without_a_package() -> None:
     assert find_importers(sources) == {
         "charts/horovod/files/basics.py": {"charts/horovod/files/rank.py"}
     }
-
-
-@pytest.mark.slow
-def test_worker_tells_what_each_test_calls_in_whichever_process(
-    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    (tmp_path / TEMPORARY).mkdir()
-    worker = start(add_probes(PARITY, SOURCE, tmp_path / LOG) + "\nis_even(0)\n")
-    assert ask(worker)["imported"] == [f"{PARITY}:6"]
-    (tmp_path / TEMPORARY / "left").touch()
-    tests = [RecordedTest(**test) for test in ask(worker, file=FILE)["tests"]]
-    called = {test.name.partition("::")[2]: bool(test.functions) for test in tests}
-    assert called == {
-        "test_even": True, "test_odd": True, "test_limit": True, "test_program": True,
-        "test_daemon": False,
-    }  # fmt: skip
-    assert all(test.passed for test in tests)
-
-
-@pytest.mark.slow
-def test_worker_tells_which_mutants_the_tests_notice(
-    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    worker = start()
-    names = ask(worker)["tests"]
-    even, odd, limit, program, daemon = (f"{FILE}::test_{n}" for n in
-        ("even", "odd", "limit", "program", "daemon"))  # fmt: skip
-    assert sorted(names) == sorted([even, odd, limit, program, daemon])
-
-    def passes(
-        change: Mutant | None, *tests: str, fresh: bool = False, seconds: float = 30
-    ) -> bool:
-        task = {"mutant": change and asdict(change), "fresh": fresh, "limit": seconds}
-        answer = ask(worker, tests=list(tests), **task)
-        # Where not even the unchanged module is tested in time, it is to take longer.
-        if "unsure" in answer:
-            return passes(change, *tests, fresh=fresh, seconds=2 * seconds)
-        return bool(answer["passes"])
-
-    assert passes(None, *names)
-    negated = mutant("Eq_NotEq", "return number == 0")
-    assert not passes(negated, odd, even)
-    assert not passes(negated, program), "the program reads the changed file"
-    above = mutant("Gt_GtE", "while number > 0:")
-    assert passes(above, odd, daemon)
-    left = int((tmp_path / "copy" / "daemon").read_text())
-    assert not psutil.pid_exists(left), "it ends what tests leave running"
-    assert not passes(above, odd, even)
-    assert not passes(mutant("Sub_Add", "number = number - 2"), even, seconds=0.3), "it hangs"
-    constant = mutant("NumberReplacer", "LIMIT = 3")
-    assert passes(constant, even, fresh=True)
-    assert not passes(constant, limit), "no living function changes, so that Python starts anew"
-    assert passes(None, *names), "everything is as it was"
-    assert (tmp_path / "copy" / PARITY).read_text() == SOURCE
-
-
-def test_changed_module_has_a_time_of_its_own_and_is_put_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    module = Path(PARITY)
-    module.parent.mkdir()
-    module.write_text(SOURCE)
-    before = module.stat().st_mtime_ns
-    runner = Runner(io.StringIO(), io.StringIO(), tmp_path)
-    seconds = {int(module.stat().st_mtime)}
-    for _ in range(2):
-        with runner.changed(mutant("Eq_NotEq", "return number == 0")) as (_, after):
-            assert module.read_text() == after != SOURCE
-            seconds.add(int(module.stat().st_mtime))
-    assert len(seconds) == 3, "Python would run what it has compiled before"
-    assert (module.read_text(), module.stat().st_mtime_ns) == (SOURCE, before)
 
 
 def test_verdict_holds_until_the_module_or_a_test_changes(
