@@ -81,10 +81,13 @@ def _names(parameter: Any, command: Any) -> str:
 
 def _cell(parameter: Any) -> str:
     text = _text(getattr(parameter, "help", None)).replace("\n", " ").replace("|", "\\|")
-    default = parameter.default
-    # Flags are off by default; other kinds of defaults are computed.
-    is_shown = isinstance(default, str | int | float) and not isinstance(default, bool)
-    return f"{text} (default: `{default}`)" if is_shown and default != "" else text
+    low, high = (getattr(parameter.type, name, None) for name in ("min", "max"))
+    limits = [] if low is None else [f"at least {low}" if high is None else f"{low} to {high}"]
+    default = parameter.opts[0] if parameter.default is True else parameter.default
+    # Most flags are off by default; other kinds of defaults are computed.
+    is_shown = isinstance(default, str | int | float) and default is not False and default != ""
+    notes = [*limits, *([f"default: `{default}`"] if is_shown else [])]
+    return f"{text} ({'; '.join(notes)})" if notes else text
 
 
 def _text(help_text: str | None) -> str:

@@ -23,6 +23,9 @@ LONGEST_FRESH, FILES_FRESH = 8.0, 6
 # The tests that are likeliest to fail run in the order of their duration, others file by file,
 # since a module's fixtures are set up again whenever tests of another one were in between.
 FIRST = 12
+# In the names of files with tests that compare all that is generated from a package's modules: they
+# come first where a mutant changes what is read on import, such as a limit or a default.
+_GENERATED = "generated"
 
 
 @dataclass(frozen=True)
@@ -104,16 +107,23 @@ class Reach:
         """The tests to try on a mutant, in their order: the likeliest to fail come first."""
         fresh = self.is_imported(mutant)
         places = [[f"{mutant.module}:{mutant.function}"]]
+        ranks: dict[str, tuple[int, RecordedTest]] = {}
+        module = Path(mutant.module)
         if fresh:
             places += [[mutant.module], sorted(self.importers.get(mutant.module, ()))]
-        ranks: dict[str, tuple[int, RecordedTest]] = {}
+            for test in self.tests:
+                if _is_near(test, module) and _GENERATED in Path(test.file).stem:
+                    ranks[test.name] = (-1, test)
         for rank, names in enumerate(places):
             for test in (test for name in names for test in self.callers.get(name, ())):
                 ranks.setdefault(test.name, (rank, test))
-        stem = Path(mutant.module).stem
-        found = sorted(
-            ranks.values(), key=lambda r: (stem not in Path(r[1].file).stem, r[0], r[1].cpu)
-        )
+
+        def order(found: tuple[int, RecordedTest]) -> tuple[bool, bool, int, float]:
+            rank, test = found
+            is_own = rank < 0 or module.stem in Path(test.file).stem
+            return not is_own, not _is_near(test, module), rank, test.cpu
+
+        found = sorted(ranks.values(), key=order)
         chosen: list[RecordedTest] = []
         files, left = set[str](), LONGEST_FRESH if fresh else LONGEST
         for _, test in found:
@@ -125,6 +135,11 @@ class Reach:
             files.add(test.file)
             chosen.append(test)
         return [*chosen[:FIRST], *sorted(chosen[FIRST:], key=lambda test: test.file)]
+
+
+def _is_near(test: RecordedTest, module: Path) -> bool:
+    """Whether a test is in the folder for tests of the module's package."""
+    return module.parent.name in Path(test.file).parent.parts
 
 
 def find_importers(sources: Mapping[str, str]) -> dict[str, set[str]]:

@@ -111,6 +111,23 @@ def test_what_is_read_on_import_is_tried_with_tests_of_the_module_and_of_its_imp
     assert not Reach(tests, set(), {}).is_imported(body)
 
 
+def test_tests_of_the_package_come_first_and_of_data_those_of_what_is_generated() -> None:
+    function = f"{PARITY}:6"
+    tests = [
+        make_test("far/test_a.py::fast", 1, function),
+        make_test("hvdchart/test_a.py::near", 2, function),
+        make_test("hvdchart/test_generated.py::all", 3),
+        make_test("far/test_generated.py::other", 3),
+    ]
+    reach = Reach(tests, set(), {})
+    near, fast, generated = (tests[index].name for index in (1, 0, 2))
+    for change, names in (
+        (mutant("Eq_NotEq", "return number == 0"), [near, fast]),
+        (mutant("NumberReplacer", "LIMIT = 3"), [generated, near, fast]),
+    ):
+        assert [test.name for test in reach.choose(change)] == names
+
+
 def test_files_of_pods_import_each_other_without_a_package() -> None:
     sources = {
         "charts/horovod/files/rank.py": "import basics",

@@ -19,7 +19,10 @@ def test_page_has_each_command_with_each_option() -> None:
     page = reference_docs.command_page()
     names = [f"hvdchart {name}" for name in app.command().commands]  # type: ignore[attr-defined]
     assert all(re.search(rf"^## {name}\b", page, re.M) for name in names)
-    assert "`--create-namespace`" in page
+    assert "`--create-namespace` | Create the namespace if it does not exist. |" in page
+    assert "return at once. (default: `--follow`) |" in page
+    assert "Number of workers to measure on. (at least 1; default: `1`) |" in page
+    assert "| Number of workers. (1 to 10000) |" in page
     assert "None" not in page
 
 
