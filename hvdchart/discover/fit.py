@@ -78,7 +78,7 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
             if count:
                 chosen.append((fit, count))
                 left -= count * fit.slots
-        if left == 0 and chosen:
+        if left == 0:
             return _reduce(discovery, chosen)
     raise ClusterError(_does_not_fit(fits, ranks))
 
@@ -150,7 +150,7 @@ def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
 def _does_not_fit(fits: Sequence[Fit], ranks: int) -> str:
     slots = sorted({fit.slots for fit in fits})
     uneven = [str(number) for number in slots if ranks % number]
-    most = max((sum(f.ranks for f in fits if _has_gpus(f) is k) for k in (True, False)), default=0)
+    most = max(sum(f.ranks for f in fits if _has_gpus(f) is k) for k in (True, False))
     head = f"{ranks} ranks do not fit now: there is room for {most}"
     if most >= ranks and uneven:
         head = f"{ranks} ranks do not fit: each node runs {' or '.join(uneven)} ranks"

@@ -101,9 +101,9 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
     kinds: dict[tuple[object, ...], list[NodeFacts]] = {}
     for node in nodes:
         kind = (
-            node.gpu_resource, node.gpus, node.product, node.capacity.get("cpu", 0),
+            node.gpu_resource, node.gpus, node.product, node.capacity["cpu"],
             node.sockets, node.numa_nodes, node.several_numa, node.threads_per_core,
-            node.rdma_resource, node.allocatable.get(node.rdma_resource, 0),
+            node.rdma_resource, node.allocatable.get(node.rdma_resource),
             str(node.taints), node.labels.get("kubernetes.io/arch"),
         )  # fmt: skip
         kinds.setdefault(kind, []).append(node)
@@ -223,7 +223,7 @@ def _describe_reserve(group: Group, memory: int) -> None:
     """Reserve the largest share that the kubelet, DaemonSets and the master take of any node."""
 
     def kubelet(name: str) -> int:
-        return max(node.capacity.get(name, 0) - node.allocatable.get(name, 0) for node in nodes)
+        return max(node.capacity[name] - node.allocatable.get(name, 0) for node in nodes)
 
     def daemons(name: str) -> int:
         return max(node.daemons.get(name, 0) for node in nodes)

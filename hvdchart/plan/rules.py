@@ -20,6 +20,7 @@ from hvdchart.spec.topology import (
     node_reserve_memory,
     reserved_cores,
     reserved_cpu,
+    socket_cores,
     visible_memory,
 )
 
@@ -86,15 +87,14 @@ def cores_per_rank(group: NodeGroup, slots: int) -> int:
     reserved = reserved_cores(group)
     per_socket = ranks_of_a_socket(group, slots)
     if per_socket:
-        left = (group.cores_per_socket or 0) - reserved
-        return left // per_socket
+        return (socket_cores(group) - reserved) // per_socket
     return max(1, (total - reserved) // slots)
 
 
 def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
     """How many ranks each socket has; 0 where they differ or the first has no core for each."""
     per_socket, rest = divmod(slots, group.sockets or 1)
-    left = (group.cores_per_socket or 0) - reserved_cores(group)
+    left = socket_cores(group) - reserved_cores(group)
     return per_socket if not rest and left >= per_socket else 0
 
 
@@ -113,7 +113,7 @@ def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
     return per_rank or None, Reason(f"{which}: one thread per core", source)
 
 
-def intra_op_threads(per_rank: int, gpus: bool = False) -> Rule:
+def intra_op_threads(per_rank: int, gpus: bool) -> Rule:
     """The cores of a rank minus two, but never less than a rank with fewer cores has."""
     threads = max(per_rank - 2, min(per_rank, _FEWEST_INTRA_OP_THREADS))
     if threads > per_rank - 2:
@@ -122,7 +122,7 @@ def intra_op_threads(per_rank: int, gpus: bool = False) -> Rule:
     return threads, Reason(f"{per_rank} cores of a rank - 2", _OURS if gpus else _INTEL)
 
 
-def inter_op_threads(per_rank: int, gpus: bool = False) -> Rule:
+def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
     """Two; one where there is one core. With two cores, two measured faster: docs/planning.md.
 
     On GPU nodes these threads also read and decode the input of their GPU.
@@ -158,7 +158,7 @@ def cpu_request(group: NodeGroup) -> Rule:
     if group.cpu_manager == "static":
         kubelet, pods = cpu_text(kubelet_cpu(group)), cpu_text(PODS_CPU)
         why = f"{shown} CPUs - {kubelet} of the kubelet - {pods} for master and DaemonSets"
-        left = max(cores(group) - reserved_cores(group), 1) * threads
+        left = (cores(group) - reserved_cores(group)) * threads
         return left * 1000, Reason(f"{why}, in whole cores", _KUBERNETES)
     reserved = reserved_cpu(group)
     source = "GKE's table" if group.reserved.cpu is None else _SPEC

@@ -96,8 +96,7 @@ def _group(plan: GroupPlan) -> Iterator[str]:
     cores = topology.cores(group)
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
         given = plan.env.get(name, "")
-        threads = int(given) * plan.slots if given.isdecimal() else 0
-        if cores and threads > cores:
+        if cores and given.isdecimal() and (threads := int(given) * plan.slots) > cores:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
     node = topology.node_cpu(group)
     if node and plan.cpu is not None and plan.cpu > node:
@@ -137,7 +136,7 @@ def _numa(plan: GroupPlan) -> Iterator[str]:
     """Ranks are placed by socket, so that only equal parts of a socket are NUMA nodes."""
     group = plan.group
     parts = group.numa_per_socket or 1
-    uneven = (group.cores_per_socket or 0) % parts or topology.reserved_cores(group)
+    uneven = topology.socket_cores(group) % parts or topology.reserved_cores(group)
     if parts > 1 and not group.gpus and uneven:
         why = "reserved cores" if topology.reserved_cores(group) else "coresPerSocket"
         yield (

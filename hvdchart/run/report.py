@@ -24,7 +24,7 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
         head += f", {status.workers_ready} of {status.workers_wanted} workers up"
         if status.spares_wanted:
             head += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"
-    if status.attempts > 1 and status.attempt > 1:
+    if status.attempt > 1:
         head += f", attempt {status.attempt} of {status.attempts}"
     yield head
     if status.progress:

@@ -251,5 +251,5 @@ class AnyObject:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """A hint that names the known word most like `word`; empty when none is alike."""
-    near = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word, list(words))
     return f" (did you mean {near[0]!r}?)" if near else ""

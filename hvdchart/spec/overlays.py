@@ -109,8 +109,8 @@ class _Setting:
         return dataclasses.replace(node, value=children)
 
     def _index(self, step: str, length: int) -> int:
-        index = int(step) if re.fullmatch("[0-9]{1,6}", step) else -1
-        if not 0 <= index < length:
+        index = int(step) if re.fullmatch("[0-9]{1,6}", step) else length
+        if index >= length:
             problem = f"{step!r} is not an item of the list"
             expected = f"a number from 0 to {length - 1}" if length else "a list that is not empty"
             raise SpecError(str(self.place), self.path, problem, expected)

@@ -52,9 +52,14 @@ def default_slots(group: NodeGroup) -> int:
     return group.gpus or (group.sockets or 1) * (group.numa_per_socket or 1)
 
 
+def socket_cores(group: NodeGroup) -> int:
+    """Physical cores of a socket; 0 when the spec does not give them."""
+    return group.cores_per_socket or 0
+
+
 def cores(group: NodeGroup) -> int:
     """Physical cores of a node; 0 when the spec does not give them."""
-    return (group.sockets or 1) * (group.cores_per_socket or 0)
+    return (group.sockets or 1) * socket_cores(group)
 
 
 def node_cpu(group: NodeGroup) -> int:

@@ -226,7 +226,7 @@ def _elastic(spec: Spec) -> Iterator[Finding]:
     limits = spec.launch.elastic
     ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
     for name, limit, is_wrong in (
-        ("minRanks", limits.min_ranks, ranks < (limits.min_ranks or 0)),
+        ("minRanks", limits.min_ranks, ranks < (limits.min_ranks or ranks)),
         ("maxRanks", limits.max_ranks, ranks > (limits.max_ranks or ranks)),
     ):
         at: KeyPath = ("launch", "elastic", name)

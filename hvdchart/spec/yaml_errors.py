@@ -36,7 +36,7 @@ def describe_error(error: Any) -> Broken:
             words = found.groupdict()
             text = told.format(begins=begins, **words)
             return Broken(line, column, text, expected.format(begins=begins, **words))
-    where = f", in what begins at {begins}" if begins and (error.problem_mark != start) else ""
+    where = f", in what begins at {begins}" if begins and mark != start else ""
     return Broken(line, column, f"broken YAML: {problem}{where}", _ONE_DOCUMENT)
 
 

@@ -134,7 +134,7 @@ def _master(plan: Plan) -> dict[str, Plain]:
     """The master runs no rank; it is scheduled like the first group, to reach the same volumes."""
     train = plan.spec.train
     launch = plan.spec.launch
-    clients = launcher_memory(launch.mode, max(plan.ranks, launch.elastic.max_ranks or 0))
+    clients = launcher_memory(launch.mode, max(plan.ranks, launch.elastic.max_ranks or plan.ranks))
     memory = max(MASTER_MEMORY, clients)
     requests = {"cpu": cpu_text(MASTER_CPU), "memory": memory_text(memory)}
     master: dict[str, Plain] = {"args": list(train.command), "resources": {"requests": requests}}

@@ -16,5 +16,6 @@ def test_each_error_has_its_documented_exit_code() -> None:
     kinds = (
         errors.DifferenceError, errors.SpecError, errors.ValuesError, errors.FileError,
         errors.HelmError, errors.ClusterError, errors.RunFailedError, errors.ImageError,
+        errors.TimeLimitError,
     )  # fmt: skip
-    assert [kind.exit_code for kind in kinds] == [1, 3, 4, 5, 6, 7, 8, 9]
+    assert [kind.exit_code for kind in kinds] == [1, 3, 4, 5, 6, 7, 8, 9, 124]

@@ -134,7 +134,9 @@ def test_top_of_pods_that_cannot_be_asked_leaves_their_figures_out(
     assert hvdchart("top", "hvd").errors == "no pod of run hvd runs\n"
 
 
-@pytest.mark.parametrize("text", ["", "cpu x 1\nmemory \n", "cpu 5\nmemory y\n0:horovod_step 1e\n"])
+@pytest.mark.parametrize(
+    "text", ["", "cpu x 1\nmemory \n", "cpu 5\nmemory y\n0:horovod_step 1e\n", "cpu 1 5\ncpu 2 5\n"]
+)
 def test_a_pod_that_says_nothing_sensible_has_no_figures(text: str) -> None:
     usage = parse_probe("a", text)
     assert (usage.cpus, usage.memory) == (None, None)

@@ -12,7 +12,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI, memory_bytes
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import Spec
+from hvdchart.spec.model import Rdma, Reserved, Spec, Toleration
 from tests.unit.hvdchart.nodes import NFD, amd, dgx, mig, node, pod, xeon
 
 
@@ -36,10 +36,13 @@ def test_dgx_nodes_become_a_group_with_gpus_rdma_and_tolerations() -> None:
     assert "no label is unique to these nodes" in text
     assert group.tolerations[0].taint == "nvidia.com/gpu"
     assert group.tolerations[0].operator == "Exists"
-    assert group.rdma is not None
-    assert group.rdma.resource == "rdma/hca_shared_devices_a"
+    assert group.rdma == Rdma("rdma/hca_shared_devices_a", 1)
+    assert "the node offers 63;" in text
     # 500m of the kubelet, 1 of DaemonSets, 100m for the master.
     assert group.reserved.cpu == 1600
+    # 3072 of the kubelet, 1024 of DaemonSets, 256 for the master, and what is no whole MiB.
+    assert group.reserved.memory == 4353 * MI
+    assert "GPU and CPU nodes" not in text
     assert "excluded: node cp: control plane" in text
     assert "excluded: node dgx-3: cordoned" in text
     assert "80 GiB each" in text
@@ -51,17 +54,18 @@ def test_different_nodes_become_different_groups() -> None:
              mig("m1")]  # fmt: skip
     text, spec = discovered(nodes)
     groups = {group.name: group for group in spec.nodes}
-    assert {name: group.count for name, group in groups.items()} == {
-        "nvidia-a100-sxm4-80gb": 1, "amd-instinct-mi300x-oam": 1, "mig-1g-5gb": 1,
-        "cpu": 2, "cpu-2": 1,
-    }  # fmt: skip
+    assert [(name, group.count) for name, group in groups.items()] == [
+        ("nvidia-a100-sxm4-80gb", 1), ("amd-instinct-mi300x-oam", 1), ("mig-1g-5gb", 1),
+        ("cpu", 2), ("cpu-2", 1),
+    ], "the larger ones first"  # fmt: skip
     assert groups["cpu"].memory == 394000 * MI, "what every node of the group has"
+    assert groups["cpu"].reserved.memory == (836 + 256) * MI, "what only some have"
     assert (groups["cpu"].sockets, groups["cpu"].cores_per_socket) == (2, 28)
     assert groups["amd-instinct-mi300x-oam"].gpu_resource == "amd.com/gpu"
     assert groups["amd-instinct-mi300x-oam"].threads_per_core == 1
     slices = groups["mig-1g-5gb"]
     assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
-    assert "not used: nvidia.com/mig-2g.10gb" in text
+    assert "not used: nvidia.com/mig-2g.10gb\n" in text
     assert groups["nvidia-a100-sxm4-80gb"].node_selector == {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"
     }
@@ -95,6 +99,13 @@ def topology(name: str, zones: int) -> dict[str, Any]:
         ({"cpu-topology.socket_count": "2"}, 2, 2, None),
         ({"cpu-topology.socket_count": "2"}, 3, 2, None),
         ({"cpu-topology.socket_count": "1"}, 4, 1, 4),
+        ({"cpu-topology.socket_count": "1"}, 16, 1, 16),
+        ({"cpu-topology.socket_count": "1"}, 17, 1, None),
+        ({"cpu-topology.socket_count": "64"}, 128, 64, 2),
+        ({"cpu-topology.socket_count": "64"}, 192, 64, None),
+        ({"cpu-topology.socket_count": "0"}, None, 1, None),
+        ({}, 1, 1, None),
+        ({}, 2, 2, None),
         ({}, 4, 2, 2),
         ({}, None, 1, None),
     ],
@@ -182,9 +193,108 @@ def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message:
     assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
 
 
-def test_unusable_nodes_are_refused_with_their_reasons() -> None:
-    with pytest.raises(ClusterError, match="runtime is down"):
-        discovered([node("n", "4", "8Gi", ready="False")])
+@pytest.mark.parametrize(
+    ("requests", "free"),
+    [
+        ({"cpu": "300"}, "0 cpu free, 255 needed"),
+        ({"memory": "100Gi"}, "1958505Mi memory free, "),
+        ({"memory": "3Ti"}, "0Gi memory free, "),
+        ({"nvidia.com/gpu": "9"}, "0 nvidia.com/gpu free, 8 needed"),
+    ],
+)
+def test_node_that_is_used_has_less_or_nothing_left(requests: dict[str, str], free: str) -> None:
+    text, _ = discovered([dgx("d0")], [pod("d0", requests)])
+    assert f"(d0: {free}" in text
+
+
+def test_fit_fills_the_larger_nodes_first() -> None:
+    small = [node(f"s{n}", "8", "32Gi", devices={"nvidia.com/gpu": "4"}) for n in (1, 2)]
+    nodes = [*small, amd("a1")]
+    for ranks, counts in ((8, {8: 1}), (12, {8: 1, 4: 1})):
+        _, spec = discovered(nodes, fit=ranks)
+        assert {group.gpus: group.count for group in spec.nodes} == counts
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"ready": "False"}, "not ready: runtime is down"),
+        ({"conditions": [{"type": "Ready", "status": "False", "reason": "NotYet"}]}, "NotYet"),
+        ({"conditions": [{"type": "Ready", "status": "False"}]}, "not ready: False"),
+        ({"conditions": []}, "not ready: Unknown"),
+        ({"cordoned": True}, "cordoned"),
+        ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
+         "tainted node.kubernetes.io/disk-pressure"),
+    ],
+)  # fmt: skip
+def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], reason: str) -> None:
+    machine = node("n", "4", "8Gi", **change)
+    if "conditions" in change:
+        machine["status"]["conditions"] = change["conditions"]
+    with pytest.raises(ClusterError, match="no node can be used") as refused:
+        discovered([machine])
+    assert str(refused.value).endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("labels", "threads"),
+    [
+        ({}, None),
+        ({f"{NFD}cpu-hardware_multithreading": "true"}, 2),
+        ({f"{NFD}cpu-hardware_multithreading": "false"}, 1),
+        ({"kubernetes.io/arch": "arm64"}, 1),
+    ],
+)
+def test_threads_of_a_core_are_known_from_labels(
+    labels: dict[str, str], threads: int | None
+) -> None:
+    assert read_nodes([node("n", "4", "8Gi", labels)], [])[0].threads_per_core == threads
+
+
+@pytest.mark.parametrize(
+    ("cpu", "labels", "sockets", "cores"),
+    [
+        ("7", {f"{NFD}cpu-topology.socket_count": "2"}, 1, 7),
+        ("1", {f"{NFD}cpu-hardware_multithreading": "true"}, 1, 1),
+    ],
+)
+def test_cores_that_sockets_cannot_share_are_of_one(
+    cpu: str, labels: dict[str, str], sockets: int, cores: int
+) -> None:
+    group = discovered([node("n", cpu, "8Gi", labels)])[1].nodes[0]
+    assert (group.sockets, group.cores_per_socket) == (sockets, cores)
+
+
+@pytest.mark.parametrize(
+    ("product", "names"),
+    [
+        ("H100-SXM", ["h100-sxm"]),
+        ("3090", ["n-3090"]),
+        ("Master", ["master-2"]),
+        ("N" * 40, ["n" * 27, f"{'n' * 27}-2"]),
+    ],
+)
+def test_groups_are_named_after_their_product(product: str, names: list[str]) -> None:
+    labels = {"nvidia.com/gpu.product": product}
+    nodes = [
+        node(f"n{n}", "8", "32Gi", labels, devices={"nvidia.com/gpu": str(n + 1)})
+        for n in range(len(names))
+    ]
+    assert [group.name for group in discovered(nodes)[1].nodes] == names
+
+
+def test_taint_with_a_value_is_tolerated_with_that_value() -> None:
+    taint = {"key": "team", "value": "vision", "effect": "NoExecute"}
+    group = discovered([xeon("x1", taints=[taint])])[1].nodes[0]
+    expected = Toleration(taint="team", operator="Equal", value="vision", effect="NoExecute")
+    assert group.tolerations == (expected,)
+
+
+# The last one has 3 % less than the first one.
+@pytest.mark.parametrize(("memory", "groups"), [("97Mi", 1), ("96Mi", 2)])
+def test_nodes_of_nearly_the_same_memory_are_equal(memory: str, groups: int) -> None:
+    nodes = [node("a", "4", "100Mi"), node("b", "4", memory)]
+    assert len(discovered(nodes, pods_known=False)[1].nodes) == groups
 
 
 def test_planned_worker_fits_an_idle_node() -> None:
@@ -204,6 +314,10 @@ def test_pod_requests_are_those_of_the_scheduler() -> None:
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
     requests = pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup]))
     assert requests == {"cpu": 3500}
+    smaller = {"resources": {"requests": {"cpu": "1"}}}
+    assert pod_requests(pod("n", {"cpu": "2"}, init=[setup, smaller])) == {"cpu": 3000}
+    none = {"resources": {"requests": {"cpu": "0"}}}
+    assert pod_requests(pod("n", {"cpu": "0"}, init=[none])) == {"cpu": 0}
     limits_only = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
 
@@ -249,14 +363,17 @@ def test_comments_on_gpus_show_what_limits_them() -> None:
 
 def test_reserve_without_daemons_is_the_kubelets_and_the_masters() -> None:
     text, spec = discovered([xeon("x1", allocatable=("111", "394836Mi"))])
-    assert spec.nodes[0].reserved.cpu == 1100
+    assert spec.nodes[0].reserved == Reserved(cpu=1100, memory=256 * MI)
     assert "kubelet 1, DaemonSets 0, master 100m" in text
 
 
-@pytest.mark.parametrize(("allocatable", "room"), [("100m", False), ("101m", True)])
-def test_node_without_room_for_a_worker_has_a_comment(allocatable: str, room: bool) -> None:
-    # The master requests 100m of the node's only CPU, and the kubelet reserves the rest.
-    text, _ = discovered([node("n", "1", "8Gi", allocatable=(allocatable, "8Gi"))])
+@pytest.mark.parametrize(
+    ("cpu", "memory", "room"),
+    [("100m", "8Gi", False), ("101m", "8Gi", True), ("1", "256Mi", False), ("1", "257Mi", True)],
+)
+def test_node_without_room_for_a_worker_has_a_comment(cpu: str, memory: str, room: bool) -> None:
+    # The master requests 100m of the only CPU and 256Mi, and the kubelet reserves the rest.
+    text, _ = discovered([node("n", "1", "8Gi", allocatable=(cpu, memory))])
     assert ("leave nothing for workers" in text) is not room
 
 

@@ -43,7 +43,7 @@ def docker(programs: Path) -> StubProgram:
     """A Docker that builds, and has no image yet."""
     stub = StubProgram(programs, "docker")
     stub.answer("inspect", code=1)
-    stub.answer("build", "STEP 1/1: FROM a\n")
+    stub.answer("build", "STEP 1/1: FROM a\nother\nSTEP 1/1: FROM a\n")
     return stub
 
 
@@ -65,6 +65,7 @@ def test_an_image_is_built_once_for_each_content(
     ]
     assert "built host:5000/team/r:" in done.errors
     assert re.search(r"hvdchart: step 1/1: FROM a \(after \d+ s\)\n", done.errors)
+    assert done.errors.count(" (after ") == 1
     assert "STEP" not in done.errors
     docker.answer("inspect")
     again = hvdchart("build", folder, "--image", "host:5000/team/r")
@@ -82,12 +83,15 @@ def test_the_tag_is_that_of_the_content(folder: Path) -> None:
         return Source(folder, "r").reference()
 
     first = tag()
+    assert len(first) == len("r:") + 12
     (folder / "train.py").touch()
     assert tag() == first, "times do not count"
     (folder / "train.py").write_text("1")
     changed = tag()
     (folder / "train.py").chmod(0o755)
-    assert len({first, changed, tag()}) == 3
+    runnable = tag()
+    (folder / "train.py").chmod(0o645)
+    assert len({first, changed, runnable, tag()}) == 4
     (folder / ".dockerignore").write_text("data\n.dockerignore\n")
     ignored = tag()
     (folder / "data" / "big").write_text("2")
@@ -194,10 +198,31 @@ def test_each_engine_has_its_own_command(
         ("#7 0.512 [2/5] of the tests", None),
         ("#5 [internal] load metadata", None),
         ("a step 2/5: of training", None),
+        (f"STEP 2/5: {'x' * 61}", f"step 2/5: {'x' * 60}"),
     ],
 )
 def test_steps_of_each_builder_are_read(line: str, step: str | None) -> None:
     assert read_step(line) == step
+
+
+def test_output_goes_on_line_by_line_and_its_last_ten_are_kept() -> None:
+    lines: list[str] = []
+    code, last = building.stream(["sh", "-c", "seq 20; exit 3"], lines.append)
+    assert (code, lines) == (3, [str(n) for n in range(1, 21)])
+    assert last == lines[10:]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last", "text"),
+    [
+        (2.0, None, "after 2 s"),
+        (4.4, 5.0, "after 4 s, about 1 s left"),
+        (5.0, 5.0, "after 5 s, soon done"),
+        (6.0, 5.0, "after 6 s, soon done"),
+    ],
+)
+def test_what_is_left_is_estimated(seconds: float, last: float | None, text: str) -> None:
+    assert building._times(seconds, last) == text
 
 
 def test_an_estimate_says_what_is_left(
@@ -218,6 +243,20 @@ def test_a_damaged_memory_is_no_obstacle(
     file.write_text(content)
     assert hvdchart("build", folder, "--image", "r").code == 0
     assert isinstance(memory.last_duration("r"), float)
+
+
+def test_of_pushed_images_the_last_ones_are_remembered(folder: Path) -> None:
+    memory._write("pushed", {str(number): True for number in range(500)})
+    memory.keep_pushed("new")
+    assert [memory.was_pushed(name) for name in ("0", "1", "499", "new")] == [False, *[True] * 3]
+    memory.keep_duration("r", 1.26)
+    assert memory.last_duration("r") == 1.3
+
+
+def test_a_cache_that_cannot_be_written_is_no_obstacle(folder: Path) -> None:
+    (folder.parent / "cache").touch()
+    memory.keep_pushed("new")
+    assert not memory.was_pushed("new")
 
 
 def test_any_command_can_load_the_image(

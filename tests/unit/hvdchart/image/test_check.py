@@ -108,6 +108,7 @@ def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> 
     [
         ("", "exec: python3: executable file not found", "executable file not found"),
         ("a banner\n", "", "a banner"),
+        ("", "1\n2\n3\n4\n5\n6\n", f"user {UNKNOWN_USER}: 2; 3; 4; 5; 6. The chart"),
         ("", "", "it printed nothing"),
     ],
 )
@@ -124,11 +125,17 @@ def test_image_without_a_usable_python_is_an_error_with_its_output(
 def test_probe_pod_meets_pod_security_restricted() -> None:
     pod = probe_pod("team/train:1")
     spec = pod["spec"]
-    assert spec["securityContext"]["runAsUser"] == UNKNOWN_USER
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True, "runAsUser": UNKNOWN_USER, "runAsGroup": 0,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
     assert spec["automountServiceAccountToken"] is False
     (container,) = spec["containers"]
     assert container["image"] == "team/train:1"
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
 
 
 def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:

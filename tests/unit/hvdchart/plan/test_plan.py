@@ -114,6 +114,9 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
          "reserved: {cpu: 1}, tuning: {slots: 4}}", Binding("core", 13, 2)),
         ("{name: x, count: 1, coresPerSocket: 28, memory: 8Gi, cpuManager: static, "
          "reserved: {cpu: 1}, tuning: {slots: 2}}", Binding("core", 13)),
+        # The first socket has just a core for its rank.
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 3, memory: 8Gi, cpuManager: static, "
+         "reserved: {cpu: 1}}", Binding("core", 1, 1)),
         # The first socket has no core left for a rank: some rank spans sockets.
         ("{name: x, count: 1, sockets: 8, coresPerSocket: 2, memory: 8Gi, cpuManager: static, "
          "reserved: {cpu: 1}, tuning: {slots: 8}}", Binding("core", 1)),
@@ -128,6 +131,7 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
          Binding("none")),
         ("{name: x, count: 1, gpus: 2}, {name: y, count: 1, coresPerSocket: 16}", Binding("none")),
         ("{name: x, count: 1, coresPerSocket: 2, tuning: {slots: 3}}", Binding("none")),
+        ("{name: x, count: 1, coresPerSocket: 2, tuning: {slots: 2}}", Binding("core", 1)),
         ("{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {slots: 3}},"
          "{name: y, count: 1, coresPerSocket: 8}", Binding("none")),
     ],
@@ -228,9 +232,14 @@ def test_every_planned_number_has_a_reason() -> None:
     assert numbers <= set(group.reasons)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_claim_of_several_workers_is_warned_to_be_read_write_many(count: int) -> None:
-    node = f"{{name: x, count: {count}, coresPerSocket: 4, memory: 16Gi}}"
-    plan = planned(node, "volumes: {output: {pvc: results}}\n")
-    warned = [warning for warning in plan.warnings if "ReadWriteMany" in warning]
-    assert len(warned) == count - 1
+@pytest.mark.parametrize(
+    ("source", "says"), [("pvc", "ReadWriteMany"), ("hostPath", "on the node of rank 0 only")]
+)
+@pytest.mark.parametrize(("count", "spares", "warned"), [(1, 0, 0), (2, 0, 1), (1, 1, 1)])
+def test_output_of_several_workers_is_warned_to_be_shared(
+    count: int, spares: int, warned: int, source: str, says: str
+) -> None:
+    node = f"{{name: x, count: {count}, spares: {spares}, coresPerSocket: 4, memory: 16Gi}}"
+    name = "results" if source == "pvc" else "/results"
+    plan = planned(node, f"volumes: {{output: {{{source}: {name}}}}}\n")
+    assert len([warning for warning in plan.warnings if says in warning]) == warned

@@ -77,6 +77,10 @@ RULES = [
      "64Gi - 3 % for the kernel - 6362Mi reserved, in whole GiB", "GKE's table"),
     ("gpus: 1, memory: 1Gi", "resources.requests.memory", "496Mi",
      "half of 1Gi - 3 % for the kernel, in whole MiB", "hvdchart"),
+    ("gpus: 1, memory: 3Gi", "resources.requests.memory", "1489Mi",
+     "half of 3Gi - 3 % for the kernel, in whole MiB", "hvdchart"),
+    ("gpus: 1, memory: 9728Mi, reserved: {memory: 1Gi}", "resources.requests.memory", "8Gi",
+     "9728Mi - 1Gi reserved, in whole GiB", "the spec"),
     ("gpus: 1, memory: 9Gi, reserved: {memory: 1Gi}", "resources.requests.memory", "8Gi",
      "9Gi - 1Gi reserved", "the spec"),
     ("gpus: 1, memory: 9Gi, reserved: {memory: 1025Mi}", "resources.requests.memory", "8191Mi",
@@ -148,6 +152,10 @@ def test_node_without_sizes_has_no_requests_or_threads() -> None:
          "a virtual machine may show each CPU as a socket, and a rank would have one core"),
         ("coresPerSocket: 4, tuning: {binding: none}",
          "ranks are not bound to cores: give all groups the same number of ranks per socket"),
+        # One socket has too few cores, but no rank spans two.
+        ("coresPerSocket: 3, memory: 8Gi, cpuManager: static, reserved: {cpu: 1}, "
+         "tuning: {slots: 2}",
+         "ranks are not bound to cores: give all groups the same number of ranks per socket"),
     ],
 )  # fmt: skip
 def test_plan_has_this_one_warning(group: str, warning: str) -> None:
@@ -166,6 +174,7 @@ def test_plan_has_this_one_warning(group: str, warning: str) -> None:
         ("coresPerSocket: 4", "launch: {options: [--bind-to, core]}"),
         ("coresPerSocket: 4", "values: {worker: {number: 4}}"),
         ("gpus: 3, sockets: 2, coresPerSocket: 4", ""),
+        ("gpus: 1, coresPerSocket: 9, numaPerSocket: 2", ""),
         ("coresPerSocket: 4, shared: true", ""),
         (
             "gpus: 1",

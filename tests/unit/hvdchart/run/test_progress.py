@@ -29,6 +29,13 @@ def test_what_is_not_told_is_left_out() -> None:
     assert Progress(7, loss="nan").text() == "step 7, loss nan"
 
 
+@pytest.mark.parametrize(
+    ("speed", "text"), [(0.51234, "0.512"), (32.04, "32"), (100.4, "100"), (1234.4, "1234")]
+)
+def test_a_speed_has_three_digits_or_more(speed: float, text: str) -> None:
+    assert Progress(7, images_per_second=speed).text() == f"step 7, {text} images/s"
+
+
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
     progress = read_progress(record(told, renewed="2026-01-01T10:07:10.5Z"))
@@ -38,6 +45,13 @@ def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     soon = read_progress(record(told, renewed="2026-01-01T10:01:00Z"))
     assert soon is not None
     assert soon.text().endswith("about 4 min left"), "the record is written every ten seconds"
+    later = read_progress(record(told, renewed="2026-01-01T10:01:01Z"))
+    assert later is not None
+    assert later.text().endswith("no step for 61 s")
+    before = read_progress(
+        record({"step": 7, "time": told["time"]}, renewed="2026-01-01T09:59:00Z")
+    )
+    assert before == Progress(7)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +73,10 @@ def test_numbers_that_are_none_are_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (119, "119 s"), (240, "4 min"), (9000, "2.5 h"), (260000, "3.0 d")],
-)
+    [
+        (0, "0 s"), (119, "119 s"), (120, "2 min"), (240, "4 min"), (7199, "120 min"),
+        (7200, "2.0 h"), (9000, "2.5 h"), (172_799, "48.0 h"), (172_800, "2.0 d"),
+    ],
+)  # fmt: skip
 def test_a_duration_has_a_unit_that_suits_it(seconds: float, text: str) -> None:
     assert duration(seconds) == text

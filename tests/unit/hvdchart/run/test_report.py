@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hvdchart.run.release import event_order, is_about
 from hvdchart.run.report import event_lines, status_report
 from tests.unit.hvdchart.run.test_status import status
@@ -37,6 +39,8 @@ def test_event_is_one_line() -> None:
     assert [is_about(e, "hvd") for e in (mine, other)] == [True, False]
     (line,) = event_lines([mine])
     assert line == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)"
+    del mine["count"]
+    assert list(event_lines([mine])) == [line.removesuffix(" (2 times)")]
 
 
 def test_events_of_one_second_are_sorted_by_name() -> None:
@@ -61,6 +65,13 @@ def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
     ]
     healthy = status([MASTER, *many[:7], *many[8:150]], sets=sets)
     assert "  150 pods run; -o json lists all" in status_report(healthy, "team")
+
+
+@pytest.mark.parametrize(("number", "lines"), [(30, 30), (31, 1)])
+def test_report_lists_the_pods_that_fit_on_a_screen(number: int, lines: int) -> None:
+    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(1, number)]
+    text = status_report(status([MASTER, *many]), "team")
+    assert len([line for line in text.splitlines() if line.startswith("  ")]) == lines
 
 
 def test_report_shows_what_each_pod_waits_for() -> None:

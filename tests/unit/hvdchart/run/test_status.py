@@ -208,6 +208,31 @@ def test_attempts_that_one_master_makes_are_in_the_record() -> None:
     assert (of_another_run.reason, of_another_run.attempt) == ("", 1)
 
 
+@pytest.mark.parametrize(
+    ("failed", "limit", "attempt", "attempts"),
+    [(None, 3, 1, 4), (0, 0, 1, 1), (1, 3, 2, 4), (4, 3, 4, 4), (1, None, 2, 7)],
+)
+def test_attempts_are_those_of_the_job(
+    failed: int | None, limit: int | None, attempt: int, attempts: int
+) -> None:
+    run = job(failed=failed)
+    run["spec"]["backoffLimit"] = limit
+    for part, name in (("status", "failed"), ("spec", "backoffLimit")):
+        if run[part][name] is None:
+            del run[part][name]
+    current = status([MASTER, *WORKERS], jobs=[run])
+    assert (current.attempt, current.attempts) == (attempt, attempts)
+    without = status([], jobs=[])
+    assert (without.attempt, without.attempts) == (0, 0)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(300, "x" * 300), (301, "x" * 297 + "...")])
+def test_long_messages_are_cut(length: int, shown: str) -> None:
+    refused = {"waiting": {"reason": "CreateContainerConfigError", "message": "x" * length}}
+    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", refused)])
+    assert current.reason == f"hvd-worker-1: CreateContainerConfigError: {shown}"
+
+
 def test_deleted_job_has_the_outcome_in_the_record() -> None:
     finished = status([], jobs=[], record={"state": "Finished", "reason": ""})
     assert (finished.state, finished.reason) == ("finished", "")
@@ -266,6 +291,7 @@ def test_a_run_with_too_few_workers_is_waiting_for_any() -> None:
     assert current.reason == (
         "1 of 2 workers are up; hvd-worker-0, hvd-worker-1: ContainerCreating"
     )
+    assert current.spares_ready == 0
 
 
 def test_idle_spares_are_counted_and_scaled_down_ones_are_none() -> None:

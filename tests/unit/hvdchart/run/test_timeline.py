@@ -62,6 +62,16 @@ def test_the_report_names_the_ranks_and_the_largest_waits() -> None:
     ]
 
 
+def test_the_report_names_the_five_worst() -> None:
+    many = [each for n in range(1, 7) for each in negotiation(n, (0, 0), (n * 1_000_000, n))]
+    report = waits_report(read_waits(json.dumps(many))).splitlines()
+    slowest = [f"  rank {n} was the last 1 times: {n}.00 s" for n in (6, 5, 4, 3, 2)]
+    largest = [
+        f"  {n}.000 s for rank {n} at 0.00 s: allreduce of grad/{n}" for n in (6, 5, 4, 3, 2)
+    ]
+    assert report[1:] == [*slowest, "largest waits:", *largest]
+
+
 def test_a_timeline_without_waits_is_no_error() -> None:
     assert waits_report(read_waits("[\n")).startswith("0 operations")
     assert read_waits(json.dumps(negotiation(0, (1, 0)))) == []

@@ -123,8 +123,17 @@ def test_quantity_within_its_limits_is_read(reader: Reader[int], text: str, valu
     ],
 )  # fmt: skip
 def test_quantity_outside_its_limits_is_refused(reader: Reader[int], text: str) -> None:
-    with pytest.raises(SpecError, match=r"expected (a number of CPUs|an amount of memory) from"):
+    expected = r"expected (a number of CPUs from 0\.001|an amount of memory from 16Mi) to"
+    with pytest.raises(SpecError, match=expected):
         reader.read(parse(text.encode(), "a"), "x")
+
+
+@pytest.mark.parametrize(
+    ("reader", "value", "written"),
+    [(Cpus(), 1500, "1500m"), (Memory(), 1024, "1024"), (Cpus(), "2", "2"), (Cpus(), True, True)],
+)
+def test_quantity_is_written_in_its_smallest_unit(reader: Any, value: Any, written: Any) -> None:
+    assert reader.write(value) == written
 
 
 @pytest.mark.parametrize(

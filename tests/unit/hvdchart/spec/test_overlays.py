@@ -18,6 +18,7 @@ name: run
 nodes: [{name: a, count: 1, coresPerSocket: 4}]
 train: {command: [a], env: {A: x, B: y}}
 values: {worker: {nodeSelector: {a: b}}}
+image: {repository: a, pullSecrets: []}
 """
 
 
@@ -76,6 +77,7 @@ def test_null_setting_deletes_the_key() -> None:
     [
         ("nodes.1.count=8", "from 0 to 0"),
         ("nodes.x=8", "'x' is not an item of the list"),
+        ("image.pullSecrets.0=a", "expected a list that is not empty"),
         ("nodes", "path=value"),
         ("=3", "path=value"),
         ("a..b=3", "path=value"),
@@ -90,10 +92,11 @@ def test_wrong_setting_is_refused(setting: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_wrong_value_of_a_setting_names_the_setting() -> None:
+@pytest.mark.parametrize("setting", ["nodes.0.count=x", "nodes=[{name: a, count: x, gpus: 1}]"])
+def test_wrong_value_of_a_setting_names_the_setting(setting: str) -> None:
     with pytest.raises(SpecError) as caught:
-        read_spec(apply_settings(merged(), ["nodes.0.count=x"]))
-    assert caught.value.place == "--set nodes.0.count=x"
+        read_spec(apply_settings(merged(), [setting]))
+    assert caught.value.place == f"--set {setting}"
 
 
 def test_a_merger_that_does_not_say_what_maps_are_cannot_be_made() -> None:

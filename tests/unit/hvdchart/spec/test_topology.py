@@ -23,11 +23,12 @@ def node(group: str) -> NodeGroup:
 
 # Without the 600m that DaemonSets and the master request.
 @pytest.mark.parametrize(
-    ("cpus", "reserved"),
-    [(0, 0), (1, 60), (2, 70), (3, 75), (4, 80), (5, 83), (8, 90), (112, 350)],
-)
-def test_cpu_reserve_follows_the_table(cpus: int, reserved: int) -> None:
-    assert topology.node_reserve_cpu(cpus * 1000) == reserved + 600
+    ("millis", "reserved"),
+    [(0, 0), (1000, 60), (2000, 70), (3000, 75), (4000, 80), (5000, 83), (8000, 90), (8001, 91),
+     (112_000, 350)],
+)  # fmt: skip
+def test_cpu_reserve_follows_the_table(millis: int, reserved: int) -> None:
+    assert topology.node_reserve_cpu(millis) == reserved + 600
 
 
 # In MiB, without 100 for eviction and the 768 that DaemonSets and the master request.
@@ -85,3 +86,22 @@ def test_slots_are_tuned_per_group_then_for_all_then_by_rule(
 ) -> None:
     read = spec(group, rest)
     assert topology.slots(read.nodes[0], read) == slots
+
+
+@pytest.mark.parametrize(
+    ("group", "values", "number"),
+    [
+        ("gpus: 1", "{}", None),
+        ("gpus: 1", "{worker: null}", None),
+        ("gpus: 1", "{worker: {slots: 1}}", 1),
+        ("gpus: 1", "{worker: {slots: 0}}", None),
+        ("gpus: 1", "{worker: {slots: true}}", None),
+        ("gpus: 1", "{worker: {slots: '1'}}", None),
+        # Several groups become workerGroups, whose own numbers count.
+        ("gpus: 1}, {name: y, count: 1, gpus: 1", "{worker: {slots: 1}}", None),
+    ],
+)
+def test_number_of_the_only_group_may_come_from_the_values(
+    group: str, values: str, number: Any
+) -> None:
+    assert topology.worker_value(spec(group, f"values: {values}"), "slots") is number

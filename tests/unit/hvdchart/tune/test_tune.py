@@ -23,6 +23,7 @@ from hvdchart.tune.grid import (
     benchmark_command,
     choose_best,
     collect,
+    describe,
     faster_settings,
     list_settings,
     parse_result,
@@ -121,13 +122,15 @@ def test_best_setting_beats_the_plan_by_more_than_noise_in_turns() -> None:
     assert choose_best(drifting) is drifting[1], "each turn is compared with itself"
     silent = measured((), (5,))
     assert choose_best(silent) is silent[1]
+    failed = measured((10,), ())
+    assert choose_best(failed) is failed[0]
 
 
 def test_two_fastest_settings_are_measured_again() -> None:
     own, other = measured((10, 11, 12), (12, 13, 14))
     more = [Measurement({"N": str(n)}, (float(n),), ()) for n in (9, 20, 30)]
     assert faster_settings([own, other, *more]) == [{"N": "30"}, {"N": "20"}]
-    assert faster_settings([other, own]) == []
+    assert faster_settings([other, own]) == faster_settings([own, own]) == []
     with pytest.raises(RunFailedError, match="crashed"):
         faster_settings(measured((), ()))
 
@@ -136,6 +139,7 @@ def test_tuning_block_merges_into_the_spec() -> None:
     first = measured((10.0,), (12.0,))
     text = tuning_text(Search(first, first), "run.spec.yaml")
     assert "The best setting is +20.0% faster than the plan's." in text
+    assert "# The faster ones again, in turn with the plan's:\n#       10.00  OMP" in text
     base = "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2}"
     trees = [parse(spec_text(base).encode(), "base"), parse(text.encode(), "tuning")]
     env = make_plan(read_spec(merge_specs(trees))).groups[0].env
@@ -143,7 +147,26 @@ def test_tuning_block_merges_into_the_spec() -> None:
     again = measured((10.0,), (10.0,))
     assert "keep the plan's" in tuning_text(Search(first, again), "x")
     failed = measured((10.0,), ())
-    assert "failed" in tuning_text(Search(failed, failed[:1]), "x")
+    text = tuning_text(Search(failed, failed[:1]), "x")
+    assert ("failed" in text, "again" in text) == (True, False)
+    silent = measured((), (5.0,))
+    assert "faster than" not in tuning_text(Search(silent, silent), "x")
+
+
+@pytest.mark.parametrize(
+    ("speeds", "errors", "line"),
+    [
+        ((10.0,), (), "    10.00  A=1 B=2"),
+        ((10.0, 13.0), (), "    11.50  A=1 B=2 (10.00 to 13.00)"),
+        ((), ("first", "last  of\ntwo"), "   failed  A=1 B=2: last of two"),
+        ((), ("x" * 201,), f"   failed  A=1 B=2: {'x' * 200}"),
+        ((), (), "   failed  A=1 B=2: not run"),
+    ],
+)
+def test_measurement_is_a_line(
+    speeds: tuple[float, ...], errors: tuple[str, ...], line: str
+) -> None:
+    assert describe(Measurement({"A": "1", "B": "2"}, speeds, errors)) == line
 
 
 def test_results_are_collected_by_setting() -> None:
