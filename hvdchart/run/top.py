@@ -100,10 +100,11 @@ def usage_table(usages: Sequence[Usage]) -> str:
         cpu = "-" if usage.cpus is None else f"{usage.cpus:.2f}"
         memory = "-" if usage.memory is None else f"{usage.memory / 2**20:.0f}Mi"
         own = (usage.pod, cpu, memory)
-        for rank, told in sorted(usage.ranks.items()) or [("-", {})]:
+        ranks = [(str(rank), told) for rank, told in sorted(usage.ranks.items())]
+        for rank, told in ranks or [("-", {})]:
             step = f"{told['step']:.0f}" if "step" in told else "-"
             speed = f"{told['images_per_second']:.1f}" if "images_per_second" in told else "-"
-            rows.append((*own, str(rank), step, speed))
+            rows.append((*own, rank, step, speed))
             own = ("", "", "")
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "".join(
