@@ -168,7 +168,11 @@ class Lease:
 
     def _renew(self) -> None:
         while not self._released.wait(RENEW_EVERY):
-            self.write(self.news(), patience=0.0)
+            news = self.news()
+            with self._guard:
+                # Written now, it would take back the record that was just given back.
+                if not self._released.is_set():
+                    self.write(news, patience=0.0)
             if self.lost:
                 return
 

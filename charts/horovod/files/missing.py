@@ -84,7 +84,7 @@ class PodCheck:
             if pod is None:
                 # The controller stops at the first pod that is refused, which stands for all.
                 if host.stateful_set not in absent:
-                    absent[host.stateful_set] = _explain_absence(api, self._run, host)
+                    absent[host.stateful_set] = self._explain_absence(api, host)
                 found[host] = absent[host.stateful_set]
             elif _is_stale(host, pod):
                 found[host] = Diagnosis(STALE)
@@ -96,6 +96,22 @@ class PodCheck:
                     diagnosis = diagnosis._replace(reason=text)
                 found[host] = diagnosis
         return found
+
+    def _explain_absence(self, api: Api, host: Host) -> Diagnosis:
+        """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again.
+
+        An attempt that expected to be the last one scaled them to 0, and then another attempt was
+        made: after an eviction, which does not count as a failure, or a roll-back. A run that ends
+        or trains leaves them alone: it may be the suspension of the run that took them away.
+        """
+        number = self._run.initial_workers[host.stateful_set]
+        try:
+            if not self._is_over():
+                set_number(api, host.stateful_set, number, patience=0.0, from_zero_only=True)
+            message = creation_failure(api, host.stateful_set, host.name)
+        except ApiError as problem:
+            message = str(problem)
+        return diagnose_refusal(message)
 
     def _remember(self, diagnoses: Diagnoses) -> None:
         now = time.monotonic()
@@ -151,21 +167,6 @@ def _is_stale(host: Host, pod: Object | None) -> bool:
     if pod is None:
         return False
     return bool(pod["metadata"].get("labels", {}).get("horovod/revision") != host.revision)
-
-
-def _explain_absence(api: Api, run: Run, host: Host) -> Diagnosis:
-    """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again.
-
-    An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
-    after an eviction, which does not count as a failure, or a roll-back.
-    """
-    number = run.initial_workers[host.stateful_set]
-    try:
-        set_number(api, host.stateful_set, number, patience=0.0, from_zero_only=True)
-        message = creation_failure(api, host.stateful_set, host.name)
-    except ApiError as problem:
-        message = str(problem)
-    return diagnose_refusal(message)
 
 
 def describe(diagnoses: Diagnoses) -> list[str]:

@@ -37,13 +37,17 @@ def fit_to_run(api: Api, run: Run) -> None:
     """Give each StatefulSet the number of workers that the run starts with.
 
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
-    run keeps a number that a person or an autoscaler chose. A failure is logged.
+    run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
+    server is away, one StatefulSet is enough to wait for: there may be many, and the training may
+    begin without it.
     """
     for name, number in run.initial_workers.items():
         try:
             set_number(api, name, number, START_PATIENCE, from_zero_only=run.elastic)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
+            if problem.is_temporary:
+                return
 
 
 def set_number(

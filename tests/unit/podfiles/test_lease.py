@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import socket
 import threading
 from collections.abc import Callable
@@ -141,6 +142,23 @@ def test_the_next_pod_of_the_same_job_does_not_wait(masters: Masters) -> None:
     assert second.epoch > first.epoch
     assert masters.waited == []
     masters.api.wait(lambda: bool(first.lost))
+
+
+def test_a_renewal_that_is_under_way_does_not_take_back_what_is_released(
+    masters: Masters,
+) -> None:
+    first = masters.make("master-a")
+    renewing: queue.Queue[threading.Thread] = queue.Queue()
+
+    def release() -> dict[str, str]:
+        first.release()
+        renewing.put(threading.current_thread())
+        return {"progress": "late"}
+
+    first.news = release
+    masters.take(first)
+    renewing.get(timeout=PATIENCE).join(PATIENCE)
+    assert masters.data()["holder"] == ""
 
 
 def test_of_two_masters_that_find_the_record_free_one_takes_it(masters: Masters) -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 
 import hosts
+import kube
 import missing
 import probing
 import pytest
@@ -232,6 +233,21 @@ def test_workers_that_were_scaled_to_zero_are_scaled_up_again(
     (patch,) = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 2}}, "optional hosts are the autoscaler's business"
     assert "hvd-worker had 0 workers: scaled to 2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_workers_that_a_suspension_took_away_are_not_created_again(
+    workers: Workers, is_over: bool
+) -> None:
+    """The master is asked to end a moment later, or still ends its ranks."""
+    item = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 0}}
+    workers.api.put("apps/statefulsets", item)
+    run = workers.run(2)
+    check = missing.PodCheck(run, kube.Api(), lambda: is_over)
+    found = check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
+    assert {item.reason for item in found.values()} == {"the pod does not exist"}
+    asked = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
+    assert len(asked) == int(not is_over)
 
 
 def test_why_a_pod_was_not_created_is_in_the_error(

@@ -64,6 +64,17 @@ def test_a_number_that_cannot_be_set_is_logged_and_the_others_are_set(
     assert replicas(api_server, "hvd-gpu") == 1
 
 
+def test_the_training_waits_for_one_statefulset_while_the_api_is_away(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    api_server.fail("GET", "apps/statefulsets", faults.status(503), times=99)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statefulsets, "START_PATIENCE", 0.0)
+        statefulsets.fit_to_run(api, make_run())
+    assert len(api_server.asked("GET", "apps/statefulsets/hvd-cpu/scale")) == 1
+    assert not api_server.asked("GET", "apps/statefulsets/hvd-gpu/scale")
+
+
 def test_scaling_to_zero_is_logged(
     api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
