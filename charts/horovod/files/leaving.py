@@ -37,6 +37,8 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
     while sshd.returncode is None:
         wait()
     told: set[ranks.Script] = set()
+    # A master that does not answer would cost each rank seconds of the grace period.
+    is_heard = True
     # None has run yet: nothing will be reported.
     give_up_at = 0.0
     while True:
@@ -45,9 +47,9 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
             give_up_at = time.monotonic() + REPORT_WITHIN
         # Before a rank ends: this is the cause of the attempt's end, and the others are waited for.
         for script in scripts:
-            if script not in told:
+            if script not in told and is_heard:
                 told.add(script)
-                ranks.tell(script, kind="leaving", seconds=grace)
+                is_heard = ranks.tell(script, kind="leaving", seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)
         if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):

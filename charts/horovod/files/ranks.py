@@ -140,10 +140,10 @@ def send(script: Script, patience: float, **content: object) -> None:
     notices.send(script.notices, script.epoch, patience, **content)
 
 
-def tell(script: Script, **content: object) -> None:
-    """Send a notice about a rank to its master. A failure is logged."""
+def tell(script: Script, **content: object) -> bool:
+    """Send a notice about a rank to its master. False for a failure, which is logged."""
     if not script.notices:
-        return
+        return True
     try:
         send(script, notices.SEND_WITHIN, **content)
     except (OSError, ValueError) as problem:
@@ -151,3 +151,5 @@ def tell(script: Script, **content: object) -> None:
         from settings import log
 
         log(f"cannot tell the master {content}: {problem}")
+        return False
+    return True

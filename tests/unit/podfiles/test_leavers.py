@@ -175,6 +175,29 @@ def test_worker_stays_while_one_of_its_ranks_waits_for_others(
     assert len(waited) == 2
 
 
+def test_master_that_does_not_answer_takes_no_more_of_the_grace_period_for_each_rank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripts = [ranks.Script(rank, 1, "0", "", "7") for rank in range(8)]
+    looks = iter([scripts, []])
+    told: list[ranks.Script] = []
+    asked: list[ranks.Script] = []
+
+    def tell(script: ranks.Script, **content: object) -> bool:
+        told.append(script)
+        return False
+
+    monkeypatch.setattr(ranks, "running", lambda: iter(next(looks)))
+    monkeypatch.setattr(ranks, "is_any_waiting", lambda: False)
+    monkeypatch.setattr(ranks, "tell", tell)
+    monkeypatch.setattr(ranks, "ask_to_end", asked.append)
+    monkeypatch.setattr(fence, "older_processes", lambda epoch: iter(()))
+    sshd = SimpleNamespace(returncode=0, kill=lambda: None)
+    leaving.leave(sshd, 30.0, lambda: None)  # type: ignore[arg-type]
+    assert told == scripts[:1]
+    assert asked == scripts
+
+
 # Tells the master what a worker tells it.
 LEAVES = """
 import json, os, socket

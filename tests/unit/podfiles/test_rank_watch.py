@@ -100,7 +100,7 @@ def test_master_is_told_once_in_a_period_of_stall_checks(
     stop(script)
     for _ in range(3):
         watch.look()
-    ranks.tell(next(ranks.running()), kind="last")
+    assert ranks.tell(next(ranks.running()), kind="last")
     assert notices.get(timeout=20)["kind"] == "last"
 
 
@@ -154,7 +154,7 @@ def test_other_senders_are_not_heard(notices: Notices) -> None:
 def test_master_that_is_not_there_is_logged(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks.tell(ranks.Script(3, 1, "0", address, "7"), kind="leaving")
+    assert not ranks.tell(ranks.Script(3, 1, "0", address, "7"), kind="leaving")
     assert "cannot tell the master {'kind': 'leaving'}: " in capsys.readouterr().out
 
 
