@@ -32,7 +32,8 @@ from tests.bench.report import Rows, write_report
 from tests.bench.turns import in_turns
 from tests.waiting import wait_until
 
-# A line for each stage, with the time and what identifies the attempt; a checkpoint a second.
+# A line for each stage, with the time and what identifies the attempt; a checkpoint a second, and a
+# report of the progress, as examples/hvd_progress.py makes it.
 SCRIPT = """
 import os, signal, time
 began = time.time()
@@ -51,7 +52,7 @@ saved, step = "/output/checkpoint", 0
 if hvd.rank() == 0 and os.path.exists(saved):
     step = int(open(saved).read())
 step = int(hvd.broadcast(tf.constant(step), 0))
-written = time.time()
+written, metrics = time.time(), os.getenv("HVD_METRICS_DIR")
 while True:
     hvd.allreduce(tf.ones(1), name="step")
     step += 1
@@ -61,6 +62,10 @@ while True:
         with open(saved + ".new", "w") as file:
             file.write(str(step))
         os.replace(saved + ".new", saved)
+        if metrics:
+            with open(metrics + "/.0", "w") as file:
+                file.write(f"horovod_step {step}\\n")
+            os.replace(metrics + "/.0", metrics + "/0")
     if hvd.rank() == 1 and os.path.exists("/output/kill"):
         os.unlink("/output/kill")
         report("fault", time.time())
@@ -70,8 +75,9 @@ while True:
 COMMAND = ("python3", "-c", SCRIPT)
 KILLED, DELETED = "rank killed", "worker deleted"
 ORDER = ("first", "second")
-# Seconds: of training before a fault, and in which a run has to recover.
-TRAINED, PATIENCE = 2.0, 180.0
+# Seconds: of training before a fault, so that its progress is known, and in which a run has to
+# recover.
+TRAINED, PATIENCE = 5.0, 180.0
 
 
 class Line(NamedTuple):
