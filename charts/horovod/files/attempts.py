@@ -7,6 +7,7 @@ missing. The Job makes another master for a master that is lost, which counts on
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Callable, NamedTuple
 
@@ -50,43 +51,56 @@ class Count(NamedTuple):
 class Retries:
     """Decides whether another attempt follows a failed one, and when.
 
-    `limit`: how many failures may be followed by another attempt, where the Job does not say it.
+    `limit`: how many failures may be followed by another attempt; None where the Job says it.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._lost_masters = 0
         self._quick = 0
+        self._furthest = 0
         self._last = ""
 
-    def pause(self, problem: RunError, seconds: float, failures: int, job: Object | None) -> float:
+    def pause(
+        self, problem: RunError, seconds: float, failures: int, job: Object | None, step: int = 0
+    ) -> float:
         """Return the seconds until the next attempt; a negative number when none follows.
 
-        `seconds`: how long the launcher ran. `failures`: of all attempts, this one included. `job`
-        has the limit, which an upgrade may have changed.
+        `seconds`: how long the launcher ran. `failures`: of all attempts, this one included.
+        `step`: the last one that the script has reported, 0 without such a report. `job` has the
+        limit, which an upgrade may have changed; while it cannot be read, the last one counts, and
+        there is none before it was read once.
         """
         if job and "backoffLimit" in job["spec"]:
             self._limit = int(job["spec"]["backoffLimit"])
             self._lost_masters = int(job.get("status", {}).get("failed") or 0)
-        left = self._limit - failures - self._lost_masters + 1
+        limit = sys.maxsize if self._limit is None else self._limit
+        left = limit - failures - self._lost_masters + 1
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
             return -1.0
         if isinstance(problem, HostsTimeoutError):
             log("the run is not retried: another attempt would wait for the same hosts")
             return -1.0
-        is_same = str(problem) == self._last and getattr(problem, "is_sure_to_repeat", False)
-        self._last = str(problem)
-        if is_same and (seconds < TRAINED_AFTER or isinstance(problem, NotANumberError)):
+        repeats = getattr(problem, "repeats", "")
+        is_same = repeats != "" and repeats == self._last
+        self._last = repeats
+        # An attempt that came further than all before had trained, too.
+        has_trained = seconds >= TRAINED_AFTER or step > self._furthest
+        self._furthest = max(self._furthest, step)
+        if is_same and (not has_trained or isinstance(problem, NotANumberError)):
             log("the run is not retried: the script failed twice in the same way")
             return -1.0
         # A host that is lost is no failure of the script, which may wait for the host anyway.
-        is_honest = seconds >= TRAINED_AFTER or isinstance(problem, LostHostError)
+        is_honest = has_trained or isinstance(problem, LostHostError)
         self._quick = 0 if is_honest else self._quick + 1
         pause = 0.0
         if self._quick > 1:
             pause = min(FIRST_PAUSE * 2 ** (self._quick - 2), LONGEST_PAUSE)
         when = f"in {pause:.0f} s" if pause else "at once"
-        log(f"the next attempt begins {when}; {left} of {self._limit} retries are left")
+        how_many = f"{left} of {limit} retries are left"
+        if self._limit is None:
+            how_many = "the Job, which has the number of retries, cannot be read"
+        log(f"the next attempt begins {when}; {how_many}")
         return pause
 
 

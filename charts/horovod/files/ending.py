@@ -19,7 +19,7 @@ CONDITION_WITHIN = 10
 # Seconds by which the clocks of the controller's machine and this one may differ.
 CLOCK_SKEW = 60.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
-UNREADABLE: Object = {"metadata": {}, "spec": {"backoffLimit": sys.maxsize}}
+UNREADABLE: Object = {"metadata": {}, "spec": {}}
 
 
 def read_job(api: Api, stopped: bool, patience: float | None = None) -> Object | None:
@@ -72,7 +72,7 @@ def will_retry(job: Object, code: int, now: float) -> bool:
     if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
     failed = int(job.get("status", {}).get("failed", 0))
-    if failed >= int(job["spec"]["backoffLimit"]):
+    if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)):
         return False
     pause = min(FIRST_BACKOFF * 2**failed, LONGEST_BACKOFF)
     # If the deadline passes between two attempts, no master is there to scale the workers down.

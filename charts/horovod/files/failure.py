@@ -73,10 +73,16 @@ class Traceback(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why an attempt failed, and whether the same is sure to happen again."""
+    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again."""
 
-    text: str
+    who: str
+    what: str
     is_sure_to_repeat: bool
+
+    @property
+    def text(self) -> str:
+        """The cause in one line."""
+        return self.who + self.what
 
 
 class ErrorOutput:
@@ -107,8 +113,10 @@ class ErrorOutput:
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
-        recent = [item for item in self._tracebacks if item.at > since]
-        match = next((m for r in RANKS for line in self._lines if (m := r.search(line))), None)
+        # Copies: what outlives the launcher may still write.
+        recent = [item for item in self._tracebacks.copy() if item.at > since]
+        lines = self._lines.copy()
+        match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
         rank = int(match["rank"]) if match else None
         number = (match.groupdict().get("signal") if match else None) or "0"
         own_words = (n for n in raised if n["at"] > since and not is_consequence(n["text"]))
@@ -127,7 +135,7 @@ class ErrorOutput:
         if rank is None:
             return None
         what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
-        return Cause(_describe_rank(rank, hosts) + what, number == "0" and code == USAGE)
+        return Cause(_describe_rank(rank, hosts), what, number == "0" and code == USAGE)
 
     def _pass_on(self) -> None:
         rest = b""
@@ -171,7 +179,7 @@ def is_consequence(text: str) -> bool:
 
 def _judge(who: str, text: str) -> Cause:
     is_full = any(words in text for words in FULL)
-    return Cause(who + text, is_full or text.split(":")[0] in SURE_TO_REPEAT)
+    return Cause(who, text, is_full or text.split(":")[0] in SURE_TO_REPEAT)
 
 
 def _write(target: int, content: bytes) -> None:

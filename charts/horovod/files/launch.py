@@ -159,6 +159,8 @@ class Launcher:
 
     def __init__(self) -> None:
         self.stopped = False
+        # The number of the present launch.
+        self.number = 0
         # The seconds that this pod has to end, and what asks the ranks to: how many were asked.
         self.grace = 0.0
         self.ask_ranks: Callable[[Sequence[Host]], int] = lambda hosts: 0
@@ -170,6 +172,7 @@ class Launcher:
 
     def reset(self) -> None:
         """Forget the launch before."""
+        self.number += 1
         self.leavers.reset()
         self._process: subprocess.Popen[bytes] | None = None
         # Why this launch was ended while the run may go on, and when it is killed for that.

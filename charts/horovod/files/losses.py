@@ -50,12 +50,15 @@ def explain_end(
     """
     # An elastic run goes on without them.
     left = "" if run.elastic else ", ".join(launcher.leaving)
-    if exit_code == 0:
+    problem = launcher.problem
+    # The ranks may have ended in the moment in which a host was lost. Those that were ended for
+    # another reason have not finished, whatever their handlers of signals make of it.
+    if exit_code == 0 and (problem is None or isinstance(problem, LostHostError)):
         if left:
             log(f"{left} was terminated, and the ranks ended with 0: the run has finished")
         return None
-    if launcher.problem:
-        return launcher.problem
+    if problem:
+        return problem
     if left:
         why = "terminated: deleted, evicted, or its node drained or shut down"
         return WorkerLeftError(f"{left} was {why}", exit_code)
@@ -65,9 +68,10 @@ def explain_end(
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
         return LostHostError(describe_loss(broken) + also, exit_code)
-    problem = f"{run.mode} ended with exit code {exit_code}: its last lines above say why"
+    if cause:
+        return LaunchError(cause.text, exit_code, cause.what if cause.is_sure_to_repeat else "")
     return LaunchError(
-        cause.text if cause else problem, exit_code, bool(cause and cause.is_sure_to_repeat)
+        f"{run.mode} ended with exit code {exit_code}: its last lines above say why", exit_code
     )
 
 

@@ -32,10 +32,8 @@ from record import FINISHED, Entry, RunRecord
 from results import store_results
 from settings import (
     DEFECT,
-    LOST_MASTER,
     ConfigurationError,
     Host,
-    InterruptedRunError,
     NotANumberError,
     Pod,
     Run,
@@ -43,6 +41,7 @@ from settings import (
     WorkerLeftError,
     log,
     parse_run,
+    report_end,
     report_failure,
 )
 from spares import describe_spares, record_hosts
@@ -155,7 +154,7 @@ def make_attempts(
     run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
 ) -> RunError | None:
     """Make attempts until the training finishes or no other one may follow, and finish the run."""
-    retries, preparation = Retries(run.retries), Preparation()
+    retries, preparation = Retries(None if api else run.retries), Preparation()
     while True:
         problem = attempt(run, api, events, record, launcher, preparation)
         if record.lost:
@@ -180,7 +179,8 @@ def make_attempts(
             log("the next attempt begins at once; this one does not count as a failure")
         else:
             record.count_failure(problem)
-            pause = retries.pause(problem, launcher.seconds, record.count.failures, job)
+            failures, step = record.count.failures, record.progress.step
+            pause = retries.pause(problem, launcher.seconds, failures, job, step)
         if is_removed or pause < 0:
             break
         if not wait(pause, launcher.was_stopped):
@@ -203,7 +203,7 @@ def attempt(
     launcher: Launcher,
     preparation: Preparation,
 ) -> RunError | None:
-    """Make one attempt; None when the training finished."""
+    """Make one attempt; why it failed, or None when the training finished."""
     record.begin_attempt()
     launcher.reset()
     if api:
@@ -214,8 +214,9 @@ def attempt(
     except RunError as error:
         record.progress.close(is_success=False)
         return error
+    # The last step is told now.
     record.progress.close(is_success=True)
-    return None
+    return NotANumberError() if run.fail_on_nan and record.progress.is_nan else None
 
 
 def repeat_result(run: Run, api: Api, events: EventRecorder, earlier: Entry) -> RunError | None:
@@ -280,14 +281,7 @@ def main() -> int:
         lease.release()
         events.close()
     mesh.end_proxy()
-    return exit_code(problem)
-
-
-def exit_code(problem: RunError | None) -> int:
-    """Return the code for the end of the master: that of the ranks where the Job may have it."""
-    code = problem.exit_code if problem else 0
-    is_lost = isinstance(problem, InterruptedRunError)
-    return 1 if code in LOST_MASTER and not is_lost else code
+    return report_end(problem)
 
 
 if __name__ == "__main__":

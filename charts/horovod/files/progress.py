@@ -150,8 +150,18 @@ class Progress:
                 self._history.append((now, step))
                 self._time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             self._told = told
-        if told.get("loss") == "nan":
+        if self.is_nan:
             self.on_nan()
+
+    @property
+    def is_nan(self) -> bool:
+        """Whether the last loss that was told is not a number."""
+        return self._told.get("loss") == "nan"
+
+    @property
+    def step(self) -> int:
+        """The last step that was told; 0 when none was."""
+        return int(self._told.get("step", 0))
 
     def _follow(self, hosts: Callable[[], Sequence[Host]]) -> None:
         number, pause = 0, FIRST_LOOK

@@ -58,12 +58,15 @@ class InterruptedRunError(RunError):
 
 
 class LaunchError(RunError):
-    """The launcher failed. Its exit code becomes the master's: a rank may have chosen it."""
+    """The launcher failed. Its exit code becomes the master's: a rank may have chosen it.
 
-    def __init__(self, message: str, exit_code: int, is_sure_to_repeat: bool = False) -> None:
+    `repeats` is what is sure to happen again, on whichever rank; empty where nothing is.
+    """
+
+    def __init__(self, message: str, exit_code: int, repeats: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
-        self.is_sure_to_repeat = is_sure_to_repeat
+        self.repeats = repeats
 
 
 class LostHostError(LaunchError):
@@ -78,7 +81,7 @@ class NotANumberError(LaunchError):
     """The attempt was ended because the loss that the script reports is not a number."""
 
     def __init__(self) -> None:
-        super().__init__("the loss is NaN (launch.failOnNaN)", 1, is_sure_to_repeat=True)
+        super().__init__("the loss is NaN (launch.failOnNaN)", 1, repeats="NaN")
 
 
 def log(message: str) -> None:
@@ -96,6 +99,20 @@ def report_failure(error: RunError) -> int:
         # Outside a pod, or where the platform does not offer the file. The log has the error.
         log(f"cannot write the termination message: {problem}")
     return error.exit_code
+
+
+def report_end(problem: RunError | None) -> int:
+    """Return the master's exit code: that of the ranks where the Job may have it.
+
+    The log's last line names the problem, for whoever reads the end only.
+    """
+    code = problem.exit_code if problem else 0
+    if code in LOST_MASTER and not isinstance(problem, InterruptedRunError):
+        code = 1
+    if problem:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        log(f"ended at {now} with exit code {code}: {' '.join(str(problem).split())}")
+    return code
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class Stalls:
 
     def __init__(self, run: Run, launcher: Launcher, announce: Callable[[str], None]) -> None:
         self._run, self._launcher, self._announce = run, launcher, announce
+        # Of the launch of this number.
+        self._number = 0
         self._known: dict[int, Stall] = {}
         self._new: dict[int, Stall] = {}
         self._period, self._lines = 0.0, 0
@@ -101,6 +103,7 @@ class Stalls:
     def _add(self, rank: int, host: str, what: str, seconds: float, period: float) -> None:
         now = time.monotonic()
         with self._guard:
+            self._forget_earlier_launch()
             before = self._known.get(rank)
             since = now - seconds
             if before and now - before.seen < FORGET_AFTER * period + COLLECT:
@@ -109,10 +112,16 @@ class Stalls:
                 threading.Timer(COLLECT, self._report).start()
             self._new[rank] = Stall(rank, host, what, since, now, period)
 
+    def _forget_earlier_launch(self) -> None:
+        """Its ranks have ended: how long they had stalled says nothing about those of this one."""
+        if self._number != self._launcher.number:
+            self._number, self._known, self._new = self._launcher.number, {}, {}
+
     def _report(self) -> None:
         """Name the ranks of a message, and end the attempt if that has lasted too long."""
         with self._guard:
-            stalls, self._new = list(self._new.values()), {}
+            self._forget_earlier_launch()
+            number, stalls, self._new = self._number, list(self._new.values()), {}
             first = [s for s in stalls if not _is_same(self._known.get(s.rank), s)]
             self._known.update((stall.rank, stall) for stall in stalls)
         if first:
@@ -121,7 +130,8 @@ class Stalls:
             self._show_stacks(first[:MOST_RANKS])
         limit = self._run.stall_timeout
         late = [stall for stall in stalls if limit and stall.seen - stall.since >= limit]
-        if late:
+        # To ask for the stacks may have taken longer than the launch.
+        if late and self._launcher.number == number:
             why = f"longer than launch.stallTimeoutSeconds={limit:.0f}"
             self._launcher.abort(LaunchError(f"{describe(late)}, {why}", 1))
 

@@ -7,6 +7,7 @@ from typing import Any
 import attempts
 import pytest
 from attempts import Retries
+from ending import UNREADABLE
 from settings import ConfigurationError, HostsTimeoutError, LaunchError, NotANumberError
 
 FAILURE = LaunchError("exit code 1", 1)
@@ -29,6 +30,16 @@ def test_a_script_that_had_trained_gets_none() -> None:
     assert pauses == [0, 5, 0, 0, 0, 5]
 
 
+def test_a_script_that_came_further_had_trained() -> None:
+    retries, wrong = Retries(20), LaunchError("rank 1: TypeError", 1, "TypeError")
+    pauses = [
+        retries.pause(FAILURE, 2.0, number, None, step)
+        for number, step in enumerate([5, 9, 9, 9, 20], 1)
+    ]
+    assert pauses == [0, 0, 0, 5, 0]
+    assert [retries.pause(wrong, 2.0, 6, None, step) for step in (30, 40, 40)] == [0, 0, -1]
+
+
 @pytest.mark.parametrize(
     ("limit", "failures", "lost_masters", "follows"),
     [(0, 1, 0, False), (1, 1, 0, True), (1, 2, 0, False), (3, 3, 0, True), (3, 3, 1, False),
@@ -42,9 +53,14 @@ def test_failures_and_lost_masters_have_one_budget(
 
 
 def test_the_last_limit_counts_while_the_job_cannot_be_read() -> None:
-    retries = Retries(0)
+    retries = Retries(None)
     assert retries.pause(FAILURE, 99.0, 1, job(1)) == 0
-    assert retries.pause(FAILURE, 99.0, 2, None) < 0
+    assert retries.pause(FAILURE, 99.0, 2, UNREADABLE) < 0
+
+
+def test_a_job_that_was_never_read_limits_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Retries(None).pause(FAILURE, 99.0, 7, UNREADABLE) == 0
+    assert "the Job, which has the number of retries, cannot be read" in capsys.readouterr().out
 
 
 def test_a_wrong_configuration_is_not_tried_again() -> None:
@@ -56,13 +72,18 @@ def test_hosts_that_did_not_come_are_not_waited_for_again() -> None:
 
 
 def test_a_script_that_fails_twice_in_a_way_that_is_sure_to_repeat_is_not_tried_again() -> None:
-    wrong = LaunchError("rank 1: TypeError", 1, is_sure_to_repeat=True)
+    wrong = LaunchError("rank 1: TypeError", 1, "TypeError")
     assert Retries(9).pause(wrong, 2.0, 1, None) == 0
     retries = Retries(9)
     assert [retries.pause(wrong, 2.0, number, None) for number in (1, 2)] == [0, -1]
-    other = LaunchError("rank 1: NameError", 1, is_sure_to_repeat=True)
+    other = LaunchError("rank 1: NameError", 1, "NameError")
     retries = Retries(9)
     assert [retries.pause(problem, 2.0, 1, None) for problem in (wrong, other)] == [0, 5]
+    # All ranks fail, and any of them may be the first.
+    elsewhere = LaunchError("rank 2: TypeError", 1, "TypeError")
+    retries = Retries(9)
+    assert [retries.pause(problem, 2.0, 1, None) for problem in (wrong, elsewhere)] == [0, -1]
+    assert [Retries(9).pause(problem, 2.0, 1, None) for problem in (FAILURE, FAILURE)] == [0, 0]
     trained = Retries(9)
     assert [trained.pause(wrong, 99.0, number, None) for number in (1, 2)] == [0, 0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import failure
@@ -212,7 +213,23 @@ def test_what_the_script_does_wrong_is_sure_to_repeat(text: str, code: int, sure
 def test_an_earlier_traceback_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure, "LAST_SECONDS", -1.0)
     found = cause(TYPE_ERROR + OPEN_MPI_4.format(code=3), 3)
-    assert found == Cause("rank 3 on hvd-cpu-1: exit code 3", False)
+    assert found == Cause("rank 3 on hvd-cpu-1: ", "exit code 3", False)
+
+
+def test_what_outlives_the_launcher_may_write_while_its_output_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, os.open(os.devnull, os.O_WRONLY))
+        output._look_at("the first line")
+
+        def search(line: str) -> None:
+            output._look_at("another line")
+
+        monkeypatch.setattr(failure, "RANKS", [SimpleNamespace(search=search)])
+        os.close(writer)
+        assert output.find_cause(HOSTS, 3) is None
 
 
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])

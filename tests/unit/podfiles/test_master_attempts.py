@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -11,9 +12,11 @@ from typing import Any
 import attempts
 import hosts
 import master
+import progress
 import pytest
 import user_code
 
+from tests.fakes import faults
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 
@@ -58,6 +61,19 @@ def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
     assert not pod.api.asked("DELETE", "core/pods/hvd-worker-0")
 
 
+def test_a_script_that_reports_new_steps_is_started_again_at_once(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def follow(told: progress.Progress, hosts: object) -> None:
+        told.take(f"horovod_step {os.environ['HVD_ATTEMPT']}0", 0.0)
+
+    monkeypatch.setattr(attempts, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(progress.Progress, "follow", follow)
+    pod.install(FAIL_UNTIL.format(3))
+    assert pod.run() == 0
+    assert "the next attempt begins at once; 1 of 2 retries are left" in read_log(capsys)
+
+
 def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 3
@@ -72,10 +88,10 @@ def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
 def test_the_first_rank_that_failed_is_told_everywhere(
     pod: MasterPod, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Twice the same mistake of the script: it is not tried a third time."""
+    """Twice the same mistake of the script, on any rank: it is not tried a third time."""
     script = (
         "echo 'Traceback (most recent call last):'; echo '  File \"/app/train.py\", line 94, in f';"
-        "echo 'TypeError: no'; echo '  Process name: [[7,1],2]'"
+        "echo 'TypeError: no'; echo \"  Process name: [[7,1],$HVD_ATTEMPT]\""
     )
     pod.put_job(spec={"backoffLimit": 9})
     pod.install(f'echo x >>"$OUT/tried"; {{ {script}; }} >&2; exit 1')
@@ -89,6 +105,8 @@ def test_the_first_rank_that_failed_is_told_everywhere(
     assert output.err.count("TypeError: no\n") == 2, "the launcher's output is passed on"
     assert f"[hvd] error: {cause}\n" in output.err
     assert "the script failed twice in the same way" in output.out
+    last = output.out.splitlines()[-1].partition("] ended at ")[2]
+    assert re.fullmatch(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z with exit code 1: {re.escape(cause)}", last)
 
 
 def test_a_new_master_counts_on(pod: MasterPod) -> None:
@@ -109,6 +127,25 @@ def test_another_run_begins_to_count_anew(pod: MasterPod) -> None:
     pod.install(FAIL_UNTIL.format(2))
     assert pod.run() == 0
     assert [number for number, _ in made(pod)] == [1, 2]
+
+
+def test_the_number_of_retries_is_kept_while_the_job_cannot_be_read(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(master, "START_PATIENCE", 0.0)
+    announce = master.announce_failure
+    failed = []
+
+    def lose_the_api(*arguments: Any) -> None:
+        announce(*arguments)
+        failed.append(1)
+        pod.api.fail("GET", "batch/jobs", faults.status(503))
+
+    monkeypatch.setattr(master, "announce_failure", lose_the_api)
+    pod.put_job(spec={"backoffLimit": 1})
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run() == 3
+    assert len(made(pod)) == 2
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterPod) -> None:

@@ -80,6 +80,11 @@ def write(stalls: stall.Stalls, message: str = MESSAGE, seconds: int = 30) -> No
     stalls._report()
 
 
+def launch_again(launcher: Launcher) -> None:
+    launcher.reset()
+    launcher.hosts = lambda: make_run().hosts
+
+
 def test_ranks_that_do_not_join_are_named_once_with_host_and_stack(
     watch: Watch, asked: Path, launcher: Launcher, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +129,39 @@ def test_time_counts_from_the_first_message_of_a_stall_on(
     assert launcher.problem is None
     at(1201.0)
     assert "has not joined allreduce.b for 101 s" in str(launcher.problem)
+
+
+def test_stall_of_an_earlier_launch_does_not_count(
+    watch: Watch, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next launch begins at once, and its ranks may wait for the same rank on purpose."""
+    now = [1000.0]
+    monkeypatch.setattr(stall, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    stalls, announced = watch(50)
+    write(stalls)
+    now[0] += 30
+    write(stalls)
+    assert str(launcher.problem).endswith("longer than launch.stallTimeoutSeconds=50")
+    launch_again(launcher)
+    now[0] += 40
+    write(stalls)
+    assert launcher.problem is None
+    assert announced == [BOTH, BOTH], "it is another stall"
+
+
+def test_message_of_a_launch_that_has_ended_does_not_end_the_next_one(
+    watch: Watch, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalls, announced = watch(30)
+    for line in MESSAGE.format(seconds=30).splitlines():
+        stalls.read(line)
+    launch_again(launcher)
+    stalls._report()
+    assert (announced, launcher.problem) == ([], None)
+    # The hosts take long to answer, and the attempt ends meanwhile.
+    monkeypatch.setattr(stalls, "_show_stacks", lambda _: launch_again(launcher))
+    write(stalls)
+    assert (announced, launcher.problem) == ([BOTH], None)
 
 
 def test_stopped_rank_is_named_by_its_worker(watch: Watch, launcher: Launcher, asked: Path) -> None:
@@ -207,6 +245,36 @@ def test_what_a_rank_raised_is_kept_for_the_launch(launcher: Launcher, watch: Wa
     assert launcher.raised == []
 
 
+def test_attempt_that_stalls_has_not_finished_whatever_its_launcher_ends_with(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stall, "COLLECT", 0.01)
+    message = pod.generated.parent / "message"
+    message.write_text(MESSAGE.format(seconds=9))
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install(f"trap 'exit 0' TERM; cat {message} >&2; sleep 60 & wait")
+    assert pod.run(stallTimeoutSeconds=9) == 1
+    assert pod.recorded()[0] == "Failed"
+
+
+@pytest.mark.parametrize(("wanted", "code"), [(True, 1), (False, 0)])
+def test_training_whose_last_loss_is_nan_has_not_finished(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, wanted: bool, code: int
+) -> None:
+    """The worker tells the last step when the launcher has ended."""
+
+    close = progress.Progress.close
+
+    def tell_and_close(told: progress.Progress, *, is_success: bool) -> None:
+        told.take("horovod_step 3\thorovod_loss nan", 0.0)
+        close(told, is_success=is_success)
+
+    monkeypatch.setattr(progress.Progress, "close", tell_and_close)
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install("exit 0")
+    assert pod.run(failOnNaN=wanted) == code
+
+
 @pytest.mark.parametrize("loss", ["nan", "0.5"])
 def test_loss_that_is_nan_ends_the_run_at_the_second_attempt(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, loss: str
@@ -216,7 +284,8 @@ def test_loss_that_is_nan_ends_the_run_at_the_second_attempt(
 
     monkeypatch.setattr(progress.Progress, "follow", follow)
     pod.put_job(spec={"backoffLimit": 9})
-    pod.install('[ "$LOSS" = 0.5 ] || exec sleep 60')
+    # Scripts that save when they are asked to end may end with 0.
+    pod.install('[ "$LOSS" = 0.5 ] && exit; trap "exit 0" TERM; sleep 60 & wait')
     monkeypatch.setenv("LOSS", loss)
     if loss == "0.5":
         assert pod.run(failOnNaN=True) == 0
