@@ -35,8 +35,8 @@ EPOCH = f"{GENERATED}/epoch"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
-# The Job fails at once on this code (EX_CONFIG of sysexits.h): another attempt cannot help.
-BAD_CONFIGURATION = 78
+# The Job fails at once on this code (78): another attempt cannot help.
+BAD_CONFIGURATION = os.EX_CONFIG
 
 
 def which(program: str) -> str | None:

@@ -79,11 +79,10 @@ def prepare_stack(program: str, descriptor: int) -> None:
         return
     try:
         os.makedirs(SITE, exist_ok=True)
-        link = os.path.join(SITE, "sitecustomize.py")
-        if not os.path.lexists(link):
-            os.symlink(os.path.join(basics.FILES, "cold_site.py"), link)
+        module = os.path.join(basics.FILES, "cold_site.py")
+        os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
     except FileExistsError:
-        # Another rank has made it in this moment.
+        # Another rank has made it.
         pass
     except OSError:
         # The memory of this worker is full. The rank can do without.

@@ -163,7 +163,7 @@ class ErrorOutput:
             # A SyntaxError has a frame without a traceback before it.
             self._open[rank] = f"{os.path.basename(frame[1])}:{frame[2]}"  # noqa: PTH119
             self._lines_at.pop(rank, None)
-        elif rank in self._open and exception and not line.startswith(" "):
+        elif rank in self._open and exception:
             place, source = self._open.pop(rank), self._lines_at.pop(rank, "")
             text = f"{line}, {place}" if place else line
             text += hints.find(line, source)

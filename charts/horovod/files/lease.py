@@ -71,7 +71,7 @@ class Lease:
         when the API server does not answer for minutes, and at `until`, by time.monotonic().
         """
         if self._api is None:
-            self.epoch = new_epoch(0)
+            self.epoch = new_epoch()
             return
         seen, seen_at = "", 0.0
         while not self._try_to_take(seen, seen_at):
@@ -152,7 +152,7 @@ class Lease:
         if problem.status not in (403, 404):
             raise RunError(f"cannot read which master controls the workers: {problem}") from problem
         log(f"cannot hold the record: {problem}; the workers accept the newest master")
-        self.epoch, self._version = new_epoch(0), ""
+        self.epoch, self._version = new_epoch(), ""
         return True
 
     def _is_free(self) -> bool:
@@ -206,7 +206,7 @@ class Lease:
         return True
 
 
-def new_epoch(last: int) -> int:
+def new_epoch(last: int = 0) -> int:
     """Return a number greater than the last one, also where nothing records that: the time."""
     return max(last + 1, time.time_ns() // 1_000_000)
 

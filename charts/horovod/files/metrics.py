@@ -96,7 +96,7 @@ def format_page(samples: list[str]) -> str:
     """The samples, grouped by metric as the format asks for, with a description of our own."""
     groups: dict[str, list[str]] = {}
     for sample in samples:
-        groups.setdefault(re.split(r"[{ ]", sample, maxsplit=1)[0], []).append(sample)
+        groups.setdefault(re.split(r"[{ ]", sample)[0], []).append(sample)
     lines: list[str] = []
     for name, group in groups.items():
         if name in METRICS:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
@@ -159,32 +159,32 @@ class Run:
     cleanup: str
     record: str
     api: bool
-    min_ranks: int = 0
-    max_ranks: int = 0
-    binding: Binding = Binding()  # noqa: RUF009 - it cannot be changed
-    transport: str = ""
-    retries: int = 0
+    min_ranks: int
+    max_ranks: int
+    binding: Binding
+    transport: str
+    retries: int
     # Seconds after which a host that is silent is lost; 0: never.
-    lost_after: float = 0.0
+    lost_after: float
     # The version of the user's code; empty when the image has the code.
-    code: str = ""
+    code: str
     # Whether the workers install what requirements.txt beside it asks for.
-    requirements: bool = False
+    requirements: bool
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
-    stall_timeout: float = 0.0
-    fail_on_nan: bool = False
+    stall_timeout: float
+    fail_on_nan: bool
     # Seconds that the master has to end when it is asked to.
-    grace: float = 0.0
+    grace: float
+    # The records of the nodes that have the data, by the name of the StatefulSet (files/staged.py).
+    staged: Mapping[str, str]
+    # Seconds that storing the results may take; 0 when there is nothing to store.
+    results_within: float
+    # Whether the results of a run that failed are stored, too.
+    results_on_failure: bool
     # Hosts are waited for no longer, by time.monotonic().
     wait_until: float = math.inf
     # The master was started again after it had trained.
     resumed: bool = False
-    # The records of the nodes that have the data, by the name of the StatefulSet (files/staged.py).
-    staged: Mapping[str, str] = field(default_factory=dict)
-    # Seconds that storing the results may take; 0 when there is nothing to store.
-    results_within: float = 0.0
-    # Whether the results of a run that failed are stored, too.
-    results_on_failure: bool = False
 
     @property
     def ranks(self) -> int:

@@ -43,6 +43,24 @@ def quick_shutdown() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def only_daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread of the pods' programs keeps its pod from ending; timers end by themselves."""
+    folder, start, others = str(Path(settings.__file__).parent), threading.Thread.start, set[str]()
+
+    def note_and_start(thread: threading.Thread) -> None:
+        # A test may have put its own class between.
+        callers = [sys._getframe(depth).f_code.co_filename for depth in (1, 2)]
+        is_own = any(name.startswith(folder) for name in callers)
+        if is_own and not (thread.daemon or isinstance(thread, threading.Timer)):
+            others.add(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", note_and_start)
+    yield
+    assert not others
+
+
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """The test cluster's certificates."""

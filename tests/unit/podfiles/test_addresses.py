@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import addresses
@@ -180,7 +182,11 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_one_failure_at_the_start_does_not_leave_it_to_dns(
-    api_server: FakeApi, follower: Follower, names: Names, failure: faults.Failure
+    api_server: FakeApi,
+    follower: Follower,
+    names: Names,
+    failure: faults.Failure,
+    followers: list[threading.Thread],
 ) -> None:
     """DNS helps until the API server answers, and no longer."""
     names[HOST.address] = ["10.0.0.3"]
@@ -195,6 +201,8 @@ def test_one_failure_at_the_start_does_not_leave_it_to_dns(
     api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, IPV4)))
     follower.start(addresses.SliceAddresses(kube.Api(), RUN, follower.on_change))
     follower.wait_for(HOST, "10.0.0.3")
+    api_server.wait(lambda: len(api_server.requests) > 3)
+    assert len(followers) == 1 + 2, "one for the slices, and one for each name"
     back.set()
     follower.wait_for(HOST, IPV4)
     api_server.wait_for_watch(SLICES)
@@ -208,3 +216,84 @@ def test_the_right_to_read_slices_that_is_lost_later_leaves_what_is_known(
     api_server.end_watches()
     api_server.wait_for_watch(SLICES, 2)
     assert source.find(HOST) == IPV4
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1", True, "a"), True),
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1", False, "b"), False),
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.2", False, "a"), False),
+        (Endpoint("10.0.0.1", False, "a"), None, False),
+        # DNS does not tell the uid.
+        (Endpoint("10.0.0.1"), Endpoint("10.0.0.1", False, "a"), True),
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1"), True),
+        (Endpoint("10.0.0.1"), Endpoint("10.0.0.1"), True),
+    ],
+)
+def test_pod_is_the_same_unless_its_address_or_uid_differs(
+    before: Endpoint, now: Endpoint | None, same: bool
+) -> None:
+    assert before.is_same_pod(now) is same
+
+
+class Script:
+    """An API whose lists and watches take seconds and end as a test says; the clock is its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Any) -> None:
+        self.steps, self.now, self.pauses = iter(steps), 0.0, list[float]()
+        monkeypatch.setattr(addresses, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(random, "uniform", lambda low, high: high)
+        self.source = addresses.SliceAddresses(self, RUN, lambda: None)  # type: ignore[arg-type]
+        self.source._uses_dns = True
+        self.source._closed = self  # type: ignore[assignment]
+
+    def list_all(self, *_: object, **__: object) -> tuple[list[Any], str]:
+        self.step = next(self.steps, None)
+        if isinstance(self.step, kube.ApiError):
+            raise self.step
+        return [], "1"
+
+    def watch(self, *_: object) -> Iterator[Any]:
+        seconds, number, problem = self.step or (0.0, 0, None)
+        self.now += seconds
+        item = {"metadata": {"name": "s1"}, "endpoints": []}
+        yield from [{"type": "ADDED", "object": item}] * number
+        if problem:
+            raise problem
+
+    def is_set(self) -> bool:
+        return self.step is None
+
+    def wait(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    step: Any = 0
+
+
+def test_server_that_cannot_be_watched_is_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = kube.ApiError(503, "away")
+    script = Script(
+        monkeypatch,
+        away,
+        away,
+        kube.ApiError(429, "later", 42.0),
+        # Watches: their seconds, events, and what ends them.
+        (0.0, 0, None),
+        (5.0, 0, away),
+        # Worked, and brought nothing new: from the start, and with a pause.
+        (5.5, 0, None),
+        away,
+        # News: without a pause.
+        (0.0, 2, away),
+        (0.0, 1, None),
+        away,
+        *[away] * 6,
+    )
+    script.source._follow()
+    assert script.pauses[:5] == [0.2, 0.4, 42.0, 1.6, 3.2]
+    assert script.pauses[5:7] == [0.2, 0.4]
+    assert script.pauses[7:14] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+    assert capsys.readouterr().out.count("cannot watch the hosts' addresses") == 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import attempts
@@ -25,7 +26,7 @@ def test_a_script_that_fails_at_once_gets_growing_pauses() -> None:
 
 def test_a_script_that_had_trained_gets_none() -> None:
     retries = Retries(20)
-    seconds = [2.0, 2.0, attempts.TRAINED_AFTER, 3600.0, 2.0, 2.0]
+    seconds = [2.0, 2.0, 60.0, 3600.0, 2.0, 2.0]
     pauses = [retries.pause(FAILURE, took, number, None) for number, took in enumerate(seconds, 1)]
     assert pauses == [0, 5, 0, 0, 0, 5]
 
@@ -85,7 +86,7 @@ def test_a_script_that_fails_twice_in_a_way_that_is_sure_to_repeat_is_not_tried_
     assert [retries.pause(problem, 2.0, 1, None) for problem in (wrong, elsewhere)] == [0, -1]
     assert [Retries(9).pause(problem, 2.0, 1, None) for problem in (FAILURE, FAILURE)] == [0, 0]
     trained = Retries(9)
-    assert [trained.pause(wrong, 99.0, number, None) for number in (1, 2)] == [0, 0]
+    assert [trained.pause(wrong, 60.0, number, None) for number in (1, 2)] == [0, 0]
 
 
 def test_loss_that_is_twice_nan_ends_the_run_after_however_long() -> None:
@@ -94,3 +95,26 @@ def test_loss_that_is_twice_nan_ends_the_run_after_however_long() -> None:
     assert retries.pause(FAILURE, 3600.0, 2, None) == 0
     assert retries.pause(NotANumberError(), 3600.0, 3, None) == 0
     assert retries.pause(NotANumberError(), 3600.0, 4, None) < 0
+
+
+def test_without_a_job_that_can_be_read_no_master_counts_as_lost() -> None:
+    retries = Retries(1)
+    assert [retries.pause(FAILURE, 99.0, number, None) for number in (1, 2)] == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stopped_after", "slept", "goes_on"),
+    [(0.4, 9, [0.2, 0.2], True), (0.0, 9, [], True), (0.4, 1, [0.2], False), (0.4, 0, [], False)],
+)
+def test_wait_ends_in_time_or_soon_after_a_request_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    stopped_after: int,
+    slept: list[float],
+    goes_on: bool,
+) -> None:
+    pauses: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append)
+    monkeypatch.setattr(attempts, "time", clock)
+    assert attempts.wait(seconds, lambda: len(pauses) >= stopped_after) is goes_on
+    assert pauses == slept

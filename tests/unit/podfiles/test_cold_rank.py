@@ -132,5 +132,57 @@ def test_file_that_is_no_program_is_named(tmp_path: Path) -> None:
     program.chmod(0o755)
     with start(str(program)) as rank:
         _, errors = rank.communicate(timeout=60)
-        assert rank.returncode == cold.NOT_STARTED
+        assert rank.returncode == 126, "as of a shell"
     assert errors.decode().startswith(f"[hvd] error: cannot start {program}: ")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder by which a rank's Python learns where to write its stack."""
+    monkeypatch.setattr(cold, "SITE", str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONPATH", "/own")
+    # Set first, so that it is as before after the test.
+    monkeypatch.setenv("HVD_STACK", "")
+    monkeypatch.delenv("HVD_STACK")
+    return tmp_path / "site"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_python_is_told_where_to_write_its_stack(
+    site: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """The second rank of a worker finds what the first one has made."""
+    reader, writer = os.pipe()
+    for _ in range(times):
+        monkeypatch.setenv("PYTHONPATH", "/own")
+        cold.prepare_stack("/usr/bin/python3.11", writer)
+    assert (site / "sitecustomize.py").readlink() == Path("/horovod/bin/cold_site.py")
+    assert os.get_inheritable(writer)
+    assert os.environ["HVD_STACK"] == f"{writer} {signal.SIGRTMAX - 2}"
+    assert os.environ["PYTHONPATH"] == f"{site}:/own"
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
+def test_rank_that_began_to_make_the_folder_may_not_have_finished_it(site: Path) -> None:
+    site.mkdir()
+    reader, writer = os.pipe()
+    cold.prepare_stack("python3", writer)
+    assert (site / "sitecustomize.py").is_symlink()
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("program", ["sh", "/opt/python/bin/train"])
+def test_other_programs_are_told_nothing(site: Path, program: str) -> None:
+    cold.prepare_stack(program, 1)
+    assert (os.environ["PYTHONPATH"], "HVD_STACK" in os.environ) == ("/own", False)
+    assert not site.exists()
+
+
+def test_python_is_told_nothing_where_the_worker_has_no_room(site: Path) -> None:
+    (site.parent / "file").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cold, "SITE", str(site.parent / "file" / "site"))
+        cold.prepare_stack("python3", 1)
+    assert (os.environ["PYTHONPATH"], "HVD_STACK" in os.environ) == ("/own", False)

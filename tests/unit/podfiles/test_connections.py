@@ -62,11 +62,16 @@ class Limits:
     ],
 )
 def test_file_limit_is_raised_as_far_as_hosts_need(
-    soft: int, hard: int, after: int, monkeypatch: pytest.MonkeyPatch
+    soft: int,
+    hard: int,
+    after: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     limits = Limits(monkeypatch, soft, hard)
     connections.raise_file_limit(1000)
     assert limits.now == (after, hard)
+    assert bool(capsys.readouterr().out) == (hard == 4096)
 
 
 def test_file_limit_that_is_too_low_is_reported(

@@ -28,6 +28,7 @@ def test_dns_follows_names_that_appear_change_and_disappear(
     follower.wait_for(HOST, None)
     follower.source.close()
     assert len(followers) == 2
+    assert all(thread.daemon for thread in followers), "they do not keep the process running"
     join_threads(followers)
 
 
@@ -61,3 +62,23 @@ def test_dns_prefers_ipv4_as_slices_do_and_the_resolvers_first_choice(
 
 def test_dns_resolves_through_the_machines_resolver() -> None:
     assert addresses.resolve("localhost") == "127.0.0.1"
+
+
+def test_names_are_looked_up_less_often_while_nothing_changes(names: Names) -> None:
+    pauses: list[float] = []
+    names[HOST.address] = ["10.0.0.2"]
+    answers = {4: ["10.0.0.3"], 6: [], 8: ["10.0.0.4"]}
+
+    class Closed:
+        def is_set(self) -> bool:
+            return len(pauses) == 10
+
+        def wait(self, seconds: float) -> None:
+            pauses.append(seconds)
+            names[HOST.address] = answers.get(len(pauses), names[HOST.address])
+
+    source = addresses.DnsAddresses([HOST], lambda: None)
+    source._closed = Closed()  # type: ignore[assignment]
+    source._follow([HOST])
+    # A server that does not answer (the seventh time) says nothing new.
+    assert pauses == [0.5, 1.0, 2.0, 2.0, 0.5, 1.0, 2.0, 2.0, 0.5, 1.0]

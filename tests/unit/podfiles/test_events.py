@@ -128,22 +128,31 @@ def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_
 ) -> None:
     answer = threading.Event()
     monkeypatch.setattr(events, "CLOSE_WITHIN", 0.01)
-    api_server.fail("POST", "core/events", lambda _: assert_set(answer))
+
+    def wait_and_reset(handler: Handler) -> None:
+        assert answer.wait(faults.PATIENCE)
+        faults.reset(handler)
+
+    api_server.fail("POST", "core/events", wait_and_reset)
     recorder = EventRecorder(kube.Api())
     recorder.emit("Training", "begins")
     recorder.emit("Finished", "done")
     recorder.close()
     assert api_server.items("core/events") == []
     answer.set()
+    # It would go on beside the next tests.
+    recorder._sender.join(faults.PATIENCE)
 
 
-def assert_set(event: threading.Event) -> None:
-    assert event.wait(faults.PATIENCE)
-
-
-def test_without_the_api_only_the_stage_changes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_api_only_the_stage_and_the_numbers_change(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     recorder = EventRecorder(None)
+    assert (recorder.launches, recorder.count_hosts()) == (0, 0)
+    recorder.emit("Training", "begins")
+    recorder.follow_hosts(lambda: 3)
+    assert (recorder.launches, recorder.count_hosts()) == (1, 3)
     recorder.emit("Finished", "done")
     recorder.close()
-    assert recorder.stage == "Finished"
+    assert (recorder.stage, recorder.launches) == ("Finished", 1)
     assert capsys.readouterr().out == ""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import failure
 import hints
 import pytest
-from failure import Cause, ErrorOutput
+from failure import Cause, ErrorOutput, find_host
 from notices import Notice
 
 from tests.unit.podfiles.runs import make_run
@@ -235,3 +235,29 @@ def test_what_outlives_the_launcher_may_write_while_its_output_is_read(
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
 def test_output_without_a_cause_has_none(text: str) -> None:
     assert cause(text) is None
+
+
+def test_lines_may_come_in_parts() -> None:
+    """A pipe has no lines."""
+    first, second = TAGGED[:-20], TAGGED[-20:]
+    reader, writer = os.pipe()
+    out, passed_on = os.pipe()
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, passed_on)
+        os.write(writer, first.encode())
+        passed = b""
+        while len(passed) < len(first):
+            passed += os.read(out, 4096)
+        os.write(writer, second.encode())
+        os.close(writer)
+        found = output.find_cause(HOSTS, 1)
+    os.close(passed_on)
+    os.close(out)
+    assert found
+    assert found.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
+
+
+def test_launchers_fill_hosts_in_their_order() -> None:
+    found = [find_host(rank, HOSTS) for rank in range(9)]
+    names = [host and host.name for host in found]
+    assert names == [*["hvd-cpu-0"] * 2, *["hvd-cpu-1"] * 2, *["hvd-gpu-0"] * 4, None]

@@ -27,6 +27,7 @@ ORPHAN = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_sessi
 
 # Only processes with this variable are of the worker of this test: others test here, too.
 MARK = {"TEST_OF_FENCE": secrets.token_hex()}
+is_here = fence._is_here
 
 
 @pytest.fixture(autouse=True)
@@ -67,13 +68,14 @@ def started() -> Iterator[list[Session]]:
     ids=["process", "child without the variable", "orphan in a session of its own"],
 )
 def test_a_newer_epoch_ends_what_older_ones_left(
-    started: list[Session], command: list[str]
+    started: list[Session], command: list[str], newest: Path
 ) -> None:
     assert fence.admit("5") == "5"
     started += [Session(*command, epoch="5"), Session(*SLEEP, epoch="6")]
     assert fence.admit("6") == "6"
     assert started[0].is_over()
     assert started[1].process.poll() is None, "a process of the new epoch"
+    assert newest.read_text() == "6"
 
 
 def test_an_older_epoch_is_refused(newest: Path) -> None:
@@ -167,3 +169,44 @@ def test_sessions_of_a_new_epoch_wait_until_the_old_one_is_ended(
     holder.communicate(b"")
     assert other.wait(10) == 0
     assert newest.read_text() == "7"
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_older"),
+    [
+        (b"A=1\0HVD_EPOCH=4\0B=2", True),
+        (b"HVD_EPOCH=5", False),
+        (b"HVD_EPOCH=6", False),
+        (b"HVD_EPOCH=", False),
+        (b"HVD_EPOCH=x", False),
+        (b"HVD_EPOCHS=4\0A=1", False),
+        (b"", False),
+    ],
+)
+def test_process_is_of_an_older_epoch_only_if_it_says_so(
+    environment: bytes, is_older: bool
+) -> None:
+    assert fence._is_older(environment, 5) is is_older
+
+
+def test_process_that_ends_meanwhile_hides_no_other(
+    started: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started.append(Session(*SLEEP, epoch="5"))
+    pid, gone = started[0].process.pid, 2**22 + 1
+    monkeypatch.setattr(
+        basics, "processes", lambda: iter([(gone, "S", 1, 1), (pid, "S", os.getpid(), 1)])
+    )
+    assert list(fence.older_processes(6)) == [pid]
+    assert list(fence.older_processes(5)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a namespace")
+def test_process_with_another_root_is_of_another_container() -> None:
+    assert is_here("/proc/self")
+    command = ["unshare", "--mount", "sh", "-c", "echo up; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        assert other.stdout.readline() == b"up\n"
+        assert not is_here(f"/proc/{other.pid}")
+        other.kill()

@@ -11,6 +11,7 @@ from typing import Any
 import hosts
 import pytest
 import settings
+from addresses import Endpoint
 
 from tests.fakes import faults
 from tests.fakes.faults import PATIENCE
@@ -222,3 +223,19 @@ def test_only_an_elastic_run_may_go_on_with_fewer_ranks(
     run = replace(workers.run(2, minRanks=1, hostsTimeoutSeconds=0.3), resumed=True)
     with pytest.raises(settings.RunError):
         rendezvous(run).wait()
+
+
+def test_pod_is_that_of_the_address_that_answers(workers: Workers) -> None:
+    """What is known of another address is not of the pod that answered."""
+    current = hosts.HostRendezvous(workers.run(3, api=False), None, lambda: False)
+    first, second, third = current.run.hosts
+    current._last_endpoints = {
+        first.name: Endpoint("10.0.0.1", True, "uid-1", "node-1"),
+        second.name: Endpoint("10.0.0.2", True, "uid-2", "node-2"),
+    }
+    found = current.pods({first: "10.0.0.1", second: "10.0.0.9", third: "10.0.0.3"})
+    assert found == {
+        first: settings.Pod("10.0.0.1", "uid-1", "node-1"),
+        second: settings.Pod("10.0.0.9"),
+        third: settings.Pod("10.0.0.3"),
+    }

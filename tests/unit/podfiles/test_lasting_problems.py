@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import hosts
@@ -14,6 +15,7 @@ import missing
 import podstatus
 import pytest
 import settings
+from podstatus import Diagnosis
 
 from tests.fakes.faults import PATIENCE
 from tests.unit.podfiles.fake_worker import Workers
@@ -191,3 +193,29 @@ def leaving_pod(seconds: float) -> dict[str, Any]:
     }  # fmt: skip
     spec = {"nodeName": "node-7"}
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+
+
+def test_pod_that_is_well_hides_none_that_should_have_ended(workers: Workers) -> None:
+    workers.create_pod(0, phase="Pending")
+    workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER + 5))
+    run = workers.run(2)
+    check = missing.PodCheck(run, kube.Api(), lambda: False)
+    check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
+    assert [item["metadata"]["name"] for item in workers.api.items("core/pods")] == ["hvd-worker-0"]
+
+
+def test_problem_lasts_when_its_patience_is_over(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing, "time", SimpleNamespace(monotonic=lambda: 110.0))
+    run = workers.run(4)
+    check = missing.PodCheck(run, None, lambda: False)
+    first, second, third, fourth = run.hosts
+    check._since = {first: 100.0, second: 100.0, third: 100.0}
+    found = {
+        first: Diagnosis("a", patience=10.0),
+        second: Diagnosis("a", patience=10.5),
+        third: Diagnosis("starts"),
+        fourth: Diagnosis("wrong name", patience=0.0),
+    }
+    assert check.find_lasting(found) == [first, fourth]

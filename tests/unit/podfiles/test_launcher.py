@@ -139,13 +139,13 @@ def test_a_launch_is_not_begun_when_a_host_is_lost_before(launcher: launch.Launc
 
 
 @pytest.mark.parametrize(
-    ("grace", "asked", "code"),
-    [(60.0, 2, 143), (0.0, 2, 9), (60.0, 0, 9)],
+    ("grace", "asked", "code", "seconds"),
+    [(20.0, 2, 143, 10), (0.0, 2, 9, 0), (60.0, 0, 9, 45)],
     ids=["ranks end in time", "time is over", "no rank was asked"],
 )
 def test_ranks_may_save_before_the_launcher_is_asked_to_end(
     launcher: launch.Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    grace: float, asked: int, code: int,
+    capfd: pytest.CaptureFixture[str], grace: float, asked: int, code: int, seconds: int,
 ) -> None:  # fmt: skip
     """The launcher ends with 143 after its rank, and with 9 when it is asked to end itself."""
     monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
@@ -179,6 +179,7 @@ def test_ranks_may_save_before_the_launcher_is_asked_to_end(
     ending.join()
     assert launcher.was_stopped()
     assert [host.name for host in hosts] == ["hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0"]
+    assert f"terminating: the ranks have {seconds} s to save" in capfd.readouterr().out
 
 
 def test_master_of_an_earlier_epoch_gives_no_notice(

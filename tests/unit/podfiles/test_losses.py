@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attempts
 import hosts
@@ -45,32 +45,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refused(workers: Workers) -> str:
     return f"port {workers.port} does not answer: Connection refused"
-
-
-def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
-    """Three seconds may have passed since the last answer when the network is cut."""
-    with socket.socket() as connection:
-        for lost_after, asked in ((12.0, 4), (60.0, 28), (1.0, 1)):
-            liveness.watch(connection, lost_after)
-            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            idle, interval, count = (
-                connection.getsockopt(socket.IPPROTO_TCP, option)
-                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-            )
-            assert (idle, interval, count) == (3, 2, asked)
-
-
-def test_a_host_is_heard_when_its_kernel_answers() -> None:
-    """Its process does nothing."""
-    assert not liveness.is_any_responding([None])
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as connection,
-    ):
-        wait_for(lambda: liveness.silence(connection) > 0.1)
-        assert liveness.is_any_responding([None, connection])
-        connection.sendall(b"x")
-        wait_for(lambda: liveness.silence(connection) < 0.1)
 
 
 def test_hosts_are_followed_until_one_is_lost(
@@ -289,3 +263,22 @@ def test_a_lost_host_is_no_reason_to_pause() -> None:
 
 def test_sshd_lets_the_masters_connection_wait_without_a_login() -> None:
     assert "\nLoginGraceTime 0\n" in ssh.sshd_config(2222, "r1", "python3", False)
+
+
+def test_launch_ends_as_failed_when_one_of_the_lost_hosts_can_no_longer_save(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its problem has the exit code of a run that another attempt may help."""
+    saving, gone = (Host(f"w-{n}", "", 1, "w", "r") for n in range(2))
+    lost = iter([{saving: "silent"}, {saving: "silent", gone: "silent"}])
+    rendezvous = SimpleNamespace(wait_for_loss=lambda _: next(lost), explain=lambda _: "w-1")
+    ended: list[RunError] = []
+    launcher = SimpleNamespace(may_save=lambda host: host is saving, abort=ended.append)
+    monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.0)
+    told: list[str] = []
+    losses.end_when_lost(cast("Any", rendezvous), [], cast("Any", launcher), told.append)
+    assert [(str(problem), problem.exit_code) for problem in ended] == [
+        ("lost w-[0-1] (2 hosts): silent", 1)
+    ]
+    assert told == ["lost w-1"]
+    assert next(lost, None) is None

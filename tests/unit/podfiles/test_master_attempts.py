@@ -200,6 +200,8 @@ def test_later_attempts_make_only_what_is_new(
         (tmp_path / name).mkdir()
         monkeypatch.setattr(user_code, name, tmp_path / name)
     (tmp_path / "CODE_SOURCE" / "train.py").write_text("")
+    # The run does not ask for the packages.
+    (tmp_path / "CODE_SOURCE" / "requirements.txt").write_text("numpy")
     keygen = shutil.which("ssh-keygen")
     pod.install(COUNTED.format(name="ssh-keygen", then=f'exec {keygen} "$@"'), "ssh-keygen")
     take = 'case "$*" in *user_code*) exec cat >/dev/null ;; esac; exit 255'

@@ -11,6 +11,7 @@ from typing import Any
 import events
 import kube
 import lease
+import master
 import pytest
 import record
 
@@ -171,7 +172,12 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
 
 
 @pytest.mark.usefixtures("patient")
-def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: MasterPod) -> None:
+def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Only between two attempts the Job is not waited for.
+    monkeypatch.setattr(master, "START_PATIENCE", 0.0)
+
     def be_away(handler: Handler) -> None:
         for method in ("GET", "PATCH", "POST"):
             pod.api.fail(method, "", faults.reset, times=30)
@@ -183,6 +189,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: Mas
     assert pod.replicas() == 0
     assert pod.recorded() == ("Finished", "")
     assert pod.stages()[-1] == "Finished"
+    assert "cannot read the Job" not in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("patient")

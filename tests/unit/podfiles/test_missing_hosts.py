@@ -45,7 +45,7 @@ def test_a_late_host_is_waited_for_and_reported(
 
     current = rendezvous(workers.run(), wait_for_host_0)
     waiting = background(current.wait)
-    workers.api.wait(lambda: workers.checks() > 1)
+    workers.api.wait(lambda: workers.checks() > 4)
     workers.listen(1, ssh_banner("r1"))
     workers.publish(1)
     assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"]
@@ -156,6 +156,9 @@ def test_hosts_are_named_as_ranges_of_each_group() -> None:
     assert many == "a-[0,2,4,6,8,10,12,14,...] (1000 hosts)"
     groups = [host for n in range(50) for host in some(f"g{n}", 0)]
     assert missing.format_hosts(groups).endswith("g7-0 and other groups (50 hosts)")
+    eight = missing.format_hosts(some("a", *range(0, 16, 2)))
+    assert eight == "a-[0,2,4,6,8,10,12,14] (8 hosts)"
+    assert missing.format_hosts(groups[:8]).endswith("g6-0, g7-0 (8 hosts)")
 
 
 def test_an_unchanged_report_is_repeated_after_a_while(

@@ -201,3 +201,48 @@ def test_exec_finds_what_a_rank_finds(
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     expected = packages.add_to(environment)
     assert shown.stdout == f"{[str(version), expected['PYTHONPATH'], expected['PATH']]}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "last"),
+    [
+        ("echo out; echo; exit 3", "out"),
+        ("echo error >&2; exit 3", "error"),
+        ("echo out; echo error >&2; exit 3", "out"),
+        ("exit 3", "no output"),
+    ],
+)
+def test_program_of_the_image_that_fails_is_told_with_its_last_words(
+    tmp_path: Path, script: str, last: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"^cannot look at it: {last}: put the packages"):
+        packages.run(["sh", "-c", script], {"PATH": "/bin:/usr/bin"}, tmp_path, "look at it")
+
+
+@pytest.mark.parametrize(
+    ("output", "begins"),
+    [
+        ("", f"no output (package index {packages.DEFAULT_INDEX}): put"),
+        ("first\nlast\n", "last (package index"),
+        ("ERROR: first\nERROR: last \nafter\n", "last (package index"),
+        ("Looking in indexes: https://a, https://b\nx", "x (package index https://a, https://b):"),
+        (
+            "Looking in indexes: https://a\nERROR: connection broken by 'ProxyError'",
+            "no answer from the package index https://a (ProxyError): put",
+        ),
+        (
+            "NewConnectionError [Errno 111] Connection refused'",
+            f"no answer from the package index {packages.DEFAULT_INDEX} ([Errno 111] Connection",
+        ),
+        (
+            "The conflict is caused by:\n    a 1 needs b\n    the user asked for b==2\nend",
+            "a 1 needs b; the user asked for b==2 (Horovod was compiled",
+        ),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    hvdleaf==1.0 from x:\n    more",
+            "the hashes in requirements.txt are not those of the file that the index has: hvdleaf",
+        ),
+    ],
+)
+def test_failure_of_pip_is_one_line(output: str, begins: str) -> None:
+    assert str(packages.explain(output)).startswith(begins)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 
 import probing
 import pytest
@@ -184,78 +183,3 @@ def test_a_thousand_hosts_are_asked_by_one_thread(
         current.prober.wake()
         current.wait(lambda: len(current.prober.answering) == 1000)
         assert threading.active_count() == threads + 1
-
-
-class Clock:
-    """Stands for the module `time`; a selector that waits lets it pass."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-def count_attempts(
-    number: int, seconds: float, monkeypatch: pytest.MonkeyPatch, serving_at: float = 1e9
-) -> list[float]:
-    """The times at which hosts are asked that refuse connections, by a clock that is simulated."""
-    clock = Clock()
-    monkeypatch.setattr(probing, "time", clock)
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(number)]
-    endpoints = {host.name: Endpoint("127.0.0.1") for host in hosts}
-    # Nothing connects to the port: `refuse` ends the attempts.
-    prober = probing.Prober(hosts, 22, lambda: endpoints, threading.Condition())
-    attempts: list[float] = []
-
-    def refuse(target: probing.Target) -> None:
-        attempts.append(clock.now)
-        prober._end_attempt(target, "refused")
-
-    monkeypatch.setattr(prober, "_connect", refuse)
-    prober._follow_endpoints()
-    while clock.now < seconds:
-        prober._handle_due()
-        wait = prober._seconds_to_wait()
-        assert wait is not None
-        clock.now += wait
-        if clock.now >= serving_at:
-            serving_at = 1e9
-            endpoints = {host.name: Endpoint("127.0.0.1", serving=True) for host in hosts}
-            prober._follow_endpoints()
-    prober._woken.close()
-    prober._waker.close()
-    prober._selector.close()
-    return attempts
-
-
-def test_a_host_that_starts_is_asked_every_50_ms(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts = count_attempts(2, 0.5, monkeypatch)
-    assert len([at for at in attempts if at < 0.5 - 1e-6]) == 2 * 10
-
-
-def test_a_host_is_found_at_most_a_tenth_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts = count_attempts(1, 600, monkeypatch)
-    pauses = {earlier: later - earlier for earlier, later in pairwise(attempts)}
-    assert all(pause <= max(0.05, at * 0.1) + 1e-6 for at, pause in pauses.items())
-    assert max(pauses.values()) == pytest.approx(2.0)
-
-
-def test_many_hosts_whose_image_is_pulled_are_asked_seldom(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(probing, "HIGHEST_RATE", 100.0)
-    attempts = count_attempts(100, 42, monkeypatch)
-    # The first on each, a hundred a second, then one on each every two seconds.
-    assert 500 <= len([at for at in attempts if at < 5]) <= 600
-    assert 900 <= len([at for at in attempts if 22 <= at < 42]) <= 1100
-
-
-def test_a_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    attempts = count_attempts(1, 102, monkeypatch, serving_at=100)
-    after = [at for at in attempts if at >= 100]
-    at_the_change = [earlier for earlier in attempts if earlier <= 100][-1]
-    assert after[0] - at_the_change <= 2
-    assert len(after) > 5, "and often from then on"

@@ -6,22 +6,19 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import kube
-import metrics
 import progress
 import pytest
 import remote
 from progress import Progress
 
-from examples import hvd_progress
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_record, make_run
 from tests.waiting import wait_until
@@ -62,6 +59,11 @@ def test_a_ranks_file_tells_its_numbers() -> None:
         ("horovod_step 3\nhorovod_loss -Inf", {"step": 3, "loss": "-inf"}),
         ("horovod_step 3\nhorovod_images_per_second Inf", {"step": 3}),
         ('horovod_step{rank="1"} 3', {}),
+        ("horovod_step 0", {"step": 0}),
+        ("horovod_step 9007199254740992", {"step": 2**53}),
+        ("horovod_step 9007199254740994", {}),
+        (f"horovod_step 3\nhorovod_loss 0.{'0' * 37}", {"step": 3, "loss": 0.0}),
+        (f"horovod_step 3\nhorovod_loss 0.{'0' * 38}", {"step": 3}),
     ],
 )
 def test_what_is_not_understood_is_left_out(text: str, expected: progress.Told) -> None:
@@ -76,7 +78,10 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
     for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
         (tmp_path / name).write_text(f"horovod_step {step}\n")
     assert progress.read_folder(tmp_path, 0.0) == "horovod_step 2"
+    # A file that is replaced at this moment.
+    (tmp_path / "1").symlink_to("gone")
     os.utime(tmp_path / "2", (1000, 1000))
+    assert progress.read_folder(tmp_path, 1000.0) == "horovod_step 2"
     assert progress.read_folder(tmp_path, 2000.0) == "horovod_step 3"
     assert progress.read_folder(tmp_path / "none", 0.0) == ""
 
@@ -84,8 +89,10 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
 def test_the_entry_has_the_speed_of_all_ranks_and_the_time_left() -> None:
     kept = Progress()
     assert kept.entry() == ""
-    for now, step in ((10.0, 100), (20.0, 120)):
+    # The last step is told twice.
+    for now, step in ((10.0, 100), (20.0, 120), (30.0, 120)):
         kept.take(TOLD.replace("120", str(step)).replace("\n", "\t") + "horovod_size 2", now)
+        assert ("secondsLeft" in kept.entry()) == (step > 100), "one step has no speed"
     entry = json.loads(kept.entry())
     assert entry.pop("time").endswith("Z")
     assert entry == {
@@ -98,11 +105,19 @@ def test_ranks_that_start_again_are_measured_anew() -> None:
     for now, step in ((10.0, 400), (20.0, 410), (100.0, 10), (101.0, 20)):
         kept.take(f"horovod_step {step}\thorovod_steps 30", now)
     assert json.loads(kept.entry())["secondsLeft"] == 1
+    kept.take("horovod_step 30\thorovod_steps 30", 102.0)
+    assert json.loads(kept.entry())["secondsLeft"] == 0
+
+
+def test_rank_that_does_not_tell_their_number_is_taken_for_the_only_one() -> None:
+    kept = Progress()
+    kept.take("horovod_step 1\thorovod_images_per_second 16.12345", 1.0)
+    assert json.loads(kept.entry())["imagesPerSecond"] == 16.123
 
 
 def test_without_a_number_of_steps_no_time_is_left() -> None:
     kept = Progress()
-    for now in (1.0, 2.0):
+    for now in (0.0, 1.0):
         kept.take(f"horovod_step {int(now)}", now)
     assert "secondsLeft" not in json.loads(kept.entry())
 
@@ -115,6 +130,8 @@ def test_the_worker_tells_each_change_once_and_the_last_step(
     last = threading.Event()
 
     def read(folder: Path, since: float) -> str:
+        # What the ranks of this attempt have written, if not earlier than the master follows them.
+        assert since == pytest.approx(time.time() - 7, abs=0.9)
         line = next(changes, "horovod_step 3")
         if line == "horovod_step 2":
             os.close(writer)
@@ -134,6 +151,14 @@ def test_the_worker_tells_each_change_once_and_the_last_step(
 def test_a_worker_without_the_directory_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert progress.main({}) == 1
+
+
+def test_a_worker_ends_when_the_master_asks_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open(os.devnull) as ended:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", ended)
+        assert progress.main({"HVD_METRICS_DIR": str(tmp_path)}) == 0
 
 
 @pytest.fixture
@@ -190,91 +215,3 @@ def test_the_record_has_the_progress_of_the_attempt(api_server: FakeApi) -> None
     kept.begin_attempt()
     item = api_server.find("core/configmaps", "hvd-run")
     assert item["data"]["progress"] == "", "the steps of the attempt before"
-
-
-# What a script copies.
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for metrics, and a report that was made long ago."""
-    monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
-    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
-    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "8")
-    monkeypatch.setitem(hvd_progress._reported, "at", -1000.0)
-    return tmp_path
-
-
-def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
-    hvd_progress.report(120, steps=500, loss=0.41, images_per_second=16.0)
-    assert [file.name for file in folder.iterdir()] == ["3"]
-    assert told((folder / "3").read_text()) == {
-        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
-    }  # fmt: skip
-    lines = metrics.worker_page("1", folder).splitlines()
-    assert 'horovod_step{rank="3"} 120' in lines
-    assert 'horovod_script_lines_refused{rank="3"} 0' in lines
-
-
-def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
-    for step in (1, 2):
-        hvd_progress.report(step, steps=3)
-    assert told((folder / "3").read_text())["step"] == 1
-    hvd_progress.report(3, steps=3)
-    assert told((folder / "3").read_text())["step"] == 3
-
-
-@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf"), 1e-30, 10**30])
-def test_any_loss_is_a_number_of_prometheus(folder: Path, loss: float) -> None:
-    hvd_progress.report(1, loss=loss)
-    assert str(told((folder / "3").read_text())["loss"]) == str(float(loss))
-
-
-def test_a_report_never_fails(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HVD_METRICS_DIR", str(folder / "none"))
-    hvd_progress.report(1)
-    assert capsys.readouterr().err.startswith("cannot tell the progress: ")
-    monkeypatch.delenv("HVD_METRICS_DIR")
-    hvd_progress.report(2, steps=2)
-
-
-def test_horovod_knows_the_rank_better_than_the_launcher(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = SimpleNamespace(is_initialized=lambda: True, rank=lambda: 5, size=lambda: 6)
-    monkeypatch.setitem(sys.modules, "horovod.torch", fake)
-    assert hvd_progress.find_rank() == (5, 6)
-    fake.is_initialized = lambda: False
-    assert hvd_progress.find_rank() == (3, 8)
-
-
-def test_the_callback_counts_steps_over_epochs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Callback:
-        params = {"steps": 5, "epochs": 4}  # noqa: RUF012
-
-    keras = ModuleType("keras")
-    keras.callbacks = SimpleNamespace(Callback=Callback)  # type: ignore[attr-defined]
-    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-    monkeypatch.setitem(sys.modules, "keras", keras)
-    monkeypatch.setattr(hvd_progress, "EVERY", 0.0)
-    callback = hvd_progress.keras_callback(batch_size=32)
-    callback.on_train_begin()
-    # As a run that resumes.
-    callback.on_epoch_begin(2)
-    callback.on_train_batch_end(0, {"loss": 0.5})
-    found = told((folder / "3").read_text())
-    assert (found["step"], found["steps"], found["loss"]) == (11, 20, 0.5)
-    assert found["imagesPerSecond"] > 0
-
-
-def test_it_runs_without_any_package() -> None:
-    program = "import hvd_progress; hvd_progress.report(1)"
-    folder = Path(hvd_progress.__file__).parent
-    done = subprocess.run(
-        ["python3", "-S", "-c", program], cwd=folder, capture_output=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, b"")

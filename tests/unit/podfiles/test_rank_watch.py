@@ -8,6 +8,7 @@ import queue
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def server() -> Iterator[tuple[str, Notices]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HVD_NOTICES", "")
         with notice_server.Server("127.0.0.1", taken.put) as running:
+            assert running.daemon_threads, "a sender does not keep the master running"
             yield os.environ["HVD_NOTICES"], taken
             running.shutdown()
 
@@ -105,9 +107,14 @@ def test_master_is_told_once_in_a_period_of_stall_checks(
 
 
 def test_ended_script_is_no_rank_of_the_worker(
-    script: subprocess.Popen[bytes], folder: Path
+    script: subprocess.Popen[bytes], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [item.rank for item in ranks.running()] == [3]
+    # A script that starts again, and one of a rank with a higher number.
+    ranks.register(3, script.pid)
+    ranks.register(10, script.pid)
+    assert [item.rank for item in ranks.running()] == [3, 10]
+    assert capsys.readouterr().out == ""
+    (folder / "10").unlink()
     other = json.loads((folder / "3").read_text())
     # Another process that got the number of one that has ended.
     (folder / "3").write_text(json.dumps([*other[:2], "1", *other[3:]]))
@@ -184,3 +191,65 @@ def test_ranks_without_a_stack_are_described(
     assert cold.startswith("rank 3 shows no Python stack: ")
     assert gone == "rank 4 has ended"
     assert stopped == "rank 3 is stopped by a signal: something has sent it SIGSTOP"
+    monkeypatch.setattr("sys.argv", ["stacks.py"])
+    stacks.main()
+    assert capsys.readouterr().out == f"{stopped}\n", "all ranks that run here"
+
+
+def test_process_that_is_gone_is_not_stopped(script: subprocess.Popen[bytes]) -> None:
+    assert not rank_watch.is_stopped(2**22 + 1)
+    assert not rank_watch.is_stopped(script.pid)
+
+
+def test_script_is_asked_to_end_once(script: subprocess.Popen[bytes]) -> None:
+    found = ranks.find(3)
+    assert found is not None
+    assert ranks.find(4) is None
+    assert not ranks.was_asked_to_end(found)
+    assert ranks.ask_to_end(found)
+    assert ranks.was_asked_to_end(found)
+    assert not ranks.ask_to_end(found)
+    assert script.wait(20) == -signal.SIGTERM
+    assert not ranks.ask_to_end(found._replace(rank=5)), "it has ended"
+
+
+def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
+    """High above the descriptors of scripts, and not in what they start."""
+    for text in (b"a longer one", b"again"):
+        descriptor = ranks.open_stack_file(3)
+        assert descriptor >= 512
+        assert not os.get_inheritable(descriptor)
+        os.write(descriptor, text)
+        assert (folder / "3.stack").read_bytes() == text
+        # The reader empties the file.
+        os.truncate(folder / "3.stack", 0)
+        os.write(descriptor, text)
+        assert (folder / "3.stack").read_bytes() == text
+        os.close(descriptor)
+    assert (folder / "3.stack").stat().st_mode & 0o777 == 0o600
+
+
+def test_stack_is_an_error_of_the_rank_where_the_worker_has_no_room(folder: Path) -> None:
+    folder.touch()
+    assert ranks.open_stack_file(3) == 2
+
+
+def test_ranks_that_write_nothing_are_not_waited_for_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "SETTLED", 0.001)
+    descriptor = ranks.open_stack_file(3)
+    silent = "does not show its Python stack: it does not react to signals"
+    assert stacks.read(3, time.monotonic() + 0.01) == silent
+    os.write(descriptor, b'Current thread 0x1:\n  File "train.py", line 7 in f\n')
+    shown = 'shows its Python stack:\nCurrent thread 0x1:\n  File "train.py", line 7 in f\n'
+    assert stacks.read(3, time.monotonic() + 20) == shown
+    os.close(descriptor)
+
+
+def test_two_masters_may_listen_in_one_pod(notices: Notices) -> None:
+    """At ports that are free."""
+    address = os.environ["HVD_NOTICES"]
+    with notice_server.Server("127.0.0.1", print) as other:
+        assert os.environ["HVD_NOTICES"].split(",")[1] != address.split(",")[1]
+        other.shutdown()

@@ -146,3 +146,21 @@ def test_without_the_api_nothing_is_read_or_written(
     unkept.write(record.RUNNING)
     assert unkept.read_earlier_result() is None
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        ({"state": "Running", "attempts": "4", "failures": "2"}, (4, 2)),
+        # Of a chart that did not count.
+        ({"state": "Running"}, (0, 0)),
+        ({"run": "run-0", "attempts": "4", "failures": "2"}, (0, 0)),
+        ({"settings": "settings-0", "attempts": "4", "failures": "2"}, (0, 0)),
+    ],
+)
+def test_attempts_of_this_very_run_are_counted_on(
+    kept: RunRecord, api_server: FakeApi, change: dict[str, str], count: tuple[int, int]
+) -> None:
+    put(api_server, **{**ENDED, **change})
+    kept.read_earlier_result()
+    assert kept.count == count

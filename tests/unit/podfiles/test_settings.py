@@ -47,13 +47,25 @@ def test_every_field_of_the_charts_document_is_read() -> None:
     run = make_run(
         minRanks=3, maxRanks=9, interface="eth1", cleanup="Always", transport="RDMA", api=False,
         options=["-x"], binding={"to": "core", "coresPerRank": 5, "ranksPerSocket": 6},
-        hostsTimeoutSeconds=7, sshPort=2200, record="r",
+        hostsTimeoutSeconds=7, sshPort=2200, record="r", retries=4, lostAfterSeconds=8, code="c",
+        requirements=True, stallTimeoutSeconds=9, failOnNaN=True, gracePeriodSeconds=10,
+        results={"timeoutSeconds": 11, "onFailure": True},
     )  # fmt: skip
     assert (run.min_ranks, run.max_ranks, run.interface) == (3, 9, "eth1")
     assert (run.cleanup, run.transport, run.api) == ("Always", "RDMA", False)
     assert run.binding == Binding("core", 5, 6)
     assert (run.options, run.args, run.mode) == (["-x"], ["python", "train.py"], "mpirun")
     assert (run.hosts_timeout, run.ssh_port, run.record, run.service) == (7.0, 2200, "r", "hvd")
+    assert (run.retries, run.lost_after, run.code, run.requirements) == (4, 8.0, "c", True)
+    assert (run.stall_timeout, run.fail_on_nan, run.grace) == (9.0, True, 10.0)
+    assert (run.results_within, run.results_on_failure) == (11.0, True)
+
+
+def test_what_a_document_lacks_is_not_asked_for() -> None:
+    """An upgrade may meet a master that an earlier version of the chart describes."""
+    run = make_run()
+    assert (run.retries, run.lost_after, run.staged) == (0, 0.0, {"hvd-cpu": "", "hvd-gpu": ""})
+    assert (run.results_within, run.results_on_failure, run.resumed) == (0.0, False, False)
 
 
 def test_a_run_and_its_parts_do_not_change() -> None:
@@ -83,6 +95,15 @@ def test_each_error_has_the_exit_code_that_the_job_expects(
     monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
     assert settings.report_failure(error) == code
     assert (tmp_path / "log").read_text() == "x\n"
+
+
+def test_a_long_termination_message_is_cut_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet shows 4096 bytes, and would cut off the beginning."""
+    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
+    settings.report_failure(settings.RunError("why: " + "x" * 5000))
+    assert (tmp_path / "log").read_text() == "why: " + "x" * 4091
 
 
 def test_a_termination_message_that_cannot_be_written_is_logged(

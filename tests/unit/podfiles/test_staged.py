@@ -62,11 +62,13 @@ def test_a_run_on_known_nodes_changes_nothing(
     ]
 
 
-@pytest.mark.parametrize("method", ["GET", "PATCH"])
+@pytest.mark.parametrize(("method", "exists"), [("GET", True), ("PATCH", False), ("PATCH", True)])
 def test_a_record_that_cannot_be_written_is_logged_and_asked_for_once(
-    api_server: FakeApi, method: str, capsys: pytest.CaptureFixture[str]
+    api_server: FakeApi, method: str, exists: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
+    if exists:
+        api_server.put("core/configmaps", {"metadata": {"name": RECORD}})
     api_server.fail(method, f"core/configmaps/{RECORD}", faults.status(503))
     staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
     assert len(api_server.asked(method, f"core/configmaps/{RECORD}")) == 1

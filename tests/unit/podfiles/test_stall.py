@@ -216,6 +216,9 @@ def test_many_ranks_make_a_short_message(watch: Watch) -> None:
     write(stalls, MESSAGE.partition("0: ")[0] + ranks)
     assert announced[0].endswith("; and 92 more")
     assert len(announced[0]) < 2048
+    stalls, announced = watch()
+    write(stalls, MESSAGE.partition("0: ")[0] + "".join(f"{rank}: [t]\n" for rank in range(8)))
+    assert "more" not in announced[0]
 
 
 def test_attempt_that_stalls_is_followed_by_another(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
+import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import packages
@@ -67,18 +68,30 @@ def list_files(directory: Path) -> dict[str, bytes]:
 
 def test_files_and_archive_are_one_directory(mounted: Path) -> None:
     folder = make_member("model", tarfile.DIRTYPE)
-    tool = make_file("run.sh", 0o755)
-    archive = make_archive((folder, b""), (make_file("./model/net.py"), b"net"), (tool, b"run"))
+    tool = make_file("run.sh", 0o744)
+    archive = make_archive(
+        (folder, b""),
+        (make_file("./model/net.py"), b"net"),
+        (make_file("model/data.py"), b"data"),
+        # A folder that comes after what is in it, and one without its parent.
+        (make_file("deep/er/x"), b"x"),
+        (make_member("deep", tarfile.DIRTYPE), b""),
+        (make_member("empty/folder", tarfile.DIRTYPE), b""),
+        (tool, b"run"),
+    )
     mount(mounted, "archive.tgz", archive)
     mount(mounted, "train.py", b"train")
     code = user_code.UserCode("v1")
     code.unpack()
     assert list_files(code.directory) == {
+        "deep/er/x": b"x",
+        "model/data.py": b"data",
         "model/net.py": b"net",
         "run.sh": b"run",
         "train.py": b"train",
     }
-    assert os.access(code.directory / "run.sh", os.X_OK)
+    assert (code.directory / "empty" / "folder").is_dir()
+    assert (code.directory / "run.sh").stat().st_mode & 0o777 == 0o755
     assert (code.directory / "train.py").stat().st_mode & 0o777 == 0o644
 
 
@@ -231,3 +244,31 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
     assert "PYTHONPATH" in code.prepare_launcher("custom", {"PATH": "/bin"})
     own = code.prepare_launcher("mpirun", {"PATH": "/bin", "PYTHONPATH": "/data"})
     assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_worker_keeps_the_code_that_it_gets_and_no_other(
+    mounted: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    keeps: bool,
+) -> None:
+    code = settings.CODE
+    monkeypatch.setattr(packages, "FOLDER", code / ".packages")
+    for folder in (code / "v1", code / ".packages"):
+        folder.mkdir()
+    (code / "left by a person").touch()
+    words = ["user_code.py", "v2", *(["keep-packages"] if keeps else [])]
+    monkeypatch.setattr(sys, "argv", words)
+
+    def receive(content: bytes) -> int:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+        return user_code.main()
+
+    assert receive(b"no archive") == 1
+    assert f"cannot unpack the code in {code}/v2: " in capsys.readouterr().err
+    assert (code / "v1").is_dir(), "the code of a run that may go on"
+    assert receive(make_archive((make_file("train.py"), b"train"))) == 0
+    assert list_files(code / "v2") == {"train.py": b"train"}
+    kept = sorted(path.name for path in code.iterdir() if path.is_dir())
+    assert kept == ([".packages", "v2"] if keeps else ["v2"])

@@ -63,16 +63,19 @@ def test_every_line_is_a_sample_or_a_comment(tmp_path: Path) -> None:
 
 
 def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> None:
-    (tmp_path / "1").write_text('horovod_step 9\nloss{of="train"} 0.5\nhorovod_ranks 3\n')
+    (tmp_path / "1").write_text('horovod_step 9\nloss{of="the train"} 0.5\nhorovod_ranks 3\n')
     (tmp_path / "0").write_text('horovod_step 8\nloss{rank="mine"} NaN\n')
     (tmp_path / ".1").write_text("half a")
     os.utime(tmp_path / "1", (time.time() - 300, time.time() - 300))
+    # A file server's clock is ahead.
+    (tmp_path / "2").touch()
+    os.utime(tmp_path / "2", (time.time() + 300, time.time() + 300))
     lines = metrics.worker_page("2", tmp_path).splitlines()
     assert [line for line in lines if line.startswith(("horovod_step", "loss"))] == [
         'horovod_step{rank="0"} 8',
         'horovod_step{rank="1"} 9',
         'loss{rank="mine"} NaN',
-        'loss{rank="1",of="train"} 0.5',
+        'loss{rank="1",of="the train"} 0.5',
     ]
     assert 'horovod_script_lines_refused{rank="1"} 1' in lines, "that is a metric of the master"
     ages = {
@@ -82,6 +85,7 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
     }
     assert ages['horovod_script_age_seconds{rank="1"}'] >= 300 > 60
     assert ages['horovod_script_age_seconds{rank="0"}'] < 60
+    assert ages['horovod_script_age_seconds{rank="2"}'] == 0
     assert ".1" not in "".join(lines).replace("0.1", "")
 
 
@@ -181,6 +185,9 @@ def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) 
     server = metrics.serve(str, 0)
     environment = {"HVD_METRICS_PORT": str(server.server_port), "HVD_METRICS_FILE": ""}
     metrics.start(run(), str, int, int, environment)
+    assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
+    of_worker = {"HVD_SLOTS": "1", "HVD_METRICS_DIR": "/tmp", **environment}
+    assert metrics.main(of_worker) == 1
     assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
     stop(server)
 

@@ -100,6 +100,9 @@ def test_command_is_read_as_python_reads_it(words: list[str], program: Program) 
         "os.environb[b'TF_X'] = b'1'",
         "from os import environ; environ['TF_X'] = '1'",
         "if True: os.environ['KERAS_BACKEND'] = 'torch'",
+        "os.environ = {'TF_X': '1', **os.environ}",
+        "os.environ['A'] = os.environ['TF_X'] = '1'",
+        "environ.update({'A': '1'}, TF_X='1')",
     ],
 )
 def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> None:
@@ -119,6 +122,15 @@ def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> N
         "print(os.environ['TF_X'])",
         "os.environ[name] = '1'",
         "os.environ = syntax error",
+        "os.environ.setdefault('A', 'TF_X')",
+        "os.putenv('A', 'TF_X')",
+        "os.environ.update(**{'TF_X': '1'})",
+        # Other mappings than the environment.
+        "d = {'TF_X': os.environ}",
+        "d['TF_X'] = os.environ['A']",
+        "d.setdefault('TF_X', os.environ['A'])",
+        "d.update({'TF_X': 1}, TF_X=os.environ['A'])",
+        "os.environ.pop('TF_X')",
     ],
 )
 def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:

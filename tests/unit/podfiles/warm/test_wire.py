@@ -1,0 +1,91 @@
+"""Messages between a rank's client and the warm process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import warm_client
+import warm_wire
+from warm_checks import ColdStart, Program
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Both sides of a connection."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.settimeout(20)
+        yield ours, theirs
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_message_arrives_with_its_descriptors(pair: Pair) -> None:
+    reader, writer = os.pipe()
+    warm_wire.send(pair[0], {"a": "ü"}, [writer])
+    message, (copy,) = warm_wire.receive(pair[1])
+    assert message == {"a": "ü"}
+    assert not os.get_inheritable(copy)
+    os.write(copy, b"x")
+    assert os.read(reader, 2) == b"x"
+    warm_wire.send(pair[0], {})
+    assert warm_wire.receive(pair[1]) == ({}, [])
+    for descriptor in (reader, writer, copy):
+        os.close(descriptor)
+
+
+def test_message_may_come_in_pieces(pair: Pair) -> None:
+    content = b'{"key": "value"}'
+    whole = struct.pack("!I", len(content)) + content
+    # The end of one message and the beginning of the next one.
+    for piece in (whole[:2],):
+        pair[0].sendall(piece)
+    rest = threading.Timer(0.05, lambda: pair[0].sendall(whole[2:] + whole))
+    rest.start()
+    for _ in range(2):
+        assert warm_wire.receive(pair[1]) == ({"key": "value"}, [])
+    rest.join()
+
+
+@pytest.mark.parametrize("content", [b"\0\0", b"\0\0\0\2{]", b"\0\0\0\7{}"])
+def test_message_that_is_cut_or_nonsense_leaves_no_open_file(pair: Pair, content: bytes) -> None:
+    before = open_files()
+    socket.send_fds(pair[0], [content], [0, 1])
+    pair[0].shutdown(socket.SHUT_WR)
+    with pytest.raises((ConnectionError, ValueError)):
+        warm_wire.receive(pair[1])
+    assert open_files() == before
+
+
+def test_user_on_the_other_side_is_known(pair: Pair) -> None:
+    assert warm_wire.peer_uid(pair[0]) == os.getuid()
+
+
+@pytest.mark.parametrize(("number", "is_asked"), [(252, True), (253, False)])
+def test_rank_with_more_files_than_a_message_has_starts_cold(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, number: int, is_asked: bool
+) -> None:
+    """One more is its folder."""
+    monkeypatch.setattr(warm_client, "inheritable_descriptors", lambda: [0] * number)
+    # An answer that is there already.
+    warm_wire.send(pair[1], {})
+    program = Program("code", "", [], unbuffered=False)
+    if is_asked:
+        warm_client._ask(pair[0], 0, ["python3"], program)
+        request, received = warm_wire.receive(pair[1])
+        assert (len(request["descriptors"]), len(received)) == (number, number + 1)
+        for descriptor in received:
+            os.close(descriptor)
+        return
+    with pytest.raises(ColdStart, match="the rank has 253 open files"):
+        warm_client._ask(pair[0], 0, ["python3"], program)
