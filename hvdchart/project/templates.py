@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
+
+if TYPE_CHECKING:
+    from hvdchart.spec.model import Spec
 
 _PROGRESS = "hvd_progress.py"
 
@@ -30,12 +35,14 @@ class Template:
 
 
 _DIGITS = ("--data", "/examples/digits.csv.gz")
+# Of a script that brings its own data.
+_CPU_IMAGE, _GPU_IMAGE = "horovod-cpu", "horovod-cuda-next"
 TEMPLATES = {
     template.name: template
     for template in (
         Template(
             "benchmark", "measures images per second with well-known networks and random data",
-            "benchmark.py", "horovod-cpu",
+            "benchmark.py", _CPU_IMAGE,
             ("--model", "mobilenet2", "--batch-size", "8", "--rounds", "5"),
         ),
         Template(
@@ -78,7 +85,7 @@ _README = """\
 
     hvdchart doctor run.spec.yaml                 # is anything missing?
     hvdchart deploy run.spec.yaml --code .        # train, and follow
-    hvdchart dev run.spec.yaml --code .           # train again at each save
+    hvdchart dev .                                # train again at each save
     hvdchart status {name}                        # step, loss, images/s, time left
     hvdchart undeploy {name}
 
@@ -88,11 +95,15 @@ image `{image}` has only the frameworks.{more}
 _DOCKERFILE = """\
 # For packages of your own: add them to requirements.txt. `hvdchart deploy` builds the image.
 FROM {image}
+USER 0
 COPY requirements.txt /tmp/
 RUN pip install --no-cache-dir -r /tmp/requirements.txt
+USER 1000
 """
 _REQUIREMENTS = "# Packages that the image does not have, one a line.\n"
-_IGNORED = "README.md\n*.spec.yaml\nDockerfile\n.dockerignore\nrequirements.txt\n"
+_IGNORED = "README.md\n*.spec.yaml\n"
+# With a Dockerfile the packages are in the image; without, the workers install them.
+_IGNORED_WITH_IMAGE = "Dockerfile\n.dockerignore\nrequirements.txt\n"
 # The master copies the code to the pods, so that a change of the code needs no new image.
 _NOT_IN_IMAGE = "*\n!requirements.txt\n"
 
@@ -106,16 +117,15 @@ def make_project(
     exists, and SpecError for a name that no run can have.
     """
     image = image or f"{template.image}:{_app_version()}"
+    shown_image = _image(image)
     if has_dockerfile:
         # Its own image, which `deploy` builds because it has no tag.
         shown_image = f"{{repository: {_quoted(name)}}}   # Put REGISTRY/TEAM/ before the name."
-    else:
-        repository, tag = _split(image)
-        shown_image = f"{{repository: {repository}, tag: {_quoted(tag)}}}"
     words = ", ".join(["python", "train.py", *map(_quoted, template.arguments)])
     spec = _SPEC.format(name=_quoted(name), image=shown_image, command=words)
     parse_spec(spec, "the new spec")
-    more = " Packages of your own go into `requirements.txt` and `Dockerfile`." * has_dockerfile
+    where = "`requirements.txt` and `Dockerfile`" if has_dockerfile else "a `requirements.txt`"
+    more = f" Packages of your own go into {where}."
     about = f"It {template.about}"
     readme = _README.format(name=name, about=about, image=image, more=more)
     files = {
@@ -123,7 +133,7 @@ def make_project(
         **{file: example(file) for file in (_PROGRESS, *template.modules)},
         "run.spec.yaml": spec,
         "README.md": readme,
-        ".hvdignore": _IGNORED,
+        ".hvdignore": _IGNORED + _IGNORED_WITH_IMAGE * has_dockerfile,
     }
     if has_dockerfile:
         files |= {
@@ -141,6 +151,21 @@ def make_project(
     return [folder / file for file in files]
 
 
+def script_spec(
+    command: Sequence[str], name: str, image: str = "", *, workers: int = 2, gpus: int = 0
+) -> Spec:
+    """The spec of a command for which nobody has written one; `gpus` are those of a worker.
+
+    Raises SpecError for a name that no run can have.
+    """
+    image = image or f"{_GPU_IMAGE if gpus else _CPU_IMAGE}:{_app_version()}"
+    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in command)
+    text = _SPEC.format(name=_quoted(name), image=_image(image), command=words)
+    group = f"nodes.0={{name: worker, count: {workers}, gpus: {gpus}}}"
+    settings = [group] if gpus else [f"nodes.0.count={workers}"]
+    return parse_spec(text, f"the spec of {name}", settings=settings)
+
+
 def _app_version() -> str:
     for line in (chart_dir() / "Chart.yaml").read_text("utf-8").splitlines():
         if line.startswith("appVersion:"):
@@ -148,10 +173,15 @@ def _app_version() -> str:
     raise FileError(f"{chart_dir()}: Chart.yaml has no appVersion")
 
 
-def _split(image: str) -> tuple[str, str]:
-    """Repository and tag; a port of the registry is no tag."""
-    repository, colon, tag = image.rpartition(":")
-    return (repository, tag) if colon and "/" not in tag else (image, "latest")
+def _image(reference: str) -> str:
+    """A reference as the spec's `image`; a port of the registry is no tag."""
+    named, _, digest = reference.partition("@")
+    repository, colon, tag = named.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = named, "" if digest else "latest"
+    keys = {"repository": repository, "tag": tag, "digest": digest}
+    shown = (f"{key}: {_quoted(value)}" for key, value in keys.items() if value)
+    return f"{{{', '.join(shown)}}}"
 
 
 def _quoted(text: str) -> str:

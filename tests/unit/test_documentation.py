@@ -19,6 +19,7 @@ from markdown_it.token import Token
 from ruamel.yaml import YAML
 
 from hvdchart.cli import app
+from hvdchart.project import templates
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -142,6 +143,29 @@ def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
             json.loads(token.content)
 
 
+def dockerfiles() -> Iterator[tuple[str, str]]:
+    """Each Dockerfile in a page, and that of new projects."""
+    for page in CURRENT:
+        for token in tokens(page):
+            if token.type == "fence" and token.info == "dockerfile":
+                yield name(page), token.content
+    yield "hvdchart init --dockerfile", templates._DOCKERFILE
+
+
+@pytest.mark.parametrize(("where", "text"), [*dockerfiles()])
+def test_dockerfiles_install_packages_as_root_and_run_as_another_user(
+    where: str, text: str
+) -> None:
+    """The user of the images, 1000, cannot write to the environment that pip installs into."""
+    user = "1000"
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word == "USER":
+            user = rest
+        assert user == "0" or not re.search(r"\b(pip|apt-get) install", rest), f"{where}: {line}"
+    assert user == "1000", where
+
+
 @pytest.mark.parametrize("page", CURRENT, ids=name)
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
@@ -177,6 +201,8 @@ def test_hvdchart_commands_and_options_exist(page: Path) -> None:
             for parameter in command.params
             for option in (*parameter.opts, *parameter.secondary_opts)
         }
+        # What follows is for another program.
+        words = words[: words.index("--")] if "--" in words else words
         given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         assert given <= options | {"--help"}, f"{name(page)}: `{line}`: {given - options}"
 

@@ -17,6 +17,7 @@ from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
 
 ROOT = Path(__file__).parents[4]
+DIGEST = f"sha256:{'0' * 64}"
 
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
@@ -49,25 +50,37 @@ def test_the_images_of_templates_are_those_of_this_repository() -> None:
         ("host:5000/a", "host:5000/a", "latest"),
         ("host:5000/a:2", "host:5000/a", "2"),
         ("a", "a", "latest"),
+        (f"host:5000/a@{DIGEST}", "host:5000/a", None),
+        (f"a:1@{DIGEST}", "a", "1"),
     ],
 )
-def test_the_image_may_be_another(tmp_path: Path, image: str, repository: str, tag: str) -> None:
+def test_the_image_may_be_another(
+    tmp_path: Path, image: str, repository: str, tag: str | None
+) -> None:
     make_project(tmp_path / "p", "p", TEMPLATES["keras"], image)
     found = load_spec(tmp_path / "p" / "run.spec.yaml").image
     assert found is not None
     assert (found.repository, found.tag) == (repository, tag)
+    assert found.digest == (DIGEST if "@" in image else None)
 
 
 def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     make_project(tmp_path / "p", "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
     dockerfile = (tmp_path / "p" / "Dockerfile").read_text()
-    assert "FROM team/a:1\nCOPY requirements.txt" in dockerfile
+    assert "FROM team/a:1\nUSER 0\nCOPY requirements.txt" in dockerfile
     assert context_files(tmp_path / "p") == ["Dockerfile", "requirements.txt"], "no code"
-    assert ".dockerignore" not in {file.name for file in list_files(tmp_path / "p")}
+    handed = {file.name for file in list_files(tmp_path / "p")}
+    assert handed & {".dockerignore", "requirements.txt"} == set(), "the image has the packages"
     # `deploy` builds it: it has no tag.
     found = load_spec(tmp_path / "p" / "run.spec.yaml").image
     assert found is not None
     assert (found.repository, found.tag) == ("p", None)
+
+
+def test_requirements_that_are_added_later_are_handed_to_the_workers(tmp_path: Path) -> None:
+    make_project(tmp_path / "p", "p", TEMPLATES["keras"])
+    (tmp_path / "p" / "requirements.txt").write_text("einops\n")
+    assert "requirements.txt" in {file.name for file in list_files(tmp_path / "p")}
 
 
 def test_scripts_find_what_they_import_beside_them(tmp_path: Path) -> None:
