@@ -27,6 +27,7 @@ from hvdchart.cli import observe as cli_observe
 from hvdchart.cli import pods as cli_pods
 from hvdchart.cli import project as cli_project
 from hvdchart.cli import run as cli_run
+from hvdchart.cli import script as cli_script
 from hvdchart.cli import tune as cli_tune
 from hvdchart.cli.options import (
     Code,
@@ -38,12 +39,34 @@ from hvdchart.cli.options import (
     code_values,
     console,
     plan_specs,
-    print_json,
+    print_document,
     print_warnings,
     write_output,
 )
 from hvdchart.errors import DifferenceError, HvdchartError
 
+_EPILOGS = {
+    "render": """\b
+Examples:
+  hvdchart render run.spec.yaml -w values.yaml
+  hvdchart render run.spec.yaml -w values.yaml --check
+  hvdchart render run.spec.yaml --code . | helm upgrade --install run charts/horovod -f -
+
+Exit codes: 0 rendered; 1 --check found a difference; 3, 4 the spec or the values are wrong; 5 a
+file cannot be read or written; 6 Helm failed.""",
+    "plan": """\b
+Examples:
+  hvdchart plan run.spec.yaml --explain
+  hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
+  hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
+
+Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read.""",
+    "schema": """\b
+Example:
+  hvdchart schema > spec.schema.json
+
+Exit codes: 0 printed.""",
+}
 app = typer.Typer(
     name="hvdchart",
     no_args_is_help=True,
@@ -74,7 +97,7 @@ def _root(
     """Plan and run distributed Horovod training on Kubernetes."""
 
 
-@app.command()
+@app.command(epilog=_EPILOGS["render"])
 def render(
     specs: Specs = None,
     files: Files = None,
@@ -128,13 +151,16 @@ def render(
         write_output(output, text)
 
 
-@app.command()
+@app.command(epilog=_EPILOGS["plan"])
 def plan(
     specs: Specs = None,
     files: Files = None,
     settings: Settings = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: table or json.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FORMAT", help="Output format: table, json or yaml."
+        ),
     ] = "table",
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the reason for each number too.")
@@ -165,13 +191,13 @@ def plan(
     _, made = plan_specs(specs, files, settings)
     if expect:
         found = cli_expect.expectation(made, expect, speed, gbit, measured)
-        if output == "json":
-            print_json(found)
+        if output != "table":
+            print_document(found, output)
         else:
             cli_expect.print_expectation(found)
         return
-    if output == "json":
-        print_json(plan_report.document(made))
+    if output != "table":
+        print_document(plan_report.document(made), output)
         return
     tables = console()
     for part in plan_report.tables(made):
@@ -180,7 +206,7 @@ def plan(
         tables.print(plan_report.reason_table(made))
 
 
-@app.command()
+@app.command(epilog=_EPILOGS["schema"])
 def schema() -> None:
     """Print the JSON schema of specs, for editors."""
     from hvdchart.spec.schema import json_schema
@@ -189,7 +215,7 @@ def schema() -> None:
 
 
 for _module in (
-    *(cli_project, cli_build, cli_run, cli_dev, cli_observe, cli_control, cli_pods),
+    *(cli_project, cli_build, cli_run, cli_script, cli_dev, cli_observe, cli_control, cli_pods),
     *(cli_doctor, cli_discover, cli_migrate, cli_tune, cli_bench, cli_image),
 ):
     _module.register(app)

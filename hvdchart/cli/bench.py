@@ -20,7 +20,7 @@ from hvdchart.cli.options import (
     console,
     parse_numbers,
     plan_specs,
-    print_json,
+    print_document,
     print_warnings,
     split_words,
     write_output,
@@ -118,8 +118,8 @@ def bench(
         write_output(written, json.dumps(result, indent=1) + "\n")
     if picture is not None:
         write_output(picture, _draw(result))
-    if output == "json":
-        print_json(result)
+    if output != "text":
+        print_document(result, output)
     else:
         _print_table(result)
 

@@ -17,7 +17,6 @@ from hvdchart.cli.options import (
     Name,
     Namespace,
     Settings,
-    Specs,
     plan_specs,
     print_warnings,
 )
@@ -36,19 +35,49 @@ if TYPE_CHECKING:
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 # How many revisions Helm keeps: it reads all of them several times at each save.
 _REVISIONS = 2
+# What `hvdchart init` calls the spec of a project.
+_SPEC_NAME = "run.spec.yaml"
+_EPILOGS = {
+    "dev": """\b
+Examples:
+  hvdchart dev my-project
+  hvdchart dev run.spec.yaml --code . --namespace team
+  hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
+
+Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7 the
+cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
+uninstalled.""",
+    "code": """\b
+Example:
+  hvdchart code resnet50 -w code-of-resnet50
+
+Exit codes: 0 written; 5 the folder cannot be written, or has files; 7 there is no such run with
+code, or the cluster cannot be used.""",
+}
 
 
 def register(app: typer.Typer) -> None:
     """Add the subcommands."""
-    app.command()(dev)
-    app.command()(code)
+    app.command(epilog=_EPILOGS["dev"])(dev)
+    app.command(epilog=_EPILOGS["code"])(code)
 
 
 def dev(
+    specs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="PROJECT|SPEC...",
+            help=f"Folder with code and {_SPEC_NAME}, or spec files, merged in order.",
+        ),
+    ] = None,
     code: Annotated[
-        Path, typer.Option("--code", metavar="PATH", help="Script or folder to watch and to run.")
-    ],
-    specs: Specs = None,
+        Path | None,
+        typer.Option(
+            "--code",
+            metavar="PATH",
+            help="Script or folder to watch and to run (default: the folder of the spec).",
+        ),
+    ] = None,
     files: Files = None,
     settings: Settings = None,
     namespace: Namespace = None,
@@ -68,6 +97,12 @@ def dev(
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
+    specs = [path / _SPEC_NAME if path.is_dir() else path for path in specs or ()]
+    if code is None:
+        first = next((path for path in (*specs, *(files or ())) if path != Path("-")), None)
+        if first is None:
+            raise typer.BadParameter("--code is missing: the script or folder to watch and to run")
+        code = first.parent
     cluster = Cluster.connect(context, namespace)
     said: set[str] = set()
 

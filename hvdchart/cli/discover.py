@@ -13,9 +13,18 @@ if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
 
 
+_EPILOG = """\b
+Examples:
+  hvdchart discover -w run.spec.yaml
+  hvdchart discover --selector pool=gpu --fit 16 --spares 1 -w run.spec.yaml
+
+Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no such
+nodes."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the subcommand."""
-    app.command()(discover)
+    app.command(epilog=_EPILOG)(discover)
 
 
 def discover(

@@ -15,7 +15,7 @@ from hvdchart.cli.options import (
     Specs,
     check_format,
     plan_specs,
-    print_json,
+    print_document,
 )
 from hvdchart.errors import ClusterError
 
@@ -73,8 +73,8 @@ def doctor(
         "" if engines else "install and start one to build images; --code needs none",
     )
     findings = [*examine_tools(helm), builder, *examine_cluster(context, namespace, values)]
-    if output == "json":
-        print_json([dataclasses.asdict(finding) for finding in findings])
+    if output != "text":
+        print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:
         sys.stdout.write(report(findings))
     problems = sum(1 for finding in findings if finding.state == "problem")

@@ -8,6 +8,13 @@ import typer
 from hvdchart.cli.options import Context, Namespace
 from hvdchart.errors import ImageError
 
+_EPILOG = """\b
+Examples:
+  hvdchart image check registry.example/team/train:1
+  hvdchart image check registry.example/team/train:1 --mode horovodrun --in-cluster
+
+Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be run,
+or lacks something."""
 app = typer.Typer(no_args_is_help=True, help="Check container images.")
 
 
@@ -21,7 +28,7 @@ def _image() -> None:
     """Check container images."""
 
 
-@app.command()
+@app.command(epilog=_EPILOG)
 def check(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="The image: repository:tag.")],
     mode: Annotated[

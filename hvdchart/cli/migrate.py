@@ -6,10 +6,19 @@ from typing import Annotated
 
 import typer
 
+_EPILOG = """\b
+Examples:
+  hvdchart migrate old-values.yaml -w values.yaml
+  hvdchart migrate mpijob.yaml -w values.yaml --report report.txt
+  hvdchart migrate --command-line train.sh -w values.yaml
+
+Exit codes: 0 written; 3 the file is not understood, or says what the chart cannot do; 5 a file
+cannot be read or written."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the subcommand."""
-    app.command()(migrate)
+    app.command(epilog=_EPILOG)(migrate)
 
 
 def migrate(

@@ -12,7 +12,7 @@ from hvdchart.cli.options import (
     Namespace,
     check_format,
     parse_duration,
-    print_json,
+    print_document,
 )
 from hvdchart.cli.terminal import print_log
 from hvdchart.errors import NoRunError, RunFailedError
@@ -87,8 +87,8 @@ def list_runs(
     cluster = Cluster.connect(context, namespace)
     found = cluster.releases(everywhere=all_namespaces)
     runs = [(place, run_status(release)) for place, release in found]
-    if output == "json":
-        print_json([{"namespace": place, **run.document()} for place, run in runs])
+    if output != "text":
+        print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:
         sys.stdout.write(list_report(runs))
     else:
@@ -117,7 +117,7 @@ def status(
     else:
         current = run_status(cluster.release(name))
         _print_status(cluster, current, output)
-    if output != "json" and current.state == "failed":
+    if output == "text" and current.state == "failed":
         _print_last_lines(cluster, current)
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
@@ -216,8 +216,8 @@ def events(
 def _print_status(cluster: "Cluster", current: "Status", output: str) -> None:
     from hvdchart.run.report import status_report
 
-    if output == "json":
-        print_json(current.document())
+    if output != "text":
+        print_document(current.document(), output)
     else:
         sys.stdout.write(status_report(current, cluster.namespace))
 
@@ -232,7 +232,7 @@ def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
         for release in watch_release(cluster, name):
             current = run_status(release)
             if current != last:
-                if sys.stdout.isatty() and output != "json":
+                if sys.stdout.isatty() and output == "text":
                     sys.stdout.write(_CLEAR)
                 _print_status(cluster, current, output)
                 sys.stdout.flush()

@@ -83,7 +83,7 @@ CreateNamespace = Annotated[
     bool, typer.Option("--create-namespace", help="Create the namespace if it does not exist.")
 ]
 Format = Annotated[
-    str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")
+    str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml.")
 ]
 Helm = Annotated[
     str,
@@ -168,16 +168,23 @@ def print_warnings(plan: Plan) -> None:
 
 
 def check_format(output: str, text: str = "text") -> None:
-    """Refuse a format of --output other than `text`, the command's name for text, and json."""
-    if output not in (text, "json"):
-        raise typer.BadParameter(f"--output {output!r}: must be {text} or json")
+    """Refuse a format of --output other than `text`, the command's name for text, json and yaml."""
+    if output not in (text, "json", "yaml"):
+        raise typer.BadParameter(f"--output {output!r}: must be {text}, json or yaml")
 
 
-def print_json(document: object) -> None:
-    """Print a document to standard output."""
+def print_document(document: object, output: str) -> None:
+    """Print a document to standard output as json or yaml; several ones are a stream of yaml."""
     import json
 
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    text = json.dumps(document, indent=2)
+    if output == "yaml":
+        import yaml
+
+        text = "---\n" + yaml.safe_dump(
+            json.loads(text), sort_keys=False, allow_unicode=True, width=10_000
+        )
+    sys.stdout.write(text.rstrip("\n") + "\n")
 
 
 def write_output(output: Path | None, text: str) -> None:

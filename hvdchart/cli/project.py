@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Format, check_format, print_json
+from hvdchart.cli.options import Format, check_format, print_document
 
 _INIT_EPILOG = """\b
 Examples:
@@ -23,6 +23,12 @@ Examples:
 
 Exit codes: 0 done; 3 the spec would be wrong, or there is no such key; 5 the file cannot be read or
 written."""
+_TEMPLATES_EPILOG = """\b
+Examples:
+  hvdchart templates list
+  hvdchart templates list -o json
+
+Exit codes: 0 printed."""
 templates_app = typer.Typer(no_args_is_help=True, help="Templates of new projects.")
 
 
@@ -67,14 +73,16 @@ def _templates() -> None:
     """Templates of new projects."""
 
 
-@templates_app.command("list")
+@templates_app.command("list", epilog=_TEMPLATES_EPILOG)
 def list_templates(output: Format = "text") -> None:
     """Print the templates that `init` knows."""
     from hvdchart.project.templates import TEMPLATES
 
     check_format(output)
-    if output == "json":
-        print_json([{"name": each.name, "about": each.about} for each in TEMPLATES.values()])
+    if output != "text":
+        print_document(
+            [{"name": each.name, "about": each.about} for each in TEMPLATES.values()], output
+        )
     else:
         width = max(map(len, TEMPLATES))
         for each in TEMPLATES.values():

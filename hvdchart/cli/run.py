@@ -142,6 +142,27 @@ def deploy(
     if dry_run or diff:
         _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
         return
+    launch(
+        plan, cluster, program, before,
+        create_namespace=create_namespace, is_followed=is_followed, wait=wait,
+    )  # fmt: skip
+
+
+def launch(
+    plan: "Plan",
+    cluster: "Cluster",
+    program: "Program",
+    before: "Release | None" = None,
+    *,
+    create_namespace: bool,
+    is_followed: bool,
+    wait: bool,
+) -> None:
+    """Install or upgrade a run, and follow it as asked.
+
+    `before` are the objects that its release has so far; None: nobody has looked yet.
+    """
+    before = before or _check_name(cluster, plan.spec.name, program)
     _install(cluster, before, plan, program, create_namespace=create_namespace)
     where = f"{plan.spec.name} --namespace {cluster.namespace}"
     if not (is_followed or wait):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from yaml import safe_load as parse_yaml
 
+from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 from tests.fakes.fixtures import Command
 
@@ -124,7 +129,7 @@ def test_endless_file_is_refused(hvdchart: Command) -> None:
         (["render", SPEC, "-w", "/proc/none/x"], 5, "/proc/none/x: cannot write"),
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --write"),
-        (["plan", SPEC, "-o", "xml"], 2, "table or json"),
+        (["plan", SPEC, "-o", "xml"], 2, "table, json or yaml"),
         (["tune", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["rendr"], 2, "No such command"),
     ],
@@ -148,20 +153,86 @@ def test_tables_in_a_pipe_have_one_line_for_each_row(hvdchart: Command, tmp_path
     assert warning.endswith("directories")
 
 
-@pytest.mark.parametrize("command", ["deploy", "undeploy", "list", "status", "logs", "events"])
+def every_command(group: Any, *before: str) -> Iterator[tuple[str, ...]]:
+    """The words of each command, also of those below another one."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from every_command(command, *before, name)
+        else:
+            yield *before, name
+
+
+EVERY_COMMAND = list(every_command(app.command()))
+
+
+def examples(shown: str) -> list[str]:
+    """The command lines in the help of a command."""
+    match = re.search(r"^ +Examples?:\n((?: {4}.*\n)+)", shown, re.MULTILINE)
+    return [line.strip() for line in match[1].splitlines()] if match else []
+
+
+@pytest.mark.parametrize("words", EVERY_COMMAND, ids=" ".join)
 def test_help_has_examples_and_exit_codes_and_no_names_of_types(
-    hvdchart: Command, command: str
+    hvdchart: Command, words: tuple[str, ...]
 ) -> None:
-    shown = hvdchart(command, "-h").output
-    assert f"hvdchart {command}" in shown.partition("Example")[2]
-    assert "Exit codes: 0 " in shown
+    shown = hvdchart(*words, "-h").output
+    lines = examples(shown)
+    assert lines
+    assert lines[0].startswith(f"hvdchart {' '.join(words)}")
+    assert all(line.startswith("hvdchart ") for line in lines)
     assert not re.search(r"<(path|text|int|int range|file)>|\bTEXT\b|\bINTEGER\b", shown)
-
-
-def test_exit_codes_in_help_are_those_of_the_errors(hvdchart: Command) -> None:
     known = {"0", "130", *(str(kind.exit_code) for kind in HvdchartError.__subclasses__())}
-    for command in ("deploy", "undeploy", "list", "status", "logs", "events"):
-        codes = hvdchart(command, "-h").output.partition("Exit codes: ")[2]
-        named = set(re.findall(r"(?:^|; |, )\s*(\d+)\b", codes))
-        assert named
-        assert named <= known, command
+    codes = " ".join(shown.partition("Exit codes: ")[2].split())
+    named = set(re.findall(r"(?:^|; |, )(\d+)\b", codes))
+    assert named
+    assert named <= known
+
+
+@pytest.mark.parametrize("words", EVERY_COMMAND, ids=" ".join)
+def test_examples_in_help_are_accepted(hvdchart: Command, words: tuple[str, ...]) -> None:
+    """As they stand, up to a pipe or the next command."""
+    for line in examples(hvdchart(*words, "-h").output):
+        given = shlex.split(line)[1:]
+        end = next((i for i, word in enumerate(given) if word in ("|", ">", "&&")), None)
+        command: Any = app.command()
+        while hasattr(command, "commands"):
+            command = command.commands[given.pop(0)]
+            end = None if end is None else end - 1
+        command.make_context("hvdchart", given[:end])
+
+
+@pytest.mark.parametrize(
+    ("shell", "variables", "completed"),
+    [
+        ("bash", {"COMP_WORDS": "hvdchart sta", "COMP_CWORD": "1"}, ["stack", "status"]),
+        ("bash", {"COMP_WORDS": "hvdchart stop --hel", "COMP_CWORD": "2"}, ["--helm"]),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "hvdchart unde"}, ["undeploy"]),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "hvdchart unde"}, ["undeploy"]),
+    ],
+)
+def test_shells_complete_commands_and_options(
+    shell: str, variables: dict[str, str], completed: list[str]
+) -> None:
+    """With what `hvdchart --install-completion` tells them to ask for."""
+    asks = {"_HVDCHART_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    shown = installed({**asks, **variables})
+    found = re.findall(r"(?<![-\w])(?:--)?[a-z]+(?:-[a-z]+)*(?![-\w])", shown)
+    assert set(completed) <= set(found), shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_each_shell(shell: str) -> None:
+    # Otherwise it is for the shell that has started the tests.
+    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    shown = installed(named, "--show-completion", shell)
+    assert f"_HVDCHART_COMPLETE=complete_{shell}" in shown
+
+
+def installed(variables: dict[str, str], *words: str) -> str:
+    """What `hvdchart` prints when pip has installed it under that name."""
+    program = "import sys; sys.argv[0] = 'hvdchart'; from hvdchart.cli.app import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], env={**os.environ, **variables},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr

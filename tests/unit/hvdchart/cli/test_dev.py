@@ -15,7 +15,7 @@ import pytest
 from hvdchart.chart_files import chart_dir
 from hvdchart.image.build import Source
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import answer_as
+from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.cli.test_run import SPEC, play
 from tests.unit.hvdchart.runs import JOB, RUNNING, job, pod
@@ -28,14 +28,14 @@ ROOT = chart_dir().parents[1]
 class Dev:
     """A running `hvdchart dev` and the script that it watches."""
 
-    def __init__(self, folder: Path, helm: StubProgram) -> None:
+    def __init__(self, folder: Path, helm: StubProgram, *, is_project: bool = False) -> None:
         self.script = folder / "train.py"
         self.script.write_text("first")
         self.spec = folder / "run.spec.yaml"
         self.spec.write_text(json.dumps(SPEC))
         answer_as(helm, "hvd")
         self._helm = helm
-        files = [str(self.spec), "--code", str(self.script)]
+        files = [str(folder)] if is_project else [str(self.spec), "--code", str(self.script)]
         command = [sys.executable, "-m", "hvdchart", "dev", *files]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -93,6 +93,30 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: Stub
     answer_as(helm, "hvd")
     dev.script.write_text("fourth")
     assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
+
+
+def test_a_folder_is_a_spec_and_its_code(
+    fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
+) -> None:
+    play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    dev = Dev(folder, helm, is_project=True)
+    try:
+        first = dev.wait_for_deployed(1)
+        assert first["master"]["args"] == ["train"]
+        dev.wait_for_log()
+        dev.script.write_text("second")
+        assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
+    finally:
+        dev.process.kill()
+        dev.process.communicate()
+
+
+def test_code_on_standard_input_has_no_folder(hvdchart: Command) -> None:
+    for words in ([], ["-"]):
+        done = hvdchart("dev", *words)
+        assert (done.code, "--code is missing" in done.errors) == (2, True), done.errors
 
 
 def test_code_that_vanishes_is_waited_for(dev: Dev) -> None:

@@ -40,11 +40,15 @@ COMMANDS = {
     "code": ("code", "hvd", "-w", "folder"),
     "debug": ("debug", "hvd"),
     "deploy": ("deploy", SPEC),
+    "run": ("run", str(ROOT / "tests" / "faults" / "train.py")),
     "bench": ("bench", SPEC),
 }
 # Those that call Helm, with a run that is there.
 HELM_COMMANDS = {
-    **{name: COMMANDS[name] for name in ("stop", "restart", "scale", "debug", "deploy", "bench")},
+    **{
+        name: COMMANDS[name]
+        for name in ("stop", "restart", "scale", "debug", "deploy", "run", "bench")
+    },
     "undeploy": ("undeploy", "hvd"),
     "dev": ("dev", SPEC, "--code", SPEC),
     "tune": ("tune", SPEC),
@@ -53,7 +57,7 @@ HELM_COMMANDS = {
 READ = ("jobs", "pods", "statefulsets", "configmaps", "events", "services")
 each_command = pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 # These are of all runs, or of runs that are gone as well.
-WITHOUT_RUN = ("list", "events", "deploy", "bench")
+WITHOUT_RUN = ("list", "events", "deploy", "run", "bench")
 
 
 @pytest.fixture

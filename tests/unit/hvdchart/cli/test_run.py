@@ -153,7 +153,7 @@ def test_undeploy_of_an_unknown_run_exits_with_7(
     [
         (["image", "check", "i", "--mode", "x"], "--mode 'x': must be one of mpirun, horovodrun"),
         (["image", "check", "i", "--engine", "x"], "--engine 'x': must be one of docker, podman"),
-        (["status", "hvd", "-o", "x"], "--output 'x': must be text or json"),
+        (["status", "hvd", "-o", "x"], "--output 'x': must be text, json or yaml"),
     ],
 )
 def test_unknown_choice_is_refused_with_the_known_ones(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from yaml import safe_load as parse_yaml
 
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
@@ -51,6 +52,9 @@ def test_status_of_a_finished_run_is_text_or_json(hvdchart: Command, finished: F
     assert "[" not in text.output, "no log of a run that did not fail"
     document = json.loads(hvdchart("status", "hvd", "-o", "json").output)
     assert (document["state"], document["job"], len(document["pods"])) == ("finished", JOB, 3)
+    shown = hvdchart("status", "hvd", "-o", "yaml").output
+    assert parse_yaml(shown) == document
+    assert shown.startswith("---\n"), "--watch prints several"
 
 
 def test_status_of_a_failed_run_has_the_end_of_its_last_log(

@@ -1,0 +1,109 @@
+"""The subcommand `run`: a script without a spec and without an image of its own."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.options import Code, Context, CreateNamespace, Helm, Namespace, print_warnings
+from hvdchart.cli.run import Followed, Wait, launch
+from hvdchart.cli.terminal import say
+from hvdchart.errors import FileError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hvdchart.plan.model import Plan
+
+_EPILOG = """\b
+Examples:
+  hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
+  hvdchart run train.py --workers 4 --namespace team -- --epochs 3
+  hvdchart run my-project/train.py --code my-project --detach
+
+Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
+read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the run
+continues."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommand."""
+    app.command(epilog=_EPILOG)(run)
+
+
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENT...", help="Its arguments, after --.")
+    ] = None,
+    code: Code = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="N", help="Number of workers.")
+    ] = 2,
+    gpus: Annotated[
+        int,
+        typer.Option(min=0, max=64, metavar="N", help="GPUs of each worker, with a rank on each."),
+    ] = 0,
+    image: Annotated[
+        str,
+        typer.Option(
+            envvar="HVDCHART_IMAGE",
+            metavar="IMAGE",
+            help="Image of the pods (default: horovod-cpu, or horovod-cuda-next with --gpus).",
+        ),
+    ] = "",
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the run (default: that of the script).")
+    ] = "",
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    create_namespace: CreateNamespace = False,
+    is_followed: Followed = True,
+    wait: Wait = False,
+) -> None:
+    """Run a script on a few workers, without a spec.
+
+    The master copies the script to the workers, or with --code the folder that it is in. Where the
+    nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
+    """
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
+
+    plan = _plan(script, arguments or (), code, name, image, workers, gpus)
+    print_warnings(plan)
+    launch(
+        plan, Cluster.connect(context, namespace), Program(helm, context),
+        create_namespace=create_namespace, is_followed=is_followed, wait=wait,
+    )  # fmt: skip
+
+
+def _plan(
+    script: Path,
+    arguments: "Sequence[str]",
+    code: Path | None,
+    name: str,
+    image: str,
+    workers: int,
+    gpus: int,
+) -> "Plan":
+    from dataclasses import replace
+
+    from hvdchart.code.archive import pack_code
+    from hvdchart.plan.planner import make_plan
+    from hvdchart.project.templates import script_spec
+
+    if not script.is_file():
+        raise FileError(f"{script}: is no script; a folder is run with a spec: hvdchart deploy")
+    if code is None:
+        shown = script.name
+        if script.with_name("requirements.txt").is_file():
+            say(f"requirements.txt beside {script} is not used; --code {script.parent} takes it")
+    elif script.resolve().is_relative_to(code.resolve()):
+        shown = script.resolve().relative_to(code.resolve()).as_posix()
+    else:
+        raise typer.BadParameter(f"--code {code}: {script} is not in it")
+    name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
+    spec = script_spec(["python", shown, *arguments], name, image, workers=workers, gpus=gpus)
+    return make_plan(replace(spec, values={"code": pack_code(code or script)}))

@@ -1,0 +1,116 @@
+"""run: a script without a spec."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def script(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script in a folder with a module; Helm installs it as `hvd`."""
+    monkeypatch.delenv("HVDCHART_IMAGE", raising=False)
+    answer_as(helm, "hvd")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "model.py").write_text("layers = 2\n")
+    path = folder / "My_Train.py"
+    path.write_text("import model\n")
+    return path
+
+
+def values(helm: StubProgram) -> Any:
+    """What was installed last."""
+    return json.loads([call for call in helm.calls if call.arguments[0] == "upgrade"][-1].input)
+
+
+def test_a_script_runs_on_two_workers_and_is_followed(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    play(fake_cluster, DONE, ENDED_MASTER)
+    done = hvdchart("run", script, "--name", "hvd")
+    assert done.code == 0, done.errors
+    assert "hvd: finished\n" in done.errors
+    sent = values(helm)
+    assert sent["master"]["args"] == ["python", "My_Train.py"]
+    assert sent["code"] == {"files": {"My_Train.py": "import model\n"}}
+    assert sent["worker"]["number"] == 2
+    assert sent["image"]["repository"] == "horovod-cpu"
+
+
+def test_options_say_where_and_on_what_a_script_runs(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach", "-n", "mine"]
+    done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: é')
+    assert done.code == 0, done.errors
+    arguments = upgraded(helm)
+    assert arguments[1] == "my-train"
+    assert arguments[arguments.index("--namespace") + 1] == "mine"
+    sent = values(helm)
+    assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: é']
+    worker = sent["worker"]
+    assert (worker["number"], worker["slots"]) == (3, 4)
+    assert worker["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert (sent["image"]["repository"], sent["image"]["tag"]) == ("team/a", "1")
+
+
+def test_the_folder_of_a_script_comes_with_it(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    (script.parent / "requirements.txt").write_text("einops\n")
+    alone = hvdchart("run", script, "--detach")
+    assert f"requirements.txt beside {script} is not used; --code {script.parent} takes it" in (
+        alone.errors
+    )
+    inner = script.parent / "inner" / "train.py"
+    inner.parent.mkdir()
+    inner.write_text("pass\n")
+    done = hvdchart("run", inner, "--code", script.parent, "--detach")
+    assert (done.code, "not used" in done.errors) == (0, False), done.errors
+    sent = values(helm)
+    assert sent["master"]["args"] == ["python", "inner/train.py"]
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
+        assert {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"} == {
+            *archive.getnames()
+        }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["none.py"], 5, "none.py: is no script; a folder is run with a spec"),
+        (["{folder}"], 5, "is no script; a folder is run with a spec: hvdchart deploy"),
+        (["{script}", "--code", "{folder}/inner"], 2, "is not in it"),
+        (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
+        (["{script}", "--image", "A:1"], 3, "expected an image name"),
+        (["{script}", "--epochs", "3"], 2, "No such option"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_helm_is_called(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    script: Path,
+    arguments: list[str],
+    code: int,
+    says: str,
+) -> None:
+    words = [word.format(script=script, folder=script.parent) for word in arguments]
+    done = hvdchart("run", *words)
+    assert done.code == code, done.errors
+    assert says in " ".join(done.errors.split())
+    assert helm.calls == []
