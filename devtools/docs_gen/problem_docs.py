@@ -30,11 +30,11 @@ def pod_table() -> str:
 
 
 def _what_follows(entry: dict[str, object]) -> str:
-    patience = entry.get("patience")
-    if patience is None:
+    seconds = entry.get("waitSeconds")
+    if seconds is None:
         return "waits"
     end = "fails" if entry["permanent"] else "tries again"
-    return f"{end} after {patience} s" if patience else f"{end} at once"
+    return f"{end} after {seconds} s" if seconds else f"{end} at once"
 
 
 def helm_table() -> str:

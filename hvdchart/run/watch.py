@@ -20,7 +20,7 @@ SETTLE = 0.2
 # Seconds after which the objects are read without a change: the record has no watch of its own.
 READ_EVERY = 5.0
 # An API server that does not answer is tried again, with a pause, for so many seconds.
-PATIENCE, PAUSE = 120.0, 1.0
+RETRY_SECONDS, PAUSE = 120.0, 1.0
 
 
 class Source(Protocol):
@@ -100,7 +100,7 @@ class _Follower:
 
 def _call_with_retries(call: Callable[[], T]) -> T:
     """Call, and again while the API server does not answer; a refusal is final."""
-    give_up_at = time.monotonic() + PATIENCE
+    give_up_at = time.monotonic() + RETRY_SECONDS
     while True:
         try:
             return call()

@@ -77,7 +77,7 @@ KILLED, DELETED = "rank killed", "worker deleted"
 ORDER = ("first", "second")
 # Seconds: of training before a fault, so that its progress is known, and in which a run has to
 # recover.
-TRAINED, PATIENCE = 5.0, 180.0
+TRAINED, TIMEOUT = 5.0, 180.0
 
 
 class Line(NamedTuple):
@@ -164,7 +164,7 @@ class Training:
 
     def _wait_until(self, condition: Callable[[], object], what: str) -> None:
         try:
-            wait_until(condition, PATIENCE, what)
+            wait_until(condition, TIMEOUT, what)
         except AssertionError:
             print(self.contestant.log())
             raise

@@ -39,7 +39,7 @@ GROUPS = 50
 # How many endpoints Kubernetes puts into one EndpointSlice.
 SLICE = 100
 # The longest that one launch may take, in seconds, on a busy machine.
-PATIENCE = 1200
+TIMEOUT = 1200
 MPIS = ("openmpi5", "intel", "mpich")
 
 
@@ -153,7 +153,7 @@ def launch(
             },
         )  # fmt: skip
         with Watch(process.pid) as watch:
-            code = process.wait(PATIENCE)
+            code = process.wait(TIMEOUT)
     text = log.read_text(errors="replace")
     if code or text.count("[hvd] rank ") != hosts:
         raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")

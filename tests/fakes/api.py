@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes import faults
-from tests.fakes.faults import PATIENCE, Failure, Object, status_object
+from tests.fakes.faults import TIMEOUT, Failure, Object, status_object
 from tests.fakes.request import Request, read_request
 from tests.fakes.server import Api, Handler
 
@@ -112,7 +112,7 @@ class FakeApi(Api):
 
     # What a test waits for.
 
-    def wait(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float = TIMEOUT) -> None:
         """Wait until a condition on objects or requests holds."""
         with self._changed:
             assert self._changed.wait_for(condition, seconds), self.requests

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 Failure = Callable[["Handler"], None]
 # Seconds after which a test that waits for a request or a watch has failed.
-PATIENCE = 5.0
+TIMEOUT = 5.0
 
 
 def status(code: int, message: str = "on purpose", **headers: str) -> Failure:
@@ -49,7 +49,7 @@ def reset(handler: Handler) -> None:
 def silence(handler: Handler) -> None:
     """Answer nothing for as long as the test runs."""
     handler.close_connection = True
-    handler.api.closed.wait(PATIENCE)
+    handler.api.closed.wait(TIMEOUT)
 
 
 def end(handler: Handler) -> None:

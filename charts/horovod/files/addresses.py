@@ -172,7 +172,7 @@ class SliceAddresses:
     def _list(self) -> str:
         """Read all slices and return the resource version to watch from."""
         slices, version = self._api.list_all(
-            "discovery.k8s.io/endpointslices", self._query, patience=0.0
+            "discovery.k8s.io/endpointslices", self._query, retry_seconds=0.0
         )
         self._replace({item["metadata"]["name"]: item for item in slices})
         self._dns.close()

@@ -1,6 +1,6 @@
 """A rank that starts cold: its script is a child of the process that the launcher has started.
 
-That process tells the launcher how the script ended, at the right moment (files/together.py).
+That process tells the launcher how the script ended, at the right moment (files/rank_end.py).
 """
 
 from __future__ import annotations

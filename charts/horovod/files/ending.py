@@ -22,7 +22,7 @@ CLOCK_SKEW = 60.0
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
 
 
-def read_job(api: Api, stopped: bool, patience: float | None = None) -> Object | None:
+def read_job(api: Api, stopped: bool, retry_seconds: float | None = None) -> Object | None:
     """Read the Job after this attempt; None when it was deleted or is being deleted.
 
     `stopped`: this pod was asked to end, of which the Job's deadline may be the reason.
@@ -30,7 +30,7 @@ def read_job(api: Api, stopped: bool, patience: float | None = None) -> Object |
     """
     name = os.environ["HVD_JOB"]
     try:
-        job = api.get(f"batch/jobs/{name}", patience=patience)
+        job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.

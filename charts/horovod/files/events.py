@@ -15,7 +15,7 @@ from settings import log
 # The API server takes no longer message.
 LONGEST_MESSAGE = 1024
 # Seconds for which an event is tried again, and for which the end of the master waits for events.
-EVENT_PATIENCE, CLOSE_WITHIN = 60.0, 5.0
+EVENT_RETRY_SECONDS, CLOSE_WITHIN = 60.0, 5.0
 
 
 class EventRecorder:
@@ -98,7 +98,7 @@ class EventRecorder:
         assert self._api  # noqa: S101
         for body in iter(self._waiting.get, None):
             try:
-                self._api.create("core/events", body, patience=EVENT_PATIENCE)
+                self._api.create("core/events", body, retry_seconds=EVENT_RETRY_SECONDS)
             except ApiError as problem:
                 # The answer to an earlier attempt was lost: no other event has this name.
                 if problem.status != 409:

@@ -109,7 +109,7 @@ class ErrorOutput:
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None when nothing says it.
 
-        `raised`: what ranks told of their exceptions (files/last_words.py), in this order.
+        `raised`: what ranks told of their exceptions (files/exception_notice.py), in this order.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS

@@ -267,7 +267,7 @@ class HostRendezvous:
         if report != self._reported or now - self._reported_at > REPEAT_REPORT_AFTER:
             log(f"{report} ({self.deadline - now:.0f} s left)")
             self._reported, self._reported_at = report, now
-        stuck = {host: item for host, item in found.items() if item.patience is not None}
+        stuck = {host: item for host, item in found.items() if item.wait_seconds is not None}
         if any(item.reason not in self._announced for item in stuck.values()):
             self._announced |= {item.reason for item in stuck.values()}
             self._announce("; ".join([*describe(stuck), *_remedies(stuck)]))

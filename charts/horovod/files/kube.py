@@ -2,7 +2,7 @@
 
 Any call can fail: the API server restarts, is upgraded, or asks to be called later. Reads, patches
 and deletions have the same result when they are made twice, so they are repeated while the failure
-may pass. A caller that has something better to do than to wait says so with `patience`.
+may be temporary. `retry_seconds` shortens that for callers that can go on without the answer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CALL_TIMEOUT = 10.0
 WATCH_SECONDS, WATCH_GRACE = 300, 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
-PATIENCE = 900.0
+RETRY_SECONDS = 900.0
 # The same for a call before the training, which goes on without it.
-START_PATIENCE = 10.0
+START_RETRY_SECONDS = 10.0
 # The same once this pod was asked to end: by default, the kubelet kills it 30 s after that.
-PATIENCE_AT_STOP = 10.0
+STOP_RETRY_SECONDS = 10.0
 # Seconds between two attempts: the first pause, and the longest one.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 # After a call was given up, calls are not repeated for this many seconds.
@@ -98,19 +98,19 @@ class Api:
         self.namespace = (ACCOUNT / "namespace").read_text().strip()
 
     def get(
-        self, path: str, query: dict[str, str] | None = None, patience: float | None = None
+        self, path: str, query: dict[str, str] | None = None, retry_seconds: float | None = None
     ) -> Object:
         """Read an object; `path` is below the namespace: `core/pods/NAME`."""
-        return self._call("GET", path, query, patience=patience)
+        return self._call("GET", path, query, retry_seconds=retry_seconds)
 
     def list_all(
-        self, path: str, query: dict[str, str], patience: float | None = None
+        self, path: str, query: dict[str, str], retry_seconds: float | None = None
     ) -> tuple[list[Object], str]:
         """Read all objects that the query selects, and the version to watch them from."""
         items: list[Object] = []
         query = {**query, "limit": str(PAGE)}
         while True:
-            page = self._call("GET", path, query, patience=patience)
+            page = self._call("GET", path, query, retry_seconds=retry_seconds)
             items += page.get("items") or []
             metadata = page.get("metadata") or {}
             if "resourceVersion" not in metadata:
@@ -121,7 +121,7 @@ class Api:
             query["continue"] = following
 
     def delete(
-        self, path: str, uid: str = "", patience: float | None = None, grace: int | None = None
+        self, path: str, uid: str = "", retry_seconds: float | None = None, grace: int | None = None
     ) -> Object:
         """Delete the object if it still has this UID: another one may have its name by now.
 
@@ -130,24 +130,24 @@ class Api:
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
-        return self._call("DELETE", path, body=body or None, patience=patience)
+        return self._call("DELETE", path, body=body or None, retry_seconds=retry_seconds)
 
-    def merge_patch(self, path: str, body: Object, patience: float | None = None) -> Object:
+    def merge_patch(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Change some fields of an object."""
         kind = "application/merge-patch+json"
-        return self._call("PATCH", path, body=body, content_type=kind, patience=patience)
+        return self._call("PATCH", path, body=body, content_type=kind, retry_seconds=retry_seconds)
 
-    def apply(self, path: str, body: Object, patience: float | None = None) -> Object:
+    def apply(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object if there is none of this name, else give it these fields, too.
 
         Other than in `create`, the name is a part of the request, to which a Role can restrict it.
         """
         kind, query = "application/apply-patch+yaml", {"fieldManager": "horovod", "force": "true"}
-        return self._call("PATCH", path, query, body, kind, patience)
+        return self._call("PATCH", path, query, body, kind, retry_seconds)
 
-    def create(self, path: str, body: Object, patience: float | None = None) -> Object:
+    def create(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
-        return self._call("POST", path, body=body, patience=patience)
+        return self._call("POST", path, body=body, retry_seconds=retry_seconds)
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
@@ -172,17 +172,17 @@ class Api:
         query: dict[str, str] | None = None,
         body: Object | None = None,
         content_type: str = "application/json",
-        patience: float | None = None,
+        retry_seconds: float | None = None,
     ) -> Object:
-        """Make a call, again and again for `patience` seconds while the failure may pass.
+        """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
-        Without `patience`, calls share PATIENCE: the one after a call that was given up is not
-        repeated, so that a series of calls does not take PATIENCE each.
+        Without `retry_seconds`, a call is repeated for RETRY_SECONDS. After one that was given up,
+        the next ones are not repeated, so that a series of calls does not take that long each.
         """
         began = time.monotonic()
-        shares = patience is None
-        if patience is None:
-            patience = PATIENCE if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
+        shares = retry_seconds is None
+        if retry_seconds is None:
+            retry_seconds = RETRY_SECONDS if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
         is_logged = False
         for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             try:
@@ -194,7 +194,7 @@ class Api:
             except ApiError as problem:
                 if not problem.is_temporary:
                     raise
-                if not self._wait(max(pause, problem.retry_after), began + patience):
+                if not self._wait(max(pause, problem.retry_after), began + retry_seconds):
                     if shares:
                         self._gave_up_at = time.monotonic()
                     raise
@@ -211,7 +211,7 @@ class Api:
             if self.is_stopped():
                 if self._stopped_at is None:
                     self._stopped_at = now
-                until = min(until, self._stopped_at + PATIENCE_AT_STOP)
+                until = min(until, self._stopped_at + STOP_RETRY_SECONDS)
                 wake_at = min(wake_at, now + 1.0)
             if wake_at > until:
                 return False

@@ -26,7 +26,7 @@ RENEW_EVERY, EXPIRES_AFTER = 10.0, 30.0
 # Seconds between two looks at a record that another master holds.
 LOOK_EVERY = 1.0
 # Seconds for which the training waits for the record to be written. It then begins all the same.
-TAKE_PATIENCE = 10.0
+TAKE_RETRY_SECONDS = 10.0
 Data = Dict[str, str]
 
 
@@ -93,7 +93,7 @@ class Lease:
         """
         self.epoch = new_epoch(self.epoch)
 
-    def write(self, data: Mapping[str, str], patience: float | None = None) -> bool:
+    def write(self, data: Mapping[str, str], retry_seconds: float | None = None) -> bool:
         """Change the record unless another master has taken it. Whether it was changed.
 
         A failure is logged: the training goes on, protected by its epoch.
@@ -102,7 +102,7 @@ class Lease:
             return False
         with self._guard:
             try:
-                while not self._patch(data, patience):
+                while not self._patch(data, retry_seconds):
                     if self._data.get("holder") and not self._is_own():
                         self._lose()
                         return False
@@ -115,7 +115,7 @@ class Lease:
         """Give the record back, so that another master need not wait."""
         self._released.set()
         if self._is_held and not self.lost:
-            self.write({"holder": ""}, patience=RENEW_EVERY)
+            self.write({"holder": ""}, retry_seconds=RENEW_EVERY)
 
     def _try_to_take(self, seen: str, seen_at: float) -> bool:
         """Take the record if it is free; otherwise `_data` is what it has."""
@@ -137,7 +137,7 @@ class Lease:
             log(f"{describe_holder(self._data)} has not renewed its hold: taking over")
             changes["superseded"] = self._data.get("holderUid", "")
         try:
-            if not self._patch(changes, TAKE_PATIENCE):
+            if not self._patch(changes, TAKE_RETRY_SECONDS):
                 return False
         except ApiError as problem:
             if not problem.is_temporary:
@@ -172,7 +172,7 @@ class Lease:
             with self._guard:
                 # Written now, it would take back the record that was just given back.
                 if not self._released.is_set():
-                    self.write(news, patience=0.0)
+                    self.write(news, retry_seconds=0.0)
             if self.lost:
                 return
 
@@ -187,7 +187,7 @@ class Lease:
         self._version = item["metadata"].get("resourceVersion", "")
         self._data = item.get("data") or {}
 
-    def _patch(self, data: Mapping[str, str], patience: float | None) -> bool:
+    def _patch(self, data: Mapping[str, str], retry_seconds: float | None) -> bool:
         """Change the record as it was read. When it has changed since, read it: False."""
         assert self._api  # noqa: S101
         body: dict[str, Any] = {"data": dict(data)}
@@ -195,7 +195,7 @@ class Lease:
             hold = {**self._own, "epoch": str(self.epoch), "renewed": _now()}
             body = {"data": {**hold, **data}, "metadata": {"resourceVersion": self._version}}
         try:
-            item = self._api.merge_patch(f"core/configmaps/{self._record}", body, patience)
+            item = self._api.merge_patch(f"core/configmaps/{self._record}", body, retry_seconds)
         except ApiError as problem:
             if problem.status != 409:
                 raise

@@ -1,6 +1,6 @@
 """Which ranks of an attempt were asked to leave, and which of them wait for the others.
 
-A rank whose script has failed tells that (files/together.py), and waits until its connection to the
+A rank whose script has failed tells that (files/rank_end.py), and waits until its connection to the
 master is closed.
 """
 

@@ -15,8 +15,8 @@ from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import fence
+import rank_end
 import ranks
-import together
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
 REPORT_WITHIN = 10.0
@@ -62,7 +62,7 @@ def main() -> int:
     scripts = list(ranks.running())
     for script in scripts:
         if not ranks.was_asked_to_end(script):
-            ranks.tell(script, kind=together.ASKED)
+            ranks.tell(script, kind=rank_end.ASKED)
     for script in scripts:
         ranks.ask_to_end(script)
     print(len(scripts))

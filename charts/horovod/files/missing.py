@@ -50,7 +50,7 @@ class PodCheck:
         query = {"labelSelector": self._run.worker_selector}
         with self._lock:
             try:
-                items, _ = self._api.list_all("core/pods", query, patience=0.0)
+                items, _ = self._api.list_all("core/pods", query, retry_seconds=0.0)
             except ApiError as problem:
                 text = f"cannot read pods: {problem}"
                 return {host: Diagnosis(f"{reasons[host]}; {text}") for host in missing}
@@ -62,12 +62,13 @@ class PodCheck:
             return found
 
     def find_lasting(self, diagnoses: Diagnoses) -> list[Host]:
-        """Return the hosts that have had a problem for longer than its patience."""
+        """Return the hosts that have had a problem for its `wait_seconds` or longer."""
         now = time.monotonic()
         return [
             host
             for host, found in diagnoses.items()
-            if found.patience is not None and now - self._since.get(host, now) >= found.patience
+            if found.wait_seconds is not None
+            and now - self._since.get(host, now) >= found.wait_seconds
         ]
 
     def _explain(
@@ -91,7 +92,7 @@ class PodCheck:
             else:
                 diagnosis = diagnose(pod)
                 # A container that does not run does not listen either: no need to say so.
-                if diagnosis.patience is None:
+                if diagnosis.wait_seconds is None:
                     text = f"{diagnosis.reason}; {reasons[host]}"
                     diagnosis = diagnosis._replace(reason=text)
                 found[host] = diagnosis
@@ -107,7 +108,7 @@ class PodCheck:
         number = self._run.initial_workers[host.stateful_set]
         try:
             if not self._is_over():
-                set_number(api, host.stateful_set, number, patience=0.0, from_zero_only=True)
+                set_number(api, host.stateful_set, number, retry_seconds=0.0, from_zero_only=True)
             message = creation_failure(api, host.stateful_set, host.name)
         except ApiError as problem:
             message = str(problem)
@@ -118,7 +119,7 @@ class PodCheck:
         self._since = {
             host: self._since.get(host, now)
             for host, found in diagnoses.items()
-            if found.patience is not None
+            if found.wait_seconds is not None
         }
 
     def _replace_stale(self, api: Api, pods: Mapping[str, Object]) -> None:
@@ -154,7 +155,7 @@ class PodCheck:
 
     def _delete(self, api: Api, name: str, uid: str, grace: int | None = None) -> None:
         try:
-            api.delete(f"core/pods/{name}", uid, patience=0.0, grace=grace)
+            api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
         except ApiError as problem:
             # Somebody else deleted it, and perhaps there is a new one.
             if problem.status not in (404, 409):

@@ -17,7 +17,7 @@ SEND_WITHIN = 3.0
 Notice = Dict[str, Any]
 
 
-def send(address: str, epoch: str, patience: float = SEND_WITHIN, **content: object) -> None:
+def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
     """Send a notice to the master of an epoch, which has so long to take it.
 
     Raises OSError, or ValueError for the address.
@@ -27,6 +27,6 @@ def send(address: str, epoch: str, patience: float = SEND_WITHIN, **content: obj
     line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
     with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
         connection.sendall(line.encode())
-        connection.settimeout(patience)
+        connection.settimeout(answer_within)
         # The master closes the connection when it has taken the notice.
         connection.recv(1)

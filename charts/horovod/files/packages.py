@@ -45,7 +45,7 @@ PIP = (
 )
 DEFAULT_INDEX = "https://pypi.org/simple"
 # Where nothing else is set, pip would try for minutes to reach an index that does not answer.
-PATIENCE = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
+PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
 UNREACHABLE = re.compile(
     r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
 )
@@ -113,7 +113,7 @@ def remove_environments() -> None:
 
 def fill(environment: Path, code: Path) -> str:
     """Install into a new virtual environment; what was installed, and what pip warns of."""
-    variables = {**PATIENCE, **without(os.environ)}
+    variables = {**PIP_LIMITS, **without(os.environ)}
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
     image = json.loads(run(look, variables, environment.parent, "look at the image's packages"))
     make = [sys.executable, "-I", "-m", "venv", "--without-pip", str(environment)]

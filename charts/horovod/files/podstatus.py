@@ -4,7 +4,7 @@ The known reasons are in pod-problems.json, which the hvdchart library reads, to
 container's waiting reason (`container`), a part of the kubelet's message about an image that it
 cannot pull (`image`), a part of the scheduler's message (`scheduling`), a part of the API server's
 message about a pod that it refuses (`refusal`), and the reason of an event about a pod (`event`).
-`permanent` means that another attempt cannot help. `patience` is for how many seconds the master
+`permanent` means that another attempt cannot help. `waitSeconds` is for how many seconds the master
 waits for the problem to pass; without it, until launch.hostsTimeoutSeconds.
 """
 
@@ -22,7 +22,7 @@ TABLE = Path(__file__).with_name("pod-problems.json")
 # Waiting reasons of a container that is starting as it should.
 STARTING = (None, "ContainerCreating", "PodInitializing")
 # Seconds to wait for a worker with a wrong configuration: whoever sees it may correct a Secret.
-BAD_CONFIGURATION_PATIENCE = 60.0
+BAD_CONFIGURATION_WAIT_SECONDS = 60.0
 
 
 class Diagnosis(NamedTuple):
@@ -37,12 +37,12 @@ class Diagnosis(NamedTuple):
     remedy: str = ""
     queued: bool = False
     # Seconds to wait for it to pass; None: as long as for a host that merely starts.
-    patience: float | None = None
+    wait_seconds: float | None = None
 
 
 @functools.lru_cache(maxsize=None)
 def known_problems() -> dict[str, dict[str, Any]]:
-    """Read the table: section -> sign -> permanent, remedy and patience."""
+    """Read the table: section -> sign -> permanent, remedy and waitSeconds."""
     table: dict[str, dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
     return table
 
@@ -107,7 +107,7 @@ def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
     reason = f"container {container} exited with {ended['exitCode']}: {detail}"
     if ended["exitCode"] == BAD_CONFIGURATION:
         # The chart's own program says so, and its message says what to correct.
-        return Diagnosis(reason, permanent=True, patience=BAD_CONFIGURATION_PATIENCE)
+        return Diagnosis(reason, permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
     return Diagnosis(reason)
 
 
@@ -116,6 +116,6 @@ def _look_up(section: str, text: str, reason: str) -> Diagnosis:
     for sign, known in known_problems()[section].items():
         if sign in text:
             return Diagnosis(
-                reason, known["permanent"], known["remedy"], patience=known.get("patience")
+                reason, known["permanent"], known["remedy"], wait_seconds=known.get("waitSeconds")
             )
     return Diagnosis(reason)

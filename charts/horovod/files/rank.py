@@ -18,9 +18,9 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import basics
 import cold
 import hydra
+import rank_end
 import ranks
 import threads
-import together
 import warm_client
 from basics import BAD_CONFIGURATION
 from binding import Binding, BindingError, bind
@@ -129,8 +129,8 @@ def main() -> int:
     if status is None:
         status = cold.run(command, partial(begin_cold, place.rank, command[0]))
     if arguments.ranks == 0:
-        status = together.exit_code_to_report(place.rank, status)
-    together.report_end(place.rank, status)
+        status = rank_end.exit_code_to_report(place.rank, status)
+    rank_end.report_end(place.rank, status)
     return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.exit_like_rank(status)
 
 

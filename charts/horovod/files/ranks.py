@@ -131,13 +131,13 @@ def is_any_waiting() -> bool:
     return any(end == "waits" and os.path.exists(f"/proc/{pid}") for pid, _, end in names)
 
 
-def send(script: Script, patience: float, **content: object) -> None:
+def send(script: Script, answer_within: float, **content: object) -> None:
     """Send a notice about a rank to its master, and wait so long until it lets this process go on.
 
     Raises OSError and ValueError.
     """
     content = {"host": socket.gethostname(), "rank": script.rank, **content}
-    notices.send(script.notices, script.epoch, patience, **content)
+    notices.send(script.notices, script.epoch, answer_within, **content)
 
 
 def tell(script: Script, **content: object) -> bool:

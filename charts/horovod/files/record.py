@@ -19,7 +19,7 @@ from settings import Run, RunError, log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
 # Seconds for which the record that the run began is tried again.
-RUNNING_PATIENCE = 10.0
+RUNNING_RETRY_SECONDS = 10.0
 Entry = Dict[str, str]
 
 
@@ -111,7 +111,7 @@ class RunRecord:
         if self.was_training:
             entry["trained"] = entry["uid"]
         # The training does not wait for what only its end must have.
-        self._lease.write(entry, RUNNING_PATIENCE if state == RUNNING else None)
+        self._lease.write(entry, RUNNING_RETRY_SECONDS if state == RUNNING else None)
 
     @property
     def lost(self) -> str:

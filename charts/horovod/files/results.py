@@ -13,7 +13,7 @@ from typing import Callable
 from attempts import wait
 from ending import deadline, read_job, will_retry
 from events import EventRecorder
-from kube import START_PATIENCE, Api
+from kube import START_RETRY_SECONDS, Api
 from record import RunRecord
 from settings import GENERATED, InterruptedRunError, Run, RunError, log, report_failure
 
@@ -47,7 +47,7 @@ def store_results(
     is_wanted = run.results_within and (problem is None or run.results_on_failure)
     if not (is_over and is_wanted) or record.results == STORED:
         return problem
-    job = read_job(api, stopped=False, patience=START_PATIENCE) if api else None
+    job = read_job(api, stopped=False, retry_seconds=START_RETRY_SECONDS) if api else None
     left = deadline(job) - time.time() - END_BEFORE if job else run.results_within
     failure = _store(time.monotonic() + min(left, run.results_within), is_stopped)
     if not failure:

@@ -39,18 +39,20 @@ def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
 
 def _add(api: Api, name: str, nodes: set[str]) -> None:
     try:
-        known = api.get(f"core/configmaps/{name}", patience=0.0).get("data") or {}
+        known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
     except ApiError as problem:
         if problem.status != 404:
             raise
         known = {}
         metadata = {"name": name, "namespace": api.namespace, "labels": LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        api.apply(f"core/configmaps/{name}", body, patience=0.0)
+        api.apply(f"core/configmaps/{name}", body, retry_seconds=0.0)
     new = sorted(nodes - known.keys())
     if new:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        api.merge_patch(f"core/configmaps/{name}", {"data": dict.fromkeys(new, now)}, patience=0.0)
+        api.merge_patch(
+            f"core/configmaps/{name}", {"data": dict.fromkeys(new, now)}, retry_seconds=0.0
+        )
         before = f" beside {len(known)} that had them" if known else ""
         log(f"{_format(new)} now have the data of staging.path{before} (ConfigMap {name})")
     else:

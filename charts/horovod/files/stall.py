@@ -13,12 +13,12 @@ from typing import Callable, NamedTuple, Sequence
 
 import notice_server
 import remote
+from exception_notice import RAISED
 from failure import find_host
-from last_words import RAISED
 from launch import Launcher
 from notices import Notice
+from rank_end import ASKED, ENDED
 from settings import Host, LaunchError, Run, log
-from together import ASKED, ENDED
 
 # Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
 STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d+) seconds")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from kube import START_PATIENCE, Api, ApiError, Object
+from kube import START_RETRY_SECONDS, Api, ApiError, Object
 from settings import Run, log
 
 
-def scale(api: Api, replicas: Mapping[str, int], patience: float | None = None) -> None:
+def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:
     """Set the number of workers of each StatefulSet. Raises ApiError."""
     for name, number in replicas.items():
         body = {"spec": {"replicas": number}}
-        api.merge_patch(f"apps/statefulsets/{name}/scale", body, patience)
+        api.merge_patch(f"apps/statefulsets/{name}/scale", body, retry_seconds)
 
 
 def scale_to_zero(api: Api, names: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ def fit_to_run(api: Api, run: Run) -> None:
     """
     for name, number in run.initial_workers.items():
         try:
-            set_number(api, name, number, START_PATIENCE, from_zero_only=run.elastic)
+            set_number(api, name, number, START_RETRY_SECONDS, from_zero_only=run.elastic)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
             if problem.is_temporary:
@@ -51,13 +51,13 @@ def fit_to_run(api: Api, run: Run) -> None:
 
 
 def set_number(
-    api: Api, name: str, number: int, patience: float, *, from_zero_only: bool = False
+    api: Api, name: str, number: int, retry_seconds: float, *, from_zero_only: bool = False
 ) -> None:
     """Scale a StatefulSet, and log it, if it has another number of workers. Raises ApiError."""
-    found = api.get(f"apps/statefulsets/{name}/scale", patience=patience)
+    found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
     current = found["spec"].get("replicas", 0)
     if current != number and not (from_zero_only and current):
-        scale(api, {name: number}, patience)
+        scale(api, {name: number}, retry_seconds)
         log(f"{name} had {current} workers: scaled to {number}")
 
 
@@ -68,7 +68,7 @@ def creation_failure(api: Api, name: str, pod: str) -> str:
     class that does not exist. Raises ApiError.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
-    events, _ = api.list_all("core/events", {"fieldSelector": selector}, patience=0.0)
+    events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
     return newest_message(events, pod)
 
 

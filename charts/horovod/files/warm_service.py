@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-import last_words
+import exception_notice
 import ranks
 import warm_fork
 import warm_script
@@ -52,7 +52,7 @@ def main(main_namespace: dict[str, Any]) -> None:
         warm_script.set_up_python(request)
         faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
         warm_script.set_title(request["command"])
-        raised = functools.partial(last_words.tell, request)
+        raised = functools.partial(exception_notice.tell, request)
         warm_script.run(request["program"], main_namespace, raised)
 
 

@@ -29,7 +29,7 @@ from hvdchart.files import write_atomically
 HELPERS = [*TESTS, "tests/fakes", "devtools/checks/mutation"]
 # A mutant whose test takes longer than so many seconds and times its usual duration has hung it;
 # and the seconds that a new process has to import tests.
-PATIENCE, FACTOR, IMPORT = 5.0, 5.0, 15.0
+EXTRA, FACTOR, IMPORT = 5.0, 5.0, 15.0
 
 
 class WorkerEndedError(Exception):
@@ -76,7 +76,7 @@ class Worker:
     ) -> dict[str, Any]:
         """Whether the tests pass with a mutant in place."""
         seconds = [test.seconds for test in tests]
-        limit = FACTOR * (sum(seconds) if fresh else max(seconds)) + PATIENCE + IMPORT * fresh
+        limit = FACTOR * (sum(seconds) if fresh else max(seconds)) + EXTRA + IMPORT * fresh
         names = [test.name for test in tests]
         try:
             return self.ask(tests=names, limit=limit, fresh=fresh, mutant=mutant and asdict(mutant))

@@ -18,7 +18,7 @@ from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.runner.elastic.discovery import FixedHosts
 from horovod.runner.elastic.driver import ElasticDriver
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Process(NamedTuple):
@@ -36,7 +36,7 @@ class Driver:
         self.slots, number = slots, sum(slots.values())
         self.hosts, self.started = FixedHosts(dict(slots)), queue.Queue[Process]()
         self.driver = ElasticDriver(
-            Mock(), self.hosts, number, number, PATIENCE, cooldown_range=(1, 1)
+            Mock(), self.hosts, number, number, TIMEOUT, cooldown_range=(1, 1)
         )
         self.driver.wait_for_available_slots(number)
         self.driver.start(number, self._start)
@@ -64,12 +64,12 @@ class Driver:
 
     def next(self, number: int) -> list[Process]:
         """The next processes that are started."""
-        return [self.started.get(timeout=PATIENCE) for _ in range(number)]
+        return [self.started.get(timeout=TIMEOUT) for _ in range(number)]
 
     def end(self, name: str) -> int:
         """End a first process, and the driver knows of it; how many failures are recorded then."""
         self.first[name].end.set()
-        self.first[name].thread.join(PATIENCE)
+        self.first[name].thread.join(TIMEOUT)
         return int(self.driver._worker_registry.count("FAILURE"))
 
 
@@ -95,7 +95,7 @@ def process_that_ends_while_the_driver_waits_for_its_host_is_replaced() -> objec
     case.lose("b")
     case.meet("a0", "b0")
     case.first["b0"].end.set()
-    ended.wait(PATIENCE)
+    ended.wait(TIMEOUT)
     case.hosts.set(dict(case.slots))
     (again,) = case.next(1)
     return [[again.name], case.end("b0")]

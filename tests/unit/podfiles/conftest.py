@@ -25,7 +25,7 @@ import probing
 import settings
 
 from tests.fakes.api import FakeApi
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.follower import Follower, Names
@@ -78,9 +78,9 @@ def api_server(
 
     Calls are not repeated, so that a failure is seen at once.
     """
-    if "default_patience" not in request.fixturenames:
-        monkeypatch.setattr(kube, "PATIENCE", 0.0)
-        monkeypatch.setattr(events, "EVENT_PATIENCE", 0.0)
+    if "default_retry_seconds" not in request.fixturenames:
+        monkeypatch.setattr(kube, "RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(events, "EVENT_RETRY_SECONDS", 0.0)
     address = getattr(request, "param", "127.0.0.1")
     account = tmp_path / "account"
     account.mkdir()
@@ -98,15 +98,15 @@ def api_server(
 
 
 @pytest.fixture
-def default_patience() -> None:
+def default_retry_seconds() -> None:
     """Calls are repeated for as long as in a cluster: the test has a clock of its own."""
 
 
 @pytest.fixture
 def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated, in a time that is shortened to that of a test."""
-    monkeypatch.setattr(kube, "PATIENCE", PATIENCE)
-    monkeypatch.setattr(events, "EVENT_PATIENCE", PATIENCE)
+    monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
+    monkeypatch.setattr(events, "EVENT_RETRY_SECONDS", TIMEOUT)
     monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
 

@@ -42,7 +42,7 @@ class Follower:
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, faults.PATIENCE)
+            assert self.changed.wait_for(condition, faults.TIMEOUT)
 
     def wait_for(self, host: Host, address: str | None) -> None:
         self.wait(lambda: self.find(host) == address)

@@ -10,7 +10,7 @@ import hosts
 import pytest
 import settings
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers
 from tests.waiting import wait_until
 
@@ -39,9 +39,9 @@ def fail_at_deadline(
     waiting = background(current.wait)
     workers.api.wait(is_ready)
     # A host that comes puts it off.
-    wait_until(lambda: not current._has_new_hosts(), PATIENCE, "the rendezvous counts its hosts")
+    wait_until(lambda: not current._has_new_hosts(), TIMEOUT, "the rendezvous counts its hosts")
     with current.changed:
         current.deadline = 0.0
     with pytest.raises(settings.RunError) as raised:
-        waiting.result(PATIENCE)
+        waiting.result(TIMEOUT)
     return raised.value

@@ -130,7 +130,7 @@ def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_
     monkeypatch.setattr(events, "CLOSE_WITHIN", 0.01)
 
     def wait_and_reset(handler: Handler) -> None:
-        assert answer.wait(faults.PATIENCE)
+        assert answer.wait(faults.TIMEOUT)
         faults.reset(handler)
 
     api_server.fail("POST", "core/events", wait_and_reset)
@@ -141,7 +141,7 @@ def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_
     assert api_server.items("core/events") == []
     answer.set()
     # It would go on beside the next tests.
-    recorder._sender.join(faults.PATIENCE)
+    recorder._sender.join(faults.TIMEOUT)
 
 
 def test_without_the_api_only_the_stage_and_the_numbers_change(

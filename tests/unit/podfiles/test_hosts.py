@@ -14,7 +14,7 @@ import settings
 from addresses import Endpoint
 
 from tests.fakes import faults
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
 from tests.unit.podfiles.rendezvous import (
     Background,
@@ -54,7 +54,7 @@ def test_waiting_ends_when_the_pod_is_asked_to_end(
     workers.api.wait_for_watch(SLICES)
     stopped.set()
     with pytest.raises(settings.InterruptedRunError, match="terminated while") as raised:
-        waiting.result(PATIENCE)
+        waiting.result(TIMEOUT)
     assert raised.value.exit_code == 143
 
 
@@ -78,16 +78,16 @@ def test_hosts_of_an_elastic_run_come_and_go(
 
     change = background(elastic.wait_for_change, first)
     workers.start(1)
-    both = change.result(PATIENCE)
+    both = change.result(TIMEOUT)
     assert names(both) == ["hvd-worker-0", "hvd-worker-1"]
 
     change = background(elastic.wait_for_change, both)
     workers.stop(1)
-    assert names(change.result(PATIENCE)) == ["hvd-worker-0"]
+    assert names(change.result(TIMEOUT)) == ["hvd-worker-0"]
 
     change = background(elastic.wait_for_change, first)
     workers.start(1)
-    assert names(change.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"], "it may come back"
+    assert names(change.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"], "it may come back"
 
 
 def test_a_host_of_an_elastic_run_may_come_back_at_another_address(
@@ -99,9 +99,9 @@ def test_a_host_of_an_elastic_run_may_come_back_at_another_address(
     change = background(elastic.wait_for_change, first)
     workers.listen(0, ssh_banner("r1"), "127.0.1.9")
     workers.publish(0, "127.0.1.9")
-    now = change.result(PATIENCE)
+    now = change.result(TIMEOUT)
     if not now:
-        now = background(elastic.wait_for_change, now).result(PATIENCE)
+        now = background(elastic.wait_for_change, now).result(TIMEOUT)
     assert list(now.values()) == ["127.0.1.9"]
 
 
@@ -117,7 +117,7 @@ def test_a_closed_rendezvous_ends_its_threads_and_whoever_waits_for_a_change(
     assert all(thread.is_alive() for thread in host_threads)
     assert all(thread.daemon for thread in host_threads), "they do not keep the process running"
     elastic.close()
-    assert change.result(PATIENCE) is None
+    assert change.result(TIMEOUT) is None
     join_threads(host_threads)
 
 
@@ -160,17 +160,17 @@ def test_each_host_that_comes_begins_the_time_out_anew(
     waiting = background(current.wait)
     for ordinal in (0, 1):
         workers.start(ordinal)
-        wait_until(lambda: current.deadline > deadlines[-1], PATIENCE, "the deadline is put off")
+        wait_until(lambda: current.deadline > deadlines[-1], TIMEOUT, "the deadline is put off")
         deadlines.append(current.deadline)
     workers.stop(0)
-    wait_until(lambda: len(current.addresses()) == 1, PATIENCE, "a host is gone")
+    wait_until(lambda: len(current.addresses()) == 1, TIMEOUT, "a host is gone")
     workers.start(0)
-    wait_until(lambda: len(current.addresses()) == 2, PATIENCE, "it is back")
+    wait_until(lambda: len(current.addresses()) == 2, TIMEOUT, "it is back")
     with current.changed:
         assert not current._has_new_hosts()
     current.deadline = 0.0
     with pytest.raises(settings.HostsTimeoutError):
-        waiting.result(PATIENCE)
+        waiting.result(TIMEOUT)
 
 
 def test_helm_test_waits_no_longer_for_hosts_that_come_one_after_the_other(
@@ -212,7 +212,7 @@ def test_an_elastic_run_that_was_training_waits_a_moment_for_all_its_hosts(
     waiting = background(rendezvous(run).wait)
     workers.api.wait_for_watch(SLICES)
     workers.start(2)
-    assert len(names(waiting.result(PATIENCE))) == 3
+    assert len(names(waiting.result(TIMEOUT))) == 3
 
 
 def test_only_an_elastic_run_may_go_on_with_fewer_ranks(

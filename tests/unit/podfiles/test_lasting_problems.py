@@ -17,7 +17,7 @@ import pytest
 import settings
 from podstatus import Diagnosis
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.rendezvous import (
     Background,
@@ -39,17 +39,17 @@ def waiting_container(reason: str, message: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the master waits minutes for, it waits a tenth of a second for."""
     table = {
         section: {
-            sign: {**entry, "patience": 0.1} if entry.get("patience") else entry
+            sign: {**entry, "waitSeconds": 0.1} if entry.get("waitSeconds") else entry
             for sign, entry in entries.items()
         }
         for section, entries in podstatus.known_problems().items()
     }
     monkeypatch.setattr(podstatus, "known_problems", lambda: table)
-    monkeypatch.setattr(podstatus, "BAD_CONFIGURATION_PATIENCE", 0.1)
+    monkeypatch.setattr(podstatus, "BAD_CONFIGURATION_WAIT_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
     workers: Workers,
     reports: None,
-    short_patience: None,
+    short_waits: None,
     rendezvous: StartRendezvous,
     background: Background,
     status: dict[str, Any],
@@ -81,7 +81,7 @@ def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
     for ordinal in (0, 1):
         workers.create_pod(ordinal, containerStatuses=[status])
     with pytest.raises(settings.RunError) as raised:
-        background(rendezvous(workers.run(3)).wait).result(PATIENCE)
+        background(rendezvous(workers.run(3)).wait).result(TIMEOUT)
     lines = str(raised.value).splitlines()
     assert lines[0] == "3 of 3 hosts cannot start:"
     assert lines[1].startswith("  hvd-worker-[0-1] (2 hosts): ")
@@ -92,21 +92,23 @@ def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
 
 def test_only_a_wrong_image_name_is_not_waited_for() -> None:
     entries = podstatus.known_problems()["container"]
-    assert [sign for sign, entry in entries.items() if entry.get("patience") == 0] == [
+    assert [sign for sign, entry in entries.items() if entry.get("waitSeconds") == 0] == [
         "InvalidImageName"
     ]
     # The kubelet has tried to pull five times by then: after 0, 10, 30, 70 and 150 s.
-    assert entries["ErrImagePull"]["patience"] == entries["ImagePullBackOff"]["patience"] == 180
+    assert (
+        entries["ErrImagePull"]["waitSeconds"] == entries["ImagePullBackOff"]["waitSeconds"] == 180
+    )
 
 
 def test_a_registry_that_comes_back_is_no_problem(
     workers: Workers,
     reports: None,
-    short_patience: None,
+    short_waits: None,
     rendezvous: StartRendezvous,
     background: Background,
 ) -> None:
-    """The patience begins anew when the pod was well in between."""
+    """The retry_seconds begins anew when the pod was well in between."""
     workers.create_pod(0, containerStatuses=[waiting_container(PULL, AWAY)])
     waiting = background(rendezvous(workers.run(1)).wait)
     workers.api.wait(lambda: workers.checks() > 1)
@@ -115,7 +117,7 @@ def test_a_registry_that_comes_back_is_no_problem(
     workers.api.wait(lambda: workers.checks() > checks + 10)
     assert not waiting.done()
     workers.start(0)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0"]
 
 
 def test_a_problem_is_announced_once_as_soon_as_it_is_seen(
@@ -167,7 +169,7 @@ def test_the_pod_of_a_node_that_is_gone_is_replaced_once_kubernetes_has_given_it
     (request,) = workers.api.asked("DELETE", "core/pods/hvd-worker-1")
     assert request.body == {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 0}
     workers.start(1)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"]
     output = capsys.readouterr().out
     assert re.search(r"hvd-worker-1 should have ended 6\d s ago on node-7: replacing it", output)
     assert "hvd-worker-1: terminating on node-7; it" in output, "with or without its address"
@@ -213,9 +215,9 @@ def test_problem_lasts_when_its_patience_is_over(
     first, second, third, fourth = run.hosts
     check._since = {first: 100.0, second: 100.0, third: 100.0}
     found = {
-        first: Diagnosis("a", patience=10.0),
-        second: Diagnosis("a", patience=10.5),
+        first: Diagnosis("a", retry_seconds=10.0),
+        second: Diagnosis("a", retry_seconds=10.5),
         third: Diagnosis("starts"),
-        fourth: Diagnosis("wrong name", patience=0.0),
+        fourth: Diagnosis("wrong name", retry_seconds=0.0),
     }
     assert check.find_lasting(found) == [first, fourth]

@@ -18,7 +18,7 @@ from settings import InterruptedRunError, RunError
 
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.rendezvous import Background
 
 PATH = "core/configmaps/hvd-run"
@@ -61,7 +61,7 @@ def masters(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(lease, "LOOK_EVERY", 0.02)
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.02)
     monkeypatch.setattr(lease, "EXPIRES_AFTER", 60.0)
-    monkeypatch.setattr(lease, "TAKE_PATIENCE", 0.0)
+    monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
     made = Masters(api_server, monkeypatch)
     yield made
     made.close()
@@ -90,7 +90,7 @@ def test_a_second_master_waits_until_the_first_has_released(
     masters.api.wait(lambda: len(masters.api.asked("GET", PATH)) > looks + 3)
     assert not waiting.done()
     first.release()
-    waiting.result(PATIENCE)
+    waiting.result(TIMEOUT)
     assert masters.data()["holder"] == "master-b"
     assert second.epoch > first.epoch
     assert masters.waited == ["master-a of job-1"]
@@ -132,7 +132,7 @@ def test_a_holder_that_renews_is_not_replaced(masters: Masters, background: Back
         assert not waiting.done()
         stop.set()
         with pytest.raises(InterruptedRunError, match="master-a of job-1 controls the workers"):
-            waiting.result(PATIENCE)
+            waiting.result(TIMEOUT)
     assert masters.data()["renewed"] > began
 
 
@@ -162,7 +162,7 @@ def test_a_renewal_that_is_under_way_does_not_take_back_what_is_released(
 
     first.news = release
     masters.take(first)
-    renewing.get(timeout=PATIENCE).join(PATIENCE)
+    renewing.get(timeout=TIMEOUT).join(TIMEOUT)
     assert masters.data()["holder"] == ""
 
 
@@ -247,7 +247,7 @@ def test_tests_of_the_release_wait_for_one_another(
     masters.api.wait(lambda: masters.waited == ["test-a of helm test"])
     assert not waiting.done()
     first.release()
-    waiting.result(PATIENCE)
+    waiting.result(TIMEOUT)
 
 
 def test_record_that_nobody_has_taken_is_written(masters: Masters) -> None:

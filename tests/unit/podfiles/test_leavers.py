@@ -22,13 +22,13 @@ import leaving
 import losses
 import notice_server
 import pytest
+import rank_end
 import ranks
-import together
 from launch import Launcher
 from leavers import TerminatingRanks
 from settings import Host
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod
 from tests.unit.podfiles.rendezvous import Background
@@ -116,24 +116,24 @@ def test_worker_sees_whether_a_rank_waits_to_report_its_end(folder: str) -> None
 
 def test_rank_that_was_not_asked_ends_at_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "send", lambda *_, **__: pytest.fail("it told the master"))
-    together.report_end(3, 1)
+    rank_end.report_end(3, 1)
     monkeypatch.setenv("HVD_NOTICES", "127.0.0.1,1,secret")
     monkeypatch.setattr(basics, "GENERATED", folder)
     ranks.register(3, os.getpid())
-    together.report_end(3, 1)
+    rank_end.report_end(3, 1)
 
 
 REPORT = """
 import os, signal, sys
 folder = sys.argv[2]
 sys.path.insert(0, sys.argv[1])
-import basics, ranks, together
+import basics, rank_end, ranks
 ranks.FOLDER = basics.GENERATED = folder
 for number in (signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, lambda *_: None)
 ranks.register(3, os.getpid())
 open(ranks._asked(ranks.find(3)), "x")
-together.report_end(3, 1)
+rank_end.report_end(3, 1)
 """
 
 
@@ -146,7 +146,7 @@ def test_launcher_ends_a_rank_that_waits(tmp_path: Path, monkeypatch: pytest.Mon
         command = [sys.executable, "-I", "-c", REPORT, str(Path(ranks.__file__).parent)]
         with subprocess.Popen([*command, str(tmp_path)]) as rank:
             notice = told.get(timeout=60)
-            assert (notice["kind"], notice["rank"]) == (together.ENDED, 3)
+            assert (notice["kind"], notice["rank"]) == (rank_end.ENDED, 3)
             rank.send_signal(signal.SIGUSR1)
             rank.send_signal(signal.SIGTERM)
             assert rank.wait(60) == -signal.SIGTERM
@@ -259,15 +259,15 @@ def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
     monkeypatch.setattr(Launcher, "may_save", look)
 
     def lose() -> None:
-        wait_until((folder / "saving").exists, PATIENCE, "the rank saves")
+        wait_until((folder / "saving").exists, TIMEOUT, "the rank saves")
         pod.workers.drop(1)
         for _ in range(3):
-            assert looks.acquire(timeout=PATIENCE), "the host was not missed, or taken for lost"
+            assert looks.acquire(timeout=TIMEOUT), "the host was not missed, or taken for lost"
         pod.workers.listen(1, ssh_banner("r1"))
         (folder / "saved").touch()
 
     losing = background(lose)
     assert pod.run(lostAfterSeconds=0.2) == 0
-    losing.result(PATIENCE)
+    losing.result(TIMEOUT)
     (failed,) = pod.failures()
     assert failed.startswith("hvd-worker-1 was terminated: ")

@@ -6,7 +6,7 @@ import socket
 
 import liveness
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.waiting import wait_until
 
 
@@ -30,7 +30,7 @@ def test_a_host_is_heard_when_its_kernel_answers() -> None:
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as connection,
     ):
-        wait_until(lambda: liveness.silence(connection) > 0.1, PATIENCE, "time passes")
+        wait_until(lambda: liveness.silence(connection) > 0.1, TIMEOUT, "time passes")
         assert liveness.is_any_responding([None, connection])
         connection.sendall(b"x")
-        wait_until(lambda: liveness.silence(connection) < 0.1, PATIENCE, "an answer")
+        wait_until(lambda: liveness.silence(connection) < 0.1, TIMEOUT, "an answer")

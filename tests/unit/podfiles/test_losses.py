@@ -21,7 +21,7 @@ import ssh
 from settings import Host, LostHostError, RunError
 from user_code import UserCode
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import (
@@ -54,7 +54,7 @@ def test_hosts_are_followed_until_one_is_lost(
     current = rendezvous(workers.run(2, **LOST_AFTER))
     losing = background(current.wait_for_loss, current.wait())
     workers.drop(1)
-    assert losing.result(PATIENCE) == {current.run.hosts[1]: refused(workers)}
+    assert losing.result(TIMEOUT) == {current.run.hosts[1]: refused(workers)}
 
 
 def test_the_loss_of_a_spare_ends_nothing(
@@ -70,7 +70,7 @@ def test_the_loss_of_a_spare_ends_nothing(
     wait_for(lambda: current.answering.keys() == used.keys())
     assert not losing.done()
     current.close()
-    assert losing.result(PATIENCE) == {}
+    assert losing.result(TIMEOUT) == {}
 
 
 def test_a_host_that_answers_again_in_time_is_not_lost(
@@ -106,7 +106,7 @@ def test_a_master_that_hears_nobody_does_not_take_its_hosts_for_lost_so_soon(
     assert not losing.done()
     assert "no host responds: this pod may have lost the network" in capsys.readouterr().out
     workers.listen(0, ssh_banner("r1"))
-    assert names(losing.result(PATIENCE)) == ["hvd-worker-1"]
+    assert names(losing.result(TIMEOUT)) == ["hvd-worker-1"]
 
 
 def test_all_hosts_are_lost_in_the_end(
@@ -116,7 +116,7 @@ def test_all_hosts_are_lost_in_the_end(
     current = rendezvous(workers.run(1, **LOST_AFTER))
     losing = background(current.wait_for_loss, current.wait())
     workers.drop(0)
-    assert names(losing.result(PATIENCE)) == ["hvd-worker-0"]
+    assert names(losing.result(TIMEOUT)) == ["hvd-worker-0"]
 
 
 def test_a_pod_that_is_to_end_is_not_lost_before_it_has(
@@ -131,7 +131,7 @@ def test_a_pod_that_is_to_end_is_not_lost_before_it_has(
     workers.api.wait(lambda: True)
     assert not losing.done()
     workers.drop(1)
-    assert names(losing.result(PATIENCE)) == ["hvd-worker-1"]
+    assert names(losing.result(TIMEOUT)) == ["hvd-worker-1"]
 
 
 def test_hosts_are_never_lost_where_that_is_switched_off(
@@ -141,7 +141,7 @@ def test_hosts_are_never_lost_where_that_is_switched_off(
     current = rendezvous(workers.run(1, lostAfterSeconds=0))
     current.wait()
     (prober,) = [thread for thread in host_threads if thread.name == "probe-hosts"]
-    prober.join(PATIENCE)
+    prober.join(TIMEOUT)
     assert not prober.is_alive(), "nothing is watched"
 
 
@@ -204,7 +204,7 @@ def test_a_training_that_finishes_is_not_failed_by_a_loss(
     pod.install('touch "$OUT/hosts-1"; trap "exit 0" TERM; sleep 60 & wait')
     losing = background(lose_while_training, pod, 1)
     assert pod.run(**LOST_AFTER) == 0
-    losing.result(PATIENCE)
+    losing.result(TIMEOUT)
     assert pod.recorded() == ("Finished", "")
 
 
@@ -215,7 +215,7 @@ def lose_while_training(pod: MasterPod, ordinal: int, *spares: int) -> None:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.005)
@@ -235,11 +235,11 @@ def test_an_elastic_run_loses_the_host_from_its_list(
     told: list[str] = []
     following = background(master.follow_hosts, run, None, rendezvous, UserCode(""), told.append)
     pod.workers.drop(1)
-    assert lists.get(timeout=PATIENCE) == ["hvd-worker-0"]
+    assert lists.get(timeout=TIMEOUT) == ["hvd-worker-0"]
     pod.workers.listen(1, ssh_banner("r1"))
-    assert lists.get(timeout=PATIENCE) == ["hvd-worker-0", "hvd-worker-1"]
+    assert lists.get(timeout=TIMEOUT) == ["hvd-worker-0", "hvd-worker-1"]
     rendezvous.close()
-    following.result(PATIENCE)
+    following.result(TIMEOUT)
     assert told == [f"lost hvd-worker-1: {refused(pod.workers)}"]
     assert f"host hvd-worker-1 left: {refused(pod.workers)}" in read_log(capsys)
 

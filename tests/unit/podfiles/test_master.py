@@ -14,7 +14,7 @@ import pytest
 from events import EventRecorder
 from settings import ConfigurationError
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
@@ -147,7 +147,7 @@ def test_the_meshs_proxy_is_ended_after_the_run(
         served = background(proxy.handle_request)
         pod.install("exit 0")
         assert pod.run() == 0
-        served.result(PATIENCE)
+        served.result(TIMEOUT)
     assert asked == ["/quit after Finished"]
 
 

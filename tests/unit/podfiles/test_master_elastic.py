@@ -15,7 +15,7 @@ import pytest
 from settings import Host, Pod, RunError
 from user_code import UserCode
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 
@@ -42,13 +42,13 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     losses: list[str] = []
     following = background(master.follow_hosts, run, None, rendezvous, UserCode(""), losses.append)
     pod.workers.start(1)
-    assert lists.get(timeout=PATIENCE) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
+    assert lists.get(timeout=TIMEOUT) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
     config = (pod.generated / "ssh_config").read_text()
     assert "Host hvd-worker-1.hvd hvd-worker-1\n  HostName 127.0.1.2\n" in config
     pod.workers.stop(0)
-    assert lists.get(timeout=PATIENCE) == "hvd-worker-1.hvd:2\n"
+    assert lists.get(timeout=TIMEOUT) == "hvd-worker-1.hvd:2\n"
     rendezvous.close()
-    assert following.result(PATIENCE) is None
+    assert following.result(TIMEOUT) is None
     lines = read_log(capsys)
     assert "host hvd-worker-1 joined, at 127.0.1.2" in lines
     assert "host hvd-worker-0 left" in lines
@@ -86,15 +86,15 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
         master, "write_live_hosts", lambda now: lists.put([host.name for host in now])
     )
     pod.workers.stop(0)
-    assert background(rendezvous.wait_for_change, first).result(PATIENCE) == {}
+    assert background(rendezvous.wait_for_change, first).result(TIMEOUT) == {}
     following = background(
         master.follow_hosts, run, None, rendezvous, Refused(4), lambda text: None
     )
     pod.workers.start(0)
-    used = [lists.get(timeout=PATIENCE) for _ in range(5)]
+    used = [lists.get(timeout=TIMEOUT) for _ in range(5)]
     assert used == [[], [], [], [], ["hvd-worker-0"]]
     rendezvous.close()
-    assert following.result(PATIENCE) is None
+    assert following.result(TIMEOUT) is None
     lines = read_log(capsys)
     assert len([line for line in lines if line.startswith("host hvd-worker-0 joined")]) == 1
     waits = [line.partition("; trying again in ")[2] for line in lines if "no index" in line]
@@ -119,7 +119,7 @@ def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
     assert "hvd-worker-" in (pod.generated.parent / "listed").read_text()
     (follower,) = followers
     assert follower.daemon, "it does not keep the process running"
-    follower.join(PATIENCE)
+    follower.join(TIMEOUT)
     assert not follower.is_alive()
 
 

@@ -16,7 +16,7 @@ import pytest
 import record
 
 from tests.fakes import faults
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
 
@@ -29,7 +29,7 @@ def test_a_rank_may_say_that_no_other_attempt_can_help(pod: MasterPod) -> None:
 
 
 # The kubelet asks once. A master that does not pass the signal on sees the launcher succeed.
-ASK_TO_END = f"kill -TERM $PPID; exec sleep {PATIENCE}"
+ASK_TO_END = f"kill -TERM $PPID; exec sleep {TIMEOUT}"
 
 
 def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
@@ -50,7 +50,7 @@ def test_a_request_to_end_just_before_the_launcher_starts_ends_it(
         return start(*arguments, **options)
 
     monkeypatch.setattr(subprocess, "Popen", start_after_the_signal)
-    pod.install(f"exec sleep {PATIENCE}")
+    pod.install(f"exec sleep {TIMEOUT}")
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
     assert "its pod was deleted or evicted" in pod.termination_log.read_text()
 
@@ -160,9 +160,9 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(record, "RUNNING_PATIENCE", 0.0)
-    monkeypatch.setattr(lease, "TAKE_PATIENCE", 0.0)
-    # The patience of the last call, too, which gives the record back.
+    monkeypatch.setattr(record, "RUNNING_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
+    # The retry_seconds of the last call, too, which gives the record back.
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
     for method, path in BOOKKEEPING:
         pod.api.fail(method, path, failure, times=20)
@@ -176,7 +176,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Only between two attempts the Job is not waited for.
-    monkeypatch.setattr(master, "START_PATIENCE", 0.0)
+    monkeypatch.setattr(master, "START_RETRY_SECONDS", 0.0)
 
     def be_away(handler: Handler) -> None:
         for method in ("GET", "PATCH", "POST"):
@@ -202,8 +202,8 @@ def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_t
             pod.api.fail(method, "", faults.reset, times=100000)
         faults.reset(handler)
 
-    monkeypatch.setattr(kube, "PATIENCE", 600.0)
-    monkeypatch.setattr(kube, "PATIENCE_AT_STOP", 0.1)
+    monkeypatch.setattr(kube, "RETRY_SECONDS", 600.0)
+    monkeypatch.setattr(kube, "STOP_RETRY_SECONDS", 0.1)
     monkeypatch.setattr(events, "CLOSE_WITHIN", 0.1)
     pod.install("exit 0")
     pod.api.fail("GET", f"batch/jobs/{JOB}", faults.reset, times=5)

@@ -10,7 +10,7 @@ import lease
 import pytest
 
 from tests.fakes import faults
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
@@ -46,7 +46,7 @@ def test_a_master_waits_for_the_one_that_drives_the_workers(
 
     released = background(release)
     assert pod.run() == 0
-    released.result(PATIENCE)
+    released.result(TIMEOUT)
     assert read_log(capsys)[0] == WAITING
     assert pod.stages() == ["Waiting", "Started", "HostsReady", "Training", "Finished"]
     epoch = (pod.generated.parent / "epoch").read_text()
@@ -69,7 +69,7 @@ def test_a_master_that_was_waited_for_may_have_finished_this_very_run(
 
     finished = background(finish)
     assert pod.run() == 0
-    finished.result(PATIENCE)
+    finished.result(TIMEOUT)
     assert not (pod.generated.parent / "launched").exists()
 
 
@@ -85,7 +85,7 @@ def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_rec
 
     taken = background(take_over)
     assert pod.run(cleanup="Always") == 78
-    taken.result(PATIENCE)
+    taken.result(TIMEOUT)
     assert (pod.generated.parent / "asked").exists()
     problem = "hvd-master-2-x of hvd-master-2 has taken the workers over from this master"
     assert pod.termination_log.read_text() == f"{problem}\n"
@@ -146,7 +146,7 @@ def test_a_master_that_is_asked_to_end_while_it_waits_ends(
 
     asked = background(ask)
     assert pod.run() == 128 + signal.SIGTERM
-    asked.result(PATIENCE)
+    asked.result(TIMEOUT)
     assert "terminated while hvd-master-2-x" in pod.termination_log.read_text()
     record: Any = pod.api.find("core/configmaps", "hvd-run")
     assert record["data"] == OTHER

@@ -13,7 +13,7 @@ import pytest
 import settings
 
 from tests.fakes import faults
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers, ssh_banner
 from tests.unit.podfiles.rendezvous import (
     Background,
@@ -40,7 +40,7 @@ def test_a_late_host_is_waited_for_and_reported(
     def wait_for_host_0() -> bool:
         """The rendezvous asks before each report whether the pod is to end."""
         with current.changed:
-            assert current.changed.wait_for(lambda: bool(current.answering), PATIENCE)
+            assert current.changed.wait_for(lambda: bool(current.answering), TIMEOUT)
         return False
 
     current = rendezvous(workers.run(), wait_for_host_0)
@@ -48,7 +48,7 @@ def test_a_late_host_is_waited_for_and_reported(
     workers.api.wait(lambda: workers.checks() > 4)
     workers.listen(1, ssh_banner("r1"))
     workers.publish(1)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-1"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"]
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1, "an unchanged report is not repeated"
     assert re.fullmatch(
@@ -71,7 +71,7 @@ def test_a_worker_that_listens_late_is_tried_again(
     waiting = background(rendezvous(workers.run(1)).wait)
     workers.api.wait(lambda: workers.checks() > 1)
     workers.listen(0, ssh_banner("r1"))
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0"]
     where = f"port {workers.port}"
     assert f"phase Running; {where} does not answer: Connection refused" in capsys.readouterr().out
 
@@ -92,7 +92,7 @@ def test_the_time_in_a_queue_does_not_count(
     assert current.deadline > before, "it begins when the queue has admitted the pod"
     workers.listen(0, ssh_banner("r1"))
     workers.publish(0)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0"]
     assert "hvd-worker-0: in a queue" in capsys.readouterr().out
 
 

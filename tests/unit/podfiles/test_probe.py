@@ -11,7 +11,7 @@ import pytest
 from addresses import Endpoint
 from settings import Host
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import FakeWorker, ssh_banner
 from tests.unit.podfiles.rendezvous import fail_on_thread_exceptions
 from tests.unit.podfiles.threads import join_threads, record_threads
@@ -39,7 +39,7 @@ class Probing:
             return bool(condition())
 
         with self.changed:
-            assert self.changed.wait_for(is_met, PATIENCE), self.prober.reasons
+            assert self.changed.wait_for(is_met, TIMEOUT), self.prober.reasons
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> N
         # DNS does not tell the uid: this is news of the same pod.
         current.put(HOST, "127.0.0.1", uid="1")
         target = current.prober._targets[0]
-        wait_until(lambda: target.endpoint == current.endpoints[HOST.name], PATIENCE, "it is seen")
+        wait_until(lambda: target.endpoint == current.endpoints[HOST.name], TIMEOUT, "it is seen")
         worker.close()
         assert HOST in current.prober.answering
     current.put(HOST, "127.0.0.1", uid="2")

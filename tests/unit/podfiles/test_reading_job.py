@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.jobs import NO_ANSWERS, START, make_job
 from tests.unit.podfiles.master_pod import JOB
 
@@ -70,7 +70,7 @@ def test_near_the_deadline_the_jobs_failure_is_waited_for(
     api_server.put("batch/jobs", make_job(1, deadline=100))
     failed = make_job(1, ("FailureTarget", "DeadlineExceeded"), deadline=100)
     api_server.put("batch/jobs", failed)
-    assert reading.result(PATIENCE) == failed
+    assert reading.result(TIMEOUT) == failed
 
 
 def test_a_job_that_does_not_fail_in_time_is_returned_as_it_is_then(
@@ -79,7 +79,7 @@ def test_a_job_that_does_not_fail_in_time_is_returned_as_it_is_then(
     changed = make_job(1, deadline=100)
     api_server.put("batch/jobs", changed)
     api_server.end_watches()
-    assert reading.result(PATIENCE) == changed
+    assert reading.result(TIMEOUT) == changed
 
 
 def test_a_job_that_is_deleted_during_the_wait_is_not_returned(
@@ -89,21 +89,21 @@ def test_a_job_that_is_deleted_during_the_wait_is_not_returned(
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T10:01:00Z"
     api_server.put("batch/jobs", deleted)
     api_server.remove("batch/jobs", JOB)
-    assert reading.result(PATIENCE) is None
+    assert reading.result(TIMEOUT) is None
 
 
 def test_a_watch_that_the_server_gives_up_returns_the_job_as_it_was(
     reading: Future[Any], api_server: FakeApi
 ) -> None:
     api_server.expire()
-    assert reading.result(PATIENCE) == make_job(deadline=100)
+    assert reading.result(TIMEOUT) == make_job(deadline=100)
 
 
 def test_a_watch_that_is_cut_leaves_the_job_as_it_was_read(
     reading: Future[Any], api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.end_watches(faults.cut_chunk)
-    assert reading.result(PATIENCE)["metadata"]["name"] == make_job()["metadata"]["name"]
+    assert reading.result(TIMEOUT)["metadata"]["name"] == make_job()["metadata"]["name"]
     assert "cannot watch the Job: " in capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ import pytest
 import results
 import settings
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
 from tests.waiting import wait_until
 
@@ -174,7 +174,7 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     first = sidecar(STORE)
     assert first.stdout is not None
     assert "the container ended while results.command ran" in first.stdout.readline()
-    wait_until((exchange / "answer").exists, PATIENCE, "the master is told")
+    wait_until((exchange / "answer").exists, TIMEOUT, "the master is told")
     assert (exchange / "answer").read_text().startswith("137 ")
     pod.install("exit 0")
     assert pod.run(**WANTED) == 0
@@ -182,7 +182,7 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
 
 
 def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
-    sidecar(f"exec sleep {PATIENCE}")
+    sidecar(f"exec sleep {TIMEOUT}")
     pod.install("exit 0")
     assert pod.run(results={"timeoutSeconds": 0.2}) == 0
     assert "longer than results.timeoutSeconds" in recorded(pod)
@@ -203,7 +203,7 @@ def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
 ) -> None:
     """Where its Job makes no other one, the training has finished all the same."""
     pod.put_job(failed=failed)
-    sidecar(f"kill -TERM {os.getpid()}; exec sleep {PATIENCE}")
+    sidecar(f"kill -TERM {os.getpid()}; exec sleep {TIMEOUT}")
     pod.install("exit 0")
     assert pod.run(**WANTED) == code
     assert pod.recorded() == ("Finished", "")
@@ -242,6 +242,6 @@ def test_the_next_run_has_not_stored_its_results(pod: MasterPod) -> None:
 def test_a_container_that_is_asked_to_end_does_so_at_once(sidecar: Sidecar, pod: MasterPod) -> None:
     waiting = sidecar(STORE)
     go = pod.generated / "results" / "go"
-    wait_until(go.exists, PATIENCE, "the container waits to be asked")
+    wait_until(go.exists, TIMEOUT, "the container waits to be asked")
     waiting.send_signal(signal.SIGTERM)
-    assert waiting.wait(PATIENCE) == 0
+    assert waiting.wait(TIMEOUT) == 0

@@ -117,10 +117,10 @@ def test_a_missing_token_is_not_waited_for(api: kube.Api) -> None:
     assert not raised.value.is_temporary
 
 
-def test_a_caller_without_patience_makes_one_attempt(api: kube.Api, api_server: FakeApi) -> None:
+def test_a_caller_without_retries_makes_one_attempt(api: kube.Api, api_server: FakeApi) -> None:
     api_server.fail("GET", "core/pods", faults.status(503))
     with pytest.raises(kube.ApiError):
-        api.get("core/pods/a", patience=0.0)
+        api.get("core/pods/a", retry_seconds=0.0)
     assert len(api_server.requests) == 1
 
 
@@ -131,7 +131,7 @@ def test_pauses_grow_at_random_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     assert list(itertools.islice(kube.pauses(0.2, 1.0), 3)) == [0.1, 0.2, 0.4]
 
 
-@pytest.mark.usefixtures("default_patience")
+@pytest.mark.usefixtures("default_retry_seconds")
 def test_the_upgrade_of_a_control_plane_is_waited_for(api_server: FakeApi, clock: Clock) -> None:
     began = clock.now
     fail_until(api_server, clock, began + 14 * MINUTE, faults.status(503), faults.reset)
@@ -141,7 +141,7 @@ def test_the_upgrade_of_a_control_plane_is_waited_for(api_server: FakeApi, clock
     assert len(api_server.requests) == 1 + 6 + 83
 
 
-@pytest.mark.usefixtures("default_patience")
+@pytest.mark.usefixtures("default_retry_seconds")
 def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     api_server: FakeApi, clock: Clock
 ) -> None:
@@ -156,7 +156,7 @@ def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     assert api.get("core/pods/a") == POD
 
 
-@pytest.mark.usefixtures("default_patience")
+@pytest.mark.usefixtures("default_retry_seconds")
 def test_a_server_is_not_asked_before_it_wants_to_be(api_server: FakeApi, clock: Clock) -> None:
     """Also where the node has just started."""
     began = clock.now = 1.0
@@ -174,7 +174,7 @@ def test_a_time_to_retry_after_that_is_no_number_is_ignored(
     assert api.get("core/pods/a") == POD
 
 
-@pytest.mark.usefixtures("default_patience")
+@pytest.mark.usefixtures("default_retry_seconds")
 @pytest.mark.parametrize("stopped_after", [0.0, 100.0])
 def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     api_server: FakeApi, clock: Clock, stopped_after: float
@@ -188,7 +188,7 @@ def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     assert stopped_after + 5 < clock.now - began <= stopped_after + 11
 
 
-@pytest.mark.usefixtures("default_patience")
+@pytest.mark.usefixtures("default_retry_seconds")
 def test_a_pod_that_is_asked_to_end_still_waits_for_a_moment(
     api_server: FakeApi, clock: Clock
 ) -> None:

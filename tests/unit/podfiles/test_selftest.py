@@ -15,7 +15,7 @@ from settings import RunError
 
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
 from tests.unit.podfiles.master_pod import JOB, MasterPod
 from tests.unit.podfiles.rendezvous import Background
@@ -86,14 +86,14 @@ def test_a_run_is_waited_for_until_it_ends(
 ) -> None:
     api_server.put("batch/jobs", job(("FailureTarget", "True")))
     api_server.put("batch/jobs", job(("Failed", "True")))
-    waiting.result(PATIENCE)
+    waiting.result(TIMEOUT)
     assert len(api_server.requests) == 3, "a read, a watch, and a read at its end"
     assert capsys.readouterr().out.count(f"waiting for the run to end: {JOB}") == 1
 
 
 def test_a_run_whose_job_is_deleted_has_ended(waiting: Future[Any], api_server: FakeApi) -> None:
     api_server.remove("batch/jobs", JOB)
-    waiting.result(PATIENCE)
+    waiting.result(TIMEOUT)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_wait_outlasts_a_watch(
     break_off(api_server)
     api_server.wait_for_watch("batch/jobs", 2)
     api_server.put("batch/jobs", job(("Complete", "True")))
-    waiting.result(PATIENCE)
+    waiting.result(TIMEOUT)
 
 
 def test_a_run_that_does_not_end_ends_the_test(api_server: FakeApi) -> None:
@@ -205,7 +205,7 @@ def test_the_test_does_not_run_beside_a_master(
 
     released = background(release)
     assert selftest.main() == 0
-    released.result(PATIENCE)
+    released.result(TIMEOUT)
     assert f"waiting for hvd-master-1-x of {JOB}" in capsys.readouterr().out
     assert scales(ended) == [2, 0]
     item: Any = ended.api.find("core/configmaps", "hvd-run")
@@ -231,7 +231,7 @@ def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
 ) -> None:
     monkeypatch.setattr(selftest, "LIMIT", 1.0)
     monkeypatch.setattr(selftest, "SPARE", 0.0)
-    ended.install(f"exec sleep {PATIENCE}")
+    ended.install(f"exec sleep {TIMEOUT}")
     ended.environment()
     assert selftest.main() == 1
     assert scales(ended) == [2, 0]

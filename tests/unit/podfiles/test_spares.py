@@ -10,7 +10,7 @@ import pytest
 import settings
 from spares import choose_hosts, record_hosts
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers
 from tests.unit.podfiles.master_pod import MasterPod
 from tests.unit.podfiles.rendezvous import (
@@ -52,7 +52,7 @@ def test_a_spare_stands_in_for_a_host_of_its_own_group_only(
     current = rendezvous(workers.run(groups=[SMALL, BIG]))
     waiting = background(current.wait)
     with current.changed:
-        assert current.changed.wait_for(lambda: len(current.answering) == 2, PATIENCE)
+        assert current.changed.wait_for(lambda: len(current.answering) == 2, TIMEOUT)
     assert not current.is_enough()
     workers.listen(5, b"SSH-2.0-x hvd-r1\r\n")
     endpoint = {
@@ -63,7 +63,7 @@ def test_a_spare_stands_in_for_a_host_of_its_own_group_only(
     workers.api.put(
         SLICES, {"metadata": {"name": "big", "labels": labels}, "endpoints": [endpoint]}
     )
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-big-0"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-big-0"]
 
 
 def test_a_report_tells_how_many_are_needed_and_why_each_does_not_answer(
@@ -102,13 +102,13 @@ def test_more_hosts_that_cannot_start_than_spares_fail_the_attempt(
         # The other host may not have answered yet.
         both = r"of 2 hosts cannot start:(?s:.*)hvd-worker-\[1-2\] \(2 hosts\): InvalidImageName"
         with pytest.raises(settings.ConfigurationError, match=both):
-            waiting.result(PATIENCE)
+            waiting.result(TIMEOUT)
         return
     checks = workers.checks()
     workers.api.wait(lambda: workers.checks() > checks + 2)
     assert not waiting.done()
     workers.start(2)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0", "hvd-worker-2"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-2"]
 
 
 def test_spares_are_created_again_with_the_others(

@@ -10,7 +10,7 @@ import missing
 import pytest
 
 from tests.fakes import faults
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers, ssh_banner
 from tests.unit.podfiles.rendezvous import (
     Background,
@@ -81,7 +81,7 @@ def test_a_worker_of_an_earlier_revision_is_replaced_once(
         checks = workers.checks()
         workers.api.wait(lambda: workers.checks() > checks + 2)
     workers.start(0)
-    assert names(waiting.result(PATIENCE)) == ["hvd-worker-0"]
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0"]
     output = capsys.readouterr().out
     assert output.count("replacing workers from before the last upgrade: hvd-worker-0") == 1
     if seen_by == "label":

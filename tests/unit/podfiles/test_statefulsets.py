@@ -69,7 +69,7 @@ def test_the_training_waits_for_one_statefulset_while_the_api_is_away(
 ) -> None:
     api_server.fail("GET", "apps/statefulsets", faults.status(503), times=99)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statefulsets, "START_PATIENCE", 0.0)
+        patch.setattr(statefulsets, "START_RETRY_SECONDS", 0.0)
         statefulsets.fit_to_run(api, make_run())
     assert len(api_server.asked("GET", "apps/statefulsets/hvd-cpu/scale")) == 1
     assert not api_server.asked("GET", "apps/statefulsets/hvd-gpu/scale")
@@ -124,7 +124,7 @@ def test_scaling_to_zero_waits_for_an_api_server_that_is_away(
 def test_only_workers_that_were_scaled_to_zero_are_scaled_up(
     api: kube.Api, api_server: FakeApi, name: str
 ) -> None:
-    statefulsets.set_number(api, name, 3, patience=0.0, from_zero_only=True)
+    statefulsets.set_number(api, name, 3, retry_seconds=0.0, from_zero_only=True)
     assert replicas(api_server, name) == {"hvd-cpu": 2, "hvd-gpu": 3}[name]
 
 
@@ -133,7 +133,7 @@ def test_a_scale_without_replicas_is_zero(
 ) -> None:
     """The API server leaves a 0 out."""
     api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.text(200, '{"spec": {}}'))
-    statefulsets.set_number(api, "hvd-gpu", 1, patience=0.0, from_zero_only=True)
+    statefulsets.set_number(api, "hvd-gpu", 1, retry_seconds=0.0, from_zero_only=True)
     assert capsys.readouterr().out.endswith("] hvd-gpu had 0 workers: scaled to 1\n")
 
 

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.fakes.faults import PATIENCE
+from tests.fakes.faults import TIMEOUT
 
 
 def record_threads(patch: pytest.MonkeyPatch, *modules: ModuleType) -> list[threading.Thread]:
@@ -29,5 +29,5 @@ def record_threads(patch: pytest.MonkeyPatch, *modules: ModuleType) -> list[thre
 def join_threads(threads: Iterable[threading.Thread]) -> None:
     """Wait until the threads have ended; fails when one does not."""
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive(), thread.name

@@ -108,7 +108,7 @@ def test_an_answer_that_passes_is_asked_for_again(cluster: Cluster, status: int)
 def test_a_server_that_stays_away_is_an_error(
     cluster: Cluster, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "PATIENCE", 0.05)
+    monkeypatch.setattr(watch, "RETRY_SECONDS", 0.05)
     fake_cluster.refusals["pods list"] = (503, "starting")
     with pytest.raises(ClusterError, match="cannot list pods in namespace team: starting"):
         wait_for_end(cluster, "hvd")

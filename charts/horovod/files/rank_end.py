@@ -46,8 +46,8 @@ def report_end(rank: int, status: int) -> None:
     marker = ranks.mark_waiting()
     try:
         # The kubelet kills the worker by then.
-        patience = float(os.environ.get("HVD_GRACE", "30"))
-        ranks.send(script, patience, kind=ENDED, waits=bool(status))
+        answer_within = float(os.environ.get("HVD_GRACE", "30"))
+        ranks.send(script, answer_within, kind=ENDED, waits=bool(status))
     except (OSError, ValueError):
         # The master does not answer, or one of the ranks has not ended in time.
         return
