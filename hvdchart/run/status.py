@@ -143,7 +143,7 @@ def _recorded(release: Release) -> Judgement:
 def _not_stored(release: Release) -> str:
     """Why the results of a run that finished are not stored; empty where nothing is wrong."""
     how = release.record.get("results", "")
-    return "" if how in ("", "Stored") else f"the results are not stored: {how}"
+    return "" if how in ("", "Stored") else f"the results could not be stored: {how}"
 
 
 def _failed(

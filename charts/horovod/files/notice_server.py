@@ -75,10 +75,13 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 def serve(take: Callable[[Notice], None]) -> None:
-    """Take notices until the end of this process; without them, the run goes on."""
+    """Take notices until the end of this process. The run continues without them, too."""
     own = os.environ.get("HVD_POD_IP")
     try:
         if own:
             Server(own, take)
     except OSError as problem:
-        log(f"cannot receive notices of workers at {own}: {problem}")
+        log(
+            f"cannot receive notices from the workers at {own}: {problem}; the log will not name "
+            "workers that are terminated and ranks that are stopped"
+        )

@@ -90,7 +90,7 @@ def install(code: Path) -> str:
             # The pip of an earlier master may still run.
             fcntl.flock(lock, fcntl.LOCK_EX)
             environment = FOLDER / identify(code)
-            done = "nothing, they are there from an earlier run"
+            done = "nothing: the packages are there from an earlier run"
             if not (environment / COMPLETE).exists():
                 remove_environments()
                 done = fill(environment, code)
@@ -170,7 +170,7 @@ def summarize(output: str) -> str:
     begins = "Successfully installed "
     done = next((line[len(begins) :] for line in lines if line.startswith(begins)), "")
     broken = [line for line in lines if line.endswith("which is incompatible.")]
-    return "\n".join([done or "nothing, the image has them", *broken])
+    return "\n".join([done or "nothing: the image has all packages", *broken])
 
 
 def explain(output: str) -> RunError:

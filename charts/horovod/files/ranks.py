@@ -150,6 +150,7 @@ def tell(script: Script, **content: object) -> bool:
         # Each rank imports this module, and few come here.
         from settings import log
 
-        log(f"cannot tell the master {content}: {problem}")
+        notice = f"the notice {content.get('kind')} about rank {script.rank}"
+        log(f"cannot send the master {notice}: {problem}")
         return False
     return True

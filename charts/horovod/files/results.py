@@ -1,12 +1,13 @@
-"""Has the results of the run stored at its end, by a command in a sidecar of the master.
+"""Stores the results when the run has ended: a sidecar of the master runs `results.command`.
 
-That container, which runs files/results.sh, and the master share a directory. How the storing went
-is recorded and told. It never changes how the training ended.
+The sidecar runs files/results.sh and shares a directory with the master. Success or failure is
+recorded and becomes an event. Neither changes how the training ended.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import time
 from typing import Callable
 
@@ -19,15 +20,15 @@ from settings import GENERATED, InterruptedRunError, Run, RunError, log, report_
 
 EXCHANGE = GENERATED / "results"
 STORED = "Stored"
-# How often the command is run at most, and seconds before the second time: doubled each time.
+# How often the command is run at most, and the seconds before the second time, which double with
+# each further time.
 ATTEMPTS, FIRST_PAUSE = 4, 5.0
-# Seconds for which the container may be starting again.
+# Seconds in which a container that has ended must be running again.
 READY_WITHIN = 120.0
-# Seconds before the Job's deadline at which the storing ends: the deadline would fail the Job.
+# Storing ends this many seconds before the Job's deadline, which would fail the Job.
 END_BEFORE = 15.0
 LOOK_EVERY = 0.2
-TOO_LONG = "it took longer than results.timeoutSeconds, or than the Job may take"
-SEE = "its log has the reason: kubectl logs POD --container results"
+TOO_LONG = "it took longer than results.timeoutSeconds or master.activeDeadlineSeconds allows"
 IsStopped = Callable[[], bool]
 
 
@@ -39,9 +40,10 @@ def store_results(
     is_stopped: IsStopped,
     problem: RunError | None,
 ) -> RunError | None:
-    """Have the results stored if this run has ended and asks for it. How the master ends then.
+    """Store the results if the run has ended and asks for that; return how the master ends.
 
-    That is as it ended before, but when it is asked to end meanwhile and its Job makes another one.
+    That is `problem`, except when this master is terminated meanwhile and its Job starts another
+    one, which then stores the results.
     """
     is_over = not (record.lost or isinstance(problem, InterruptedRunError))
     is_wanted = run.results_within and (problem is None or run.results_on_failure)
@@ -55,7 +57,7 @@ def store_results(
         events.tell("ResultsStored", "results.command ended with exit code 0")
         record.write_results(STORED)
         return problem
-    text = f"the results are not stored: {failure}"
+    text = f"the results could not be stored: {failure}"
     events.warn("ResultsNotStored", text)
     record.write_results(failure)
     if problem:
@@ -70,7 +72,7 @@ def store_results(
 
 
 def _store(until: float, is_stopped: IsStopped) -> str:
-    """Run the command until it succeeds, at most ATTEMPTS times; why it did not, or nothing."""
+    """Run the command at most ATTEMPTS times; return why it failed, or "" when it succeeded."""
     pause = FIRST_PAUSE
     for left in reversed(range(ATTEMPTS)):
         failure = _try(until, is_stopped)
@@ -92,16 +94,20 @@ def _try(until: float, is_stopped: IsStopped) -> str:
     is_asked = _wait(_ask, min(until, time.monotonic() + READY_WITHIN), is_stopped)
     if not (is_asked and _wait(answer.exists, until, is_stopped)):
         if is_stopped():
-            return "the master was asked to end meanwhile"
+            return "the master was terminated meanwhile"
         if not is_asked:
-            return f"the container results does not run; {SEE}"
+            return f"the container results is not running; {_see()}"
         return TOO_LONG
     code, _, reason = answer.read_text().strip().partition(" ")
-    return "" if code == "0" else f"{reason}; {SEE}"
+    return "" if code == "0" else f"{reason}; {_see()}"
+
+
+def _see() -> str:
+    return f"for the reason, see kubectl logs {socket.gethostname()} --container results"
 
 
 def _ask() -> bool:
-    """Ask the container to run the command; False when it does not wait to be asked."""
+    """Ask the container to run the command; False when it is not ready for a request."""
     try:
         go = os.open(EXCHANGE / "go", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:

@@ -15,7 +15,7 @@ running="$RESULTS_EXCHANGE/running"
 
 log() { echo "[hvd results] $*"; }
 
-# Tells the master how it went: the code and the reason. The file appears as a whole.
+# Reports the result to the master: the exit code and the reason. The file appears as a whole.
 tell() {
     code=$1
     shift
@@ -27,7 +27,7 @@ tell() {
 
 store() {
     if ! cd "$RESULTS_PATH" || [ -z "$(find . -type f | head -n 1)" ]; then
-        tell 1 "$RESULTS_PATH has no file where the master runs: \
+        tell 1 "$RESULTS_PATH contains no file on the master's node: \
 use a volume that all nodes share, because rank 0 writes on its own node"
         return
     fi
@@ -41,7 +41,7 @@ use a volume that all nodes share, because rank 0 writes on its own node"
 # A process with the ID 1 ignores signals that it does not handle, and `wait` can be interrupted.
 trap 'exit 0' TERM
 [ -p "$go" ] || mkfifo -m 666 "$go" || exit 1
-[ ! -e "$running" ] || tell 137 "the container ended while results.command ran, such as for want of memory"
+[ ! -e "$running" ] || tell 137 "the container ended while results.command ran, for instance because its memory ran out"
 while :; do
     cat "$go" >/dev/null &
     wait $!

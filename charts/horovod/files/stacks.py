@@ -35,8 +35,8 @@ def ask(script: ranks.Script) -> str | None:
         return state
     if not handles(script.pid):
         return (
-            "shows no Python stack: it is still starting, its command is no python, or has one of "
-            "the options -E, -I and -S"
+            "shows no Python stack: it is still starting, or its command is not python, or has the "
+            "option -E, -I or -S"
         )
     file = ranks.stack_file(script.rank)
     writes_there = has_open(script.pid, file)

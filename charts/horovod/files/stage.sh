@@ -73,7 +73,7 @@ report_progress() {
     before=$(used_space)
     # A sleep that outlives this script must not keep the log open.
     while sleep "$report_every" >/dev/null 2>&1; do
-        log "the volume has $(($(used_space) - before)) MiB more than at the start"
+        log "$(($(used_space) - before)) MiB more of the volume are used than at the start"
     done
 }
 

@@ -1,9 +1,10 @@
-"""Records which nodes have the data that the workers' `staging` fetched.
+"""Records which nodes have the data that the init container `staging` of the workers has fetched.
 
-One ConfigMap for each directory and what is fetched into it: the releases of a namespace share it,
-and it outlives them. Its keys are names of nodes, to which the chart then sends workers
-(templates/_staging.tpl). A node that is gone, or has lost the data, does no harm: each worker's
-init container checks the data, and fetches what is missing.
+The record is a ConfigMap for each combination of a directory and what is fetched into it. The
+releases of a namespace share it, and it remains when they are uninstalled. Its keys are the names
+of the nodes, which the chart prefers for later workers (templates/_staging.tpl). An entry for a
+node that is gone or has lost the data does no harm: each worker's init container checks the data
+and fetches what is missing.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from kube import Api, ApiError
 from settings import Host, Pod, Run, log
 
 LABELS = {"horovod/record": "staged"}
-# Names of nodes in a message, at most.
+# A message names at most this many nodes.
 MOST_NAMES = 8
 
 
 def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
-    """Record the nodes of workers that answer: their init containers have ended by then.
+    """Record the nodes of workers that respond: their init containers have ended by then.
 
-    A failure is logged, and not waited for: the training is about to start.
+    A failure is logged and not retried: the training is about to start.
     """
     found: dict[str, set[str]] = {}
     for host, pod in pods.items():
@@ -34,7 +35,7 @@ def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
             if api:
                 _add(api, name, nodes)
         except ApiError as problem:
-            log(f"cannot record which nodes have the data, for later runs: {problem}")
+            log(f"cannot record for later runs which nodes have the data: {problem}")
 
 
 def _add(api: Api, name: str, nodes: set[str]) -> None:
@@ -53,12 +54,14 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
         api.merge_patch(
             f"core/configmaps/{name}", {"data": dict.fromkeys(new, now)}, retry_seconds=0.0
         )
-        before = f" beside {len(known)} that had them" if known else ""
-        log(f"{_format(new)} now have the data of staging.path{before} (ConfigMap {name})")
+        more = f"; {len(known)} other nodes had them before" if known else ""
+        log(f"recorded in ConfigMap {name}: the data of staging.path are on {_format(new)}{more}")
     else:
-        log(f"all workers are on nodes that had the data of staging.path: {_format(sorted(nodes))}")
+        where = _format(sorted(nodes))
+        log(f"the data of staging.path were already where the workers run: {where}")
 
 
 def _format(nodes: list[str]) -> str:
     shown = ", ".join(nodes[:MOST_NAMES])
-    return f"nodes {shown}" + (f" and {len(nodes) - MOST_NAMES} more" if nodes[MOST_NAMES:] else "")
+    more = f" and {len(nodes) - MOST_NAMES} more" if nodes[MOST_NAMES:] else ""
+    return f"{'nodes' if nodes[1:] else 'node'} {shown}{more}"

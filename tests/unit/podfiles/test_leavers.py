@@ -236,7 +236,7 @@ def test_attempt_that_a_worker_has_left_counts_as_no_failure(
     assert output.out.count("does not count as a failure") == len(failures)
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     assert (item["data"]["state"], item["data"]["failures"]) == ("Finished", "0")
-    warned = "hvd-worker-1 was terminated, and the ranks ended with 0" in output.out
+    warned = "hvd-worker-1 was terminated, but the ranks ended with 0" in output.out
     assert warned == (code == 0)
 
 

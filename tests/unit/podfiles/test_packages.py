@@ -89,7 +89,7 @@ def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> Non
     assert index.asked
     assert not [path for path in index.asked if "hvdimage" in path], "the image has it"
     index.asked.clear()
-    assert packages.install(code) == "nothing, they are there from an earlier run"
+    assert packages.install(code) == "nothing: the packages are there from an earlier run"
     assert index.asked == []
 
     index.add("hvdother", "2.0")
@@ -104,7 +104,7 @@ def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> Non
 def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:
     """Under each of its names: pip knows nothing of builds."""
     ask(code, "tensorflow>=2.16")
-    assert packages.install(code) == "nothing, the image has them"
+    assert packages.install(code) == "nothing: the image has all packages"
     assert index.asked == []
     ask(code, "tensorflow==2.15.1")
     with pytest.raises(ConfigurationError, match=r"tensorflow==2\.15\.1.*tensorflow==2\.21\.0"):

@@ -162,7 +162,7 @@ def test_master_that_is_not_there_is_logged(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not ranks.tell(ranks.Script(3, 1, "0", address, "7"), kind="leaving")
-    assert "cannot tell the master {'kind': 'leaving'}: " in capsys.readouterr().out
+    assert "cannot send the master the notice leaving about rank 3: " in capsys.readouterr().out
 
 
 def test_run_goes_on_without_notices(
@@ -174,7 +174,7 @@ def test_run_goes_on_without_notices(
     # An address of no interface of this machine.
     monkeypatch.setenv("HVD_POD_IP", "192.0.2.1")
     notice_server.serve(print)
-    assert "cannot receive notices of workers at 192.0.2.1: " in capsys.readouterr().out
+    assert "cannot receive notices from the workers at 192.0.2.1: " in capsys.readouterr().out
 
 
 def test_ranks_without_a_stack_are_described(

@@ -130,7 +130,7 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
     assert (reason, kind) == ("ResultsNotStored", "Warning")
     assert failure in message
     assert failure in recorded(pod)
-    assert "the results are not stored" in pod.termination_log.read_text()
+    assert "the results could not be stored" in pod.termination_log.read_text()
 
 
 @pytest.mark.parametrize(("wanted", "is_stored"), [(WANTED, False), (ALWAYS, True)])
@@ -152,7 +152,7 @@ def test_a_directory_without_a_file_names_the_volume_as_the_reason(
     sidecar(STORE)
     pod.install("exit 0")
     assert pod.run(**WANTED) == 0
-    assert f"{output} has no file where the master runs: use a volume" in recorded(pod)
+    assert f"{output} contains no file on the master's node: use a volume" in recorded(pod)
 
 
 def test_a_container_that_does_not_run_is_told(
@@ -207,7 +207,7 @@ def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
     pod.install("exit 0")
     assert pod.run(**WANTED) == code
     assert pod.recorded() == ("Finished", "")
-    assert "asked to end meanwhile" in recorded(pod)
+    assert "the master was terminated meanwhile" in recorded(pod)
 
 
 def record_earlier(pod: MasterPod, results: str) -> None:

@@ -95,7 +95,7 @@ def test_progress_is_read_from_the_volume_and_not_from_every_file(
     running = volume.start(f"cat {reported}; {FETCH}")
     assert running.stdout is not None
     lines = iter(running.stdout.readline, "")
-    assert any("MiB more than at the start" in line for line in lines)
+    assert any("MiB more of the volume are used than at the start" in line for line in lines)
     reported.write_text("go")
     log = running.communicate(timeout=30)[0]
     assert "2 files, 0 MiB" in log

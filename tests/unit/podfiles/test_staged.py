@@ -44,8 +44,9 @@ def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
     staged.record_nodes(run, api, on_nodes(run, "b", "c", "c"))
     assert recorded(api_server) == ["a", "b", "c"]
     assert read_log(capsys) == [
-        f"nodes a, b now have the data of staging.path (ConfigMap {RECORD})",
-        f"nodes c now have the data of staging.path beside 2 that had them (ConfigMap {RECORD})",
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on node c; "
+        "2 other nodes had them before",
     ]
 
 
@@ -58,7 +59,7 @@ def test_a_run_on_known_nodes_changes_nothing(
     staged.record_nodes(run, api, on_nodes(run, "a", "a", "a"))
     assert [request.method for request in api_server.requests] == ["GET"]
     assert read_log(capsys) == [
-        "all workers are on nodes that had the data of staging.path: nodes a"
+        "the data of staging.path were already where the workers run: node a"
     ]
 
 
@@ -72,7 +73,7 @@ def test_a_record_that_cannot_be_written_is_logged_and_asked_for_once(
     api_server.fail(method, f"core/configmaps/{RECORD}", faults.status(503))
     staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
     assert len(api_server.asked(method, f"core/configmaps/{RECORD}")) == 1
-    assert "cannot record which nodes have the data, for later runs: 503" in read_log(capsys)[0]
+    assert "cannot record for later runs which nodes have the data: 503" in read_log(capsys)[0]
 
 
 @pytest.mark.parametrize(

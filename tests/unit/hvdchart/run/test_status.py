@@ -248,7 +248,7 @@ def test_deleted_job_has_the_outcome_in_the_record() -> None:
     [
         ("", ""),
         ("Stored", ""),
-        ("exit code 9", "the results are not stored: exit code 9"),
+        ("exit code 9", "the results could not be stored: exit code 9"),
     ],
 )
 def test_finished_run_says_when_its_results_are_not_stored(
