@@ -21,9 +21,14 @@ PODS = ROOT / "charts" / "horovod" / "files" / "pod-problems.json"
 
 def pod_table() -> str:
     """What Kubernetes says of a pod, the remedy, and whether the run waits for it."""
+    problems = json.loads(PODS.read_text("utf-8"))
+    # What the kubelet says of an image explains a container that waits for one.
+    seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
+    for entry in problems["image"].values():
+        entry["waitSeconds"] = seconds
     rows = [
         f"| `{sign}` | {_cell(entry['remedy'])} | {_what_follows(entry)} |"
-        for entries in json.loads(PODS.read_text("utf-8")).values()
+        for entries in problems.values()
         for sign, entry in entries.items()
     ]
     return "\n".join(["| Message | What to do | The run |", "| --- | --- | --- |", *rows])

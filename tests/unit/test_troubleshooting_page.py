@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -37,6 +38,8 @@ def written() -> str:
     for template in ROOT.glob("charts/horovod/templates/*.*"):
         text = template.read_text("utf-8")
         texts.append(re.sub(r"%[a-z]", "\n", text.replace('\\"', '"')))
+    for script in ROOT.glob("charts/horovod/files/*.sh"):
+        texts.append(re.sub(r"\$\w+", "\n", script.read_text("utf-8")))
     return "\n".join(texts)
 
 
@@ -51,6 +54,18 @@ def literals(tree: ast.Module) -> Iterator[str]:
 
 def test_page_quotes_many_messages() -> None:
     assert len(quoted()) > 15
+
+
+def test_page_says_when_a_run_without_its_image_ends() -> None:
+    """The kubelet's message comes with ErrImagePull, for which the run waits a while."""
+    problems = json.loads(
+        ROOT.joinpath("charts/horovod/files/pod-problems.json").read_text("utf-8")
+    )
+    seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
+    rows = PAGE.read_text("utf-8").splitlines()
+    for sign in problems["image"]:
+        (row,) = (row for row in rows if row.startswith(f"| `{sign}` |"))
+        assert row.endswith(f"| fails after {seconds} s |")
 
 
 @pytest.mark.parametrize("message", quoted())

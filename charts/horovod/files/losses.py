@@ -55,9 +55,7 @@ def explain_end(
     # another reason have not finished, whatever their handlers of signals make of it.
     if exit_code == 0 and (problem is None or isinstance(problem, LostHostError)):
         if left:
-            log(
-                f"{left} was terminated, but the ranks ended with exit code 0: the run has finished"
-            )
+            log(f"{left} was terminated, but the ranks ended with 0: the run has finished")
         return None
     if problem:
         return problem

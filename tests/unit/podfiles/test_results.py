@@ -125,7 +125,7 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
     assert pod.recorded() == ("Finished", "")
     assert pod.replicas() == 0
     assert len((store / "tries").read_text().splitlines()) == 4
-    failure = "results.command failed with exit code 9; its log has the reason"
+    failure = "results.command failed with exit code 9; for the reason, see kubectl logs "
     reason, kind, message = event_of(pod)
     assert (reason, kind) == ("ResultsNotStored", "Warning")
     assert failure in message
@@ -163,7 +163,7 @@ def test_a_container_that_does_not_run_is_told(
     monkeypatch.setattr(results, "LOOK_EVERY", 0.01)
     pod.install("exit 0")
     assert pod.run(**WANTED) == 0
-    assert "the container results does not run" in recorded(pod)
+    assert "the container results is not running" in recorded(pod)
 
 
 def test_a_container_that_was_killed_while_it_stored_is_asked_again(
