@@ -145,9 +145,9 @@ def fitted_text(fitted: Fitted) -> str:
         f"Fitted to {BASE}: a step of {fitted.work.seconds:.2f} s without communication, "
         f"{fitted.work.gradients / 1e6:.0f} MB of gradients at "
         f"{fitted.bytes_per_second / 1e9:.2f} GB/s, and {message} for each "
-        f"message more. A step waits for {fitted.exposed:.0%} of the time in which the gradients "
-        f"travel when nothing else is done; the model assumes {1 - HIDDEN:.0%}, so that its times "
-        f"of communication are multiplied with {fitted.scale:.2f} in the last column.",
+        f"additional message. A step is longer by {fitted.exposed:.0%} of the time that the "
+        f"allreduce takes alone; the model assumes {1 - HIDDEN:.0%}. In the last column, its times "
+        f"of communication are therefore multiplied by {fitted.scale:.2f}.",
         "",
         "| Published | Network | Ranks | Reached | Model | Model as fitted here |",
         "|---|---|---|---|---|---|",
@@ -215,8 +215,8 @@ def report(found: Found, turns: int) -> None:
         as_line(where),
         f"Batches of {BATCH} images of {SIZE} x {SIZE}, one step a turn.",
         measured_table(found),
-        f"A rank beside another one, without any communication, has {beside} of the speed that it "
-        "has alone: that is this machine's, and not Horovod's.",
+        f"Two ranks that do not communicate each have {beside} of the speed of a rank that runs "
+        "alone: this loss is due to the machine, and not to Horovod.",
         fitted_text(fit_model(found)),
     ]
     print("\n\n".join(parts))

@@ -79,7 +79,7 @@ def test_table_tells_the_machines_part_from_horovods() -> None:
     assert "102 MB of gradients at 1.02 GB/s" in text
     for seconds, cost in ((0.000242, "242 µs"), (-0.000242, "no measurable time")):
         one = dataclasses.replace(fitted, message=seconds)
-        assert f", and {cost} for each message more" in bench_scale.fitted_text(one)
+        assert f", and {cost} for each additional message" in bench_scale.fitted_text(one)
     assert "| Xeon, 10 Gbit/s | resnet50 | 32 | 92% | 95% |" in text
 
 
