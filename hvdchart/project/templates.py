@@ -67,14 +67,14 @@ name: {name}
 nodes:
   # `hvdchart discover` writes this part for the nodes of a cluster.
   - name: worker
-    count: 2              # Two workers, with a rank on each of their sockets or GPUs.
+    count: 2              # Workers, with a rank on each of their sockets or GPUs.
     shared: true          # Others use the nodes as well: ranks are not bound to cores.
     coresPerSocket: 1
     memory: 3Gi
     tuning: {{cpu: 250m}}
 image: {image}
 volumes:
-  # Checkpoints. With a volume that stays, such as {{pvc: my-claim}}, a later run goes on from them.
+  # Checkpoints. On a volume that stays, such as {{pvc: my-claim}}, later runs continue from them.
   output: {{emptyDir: {{}}}}
 train: {{command: [{command}]}}
 """
@@ -120,7 +120,7 @@ def make_project(
     shown_image = _image(image)
     if has_dockerfile:
         # Its own image, which `deploy` builds because it has no tag.
-        shown_image = f"{{repository: {_quoted(name)}}}   # Put REGISTRY/TEAM/ before the name."
+        shown_image = f"{{repository: {_quoted(name)}}}   # REGISTRY/TEAM/NAME. deploy adds a tag."
     words = ", ".join(["python", "train.py", *map(_quoted, template.arguments)])
     spec = _SPEC.format(name=_quoted(name), image=shown_image, command=words)
     parse_spec(spec, "the new spec")

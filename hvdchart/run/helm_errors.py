@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+# Helm's message when another Helm changes the same release.
+BUSY = "another operation (install/upgrade/rollback) is in progress"
 # A part of Helm's message, and what to do. The first that matches counts.
 REMEDIES = {
     "exceeded quota": "ask for a larger quota, or use fewer or smaller workers",
-    "another operation (install/upgrade/rollback) is in progress": (
+    BUSY: (
         "another command changes this release: try again in a minute. If Helm was killed "
         "instead, delete its pending revision and deploy again: kubectl delete secret "
         "-n {namespace} -l 'owner=helm,name={name},"

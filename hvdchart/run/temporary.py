@@ -1,14 +1,15 @@
-"""Runs that measure: installed for a while, and uninstalled whatever happens."""
+"""Runs that measure: installed for a while, and uninstalled however the measurement ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from hvdchart.errors import ClusterError
+from hvdchart.errors import ClusterError, HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.run import helm
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.logs import LogLine, follow
 
 
@@ -20,10 +21,12 @@ def temporary_run(
     name = plan.spec.name
     try:
         helm.deploy(plan, cluster.namespace, context=context, helm=program)
-    except KeyboardInterrupt:
-        # There is no release when Helm was interrupted before it had begun.
-        with suppress(ClusterError):
-            helm.undeploy(name, cluster.namespace, context=context, helm=program)
+    except (KeyboardInterrupt, HelmError) as problem:
+        # Helm may have created a part of the release. It has not if it ended before it began, and
+        # a release that another command changes is not this one's.
+        if BUSY not in str(problem):
+            with suppress(ClusterError, HelmError):
+                helm.undeploy(name, cluster.namespace, context=context, helm=program)
         raise
     try:
         yield follow(cluster, name, warnings=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from hvdchart.run import helm_errors
 from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.fakes.fixtures import Command, Outcome
 from tests.fakes.program import StubProgram
@@ -159,6 +160,28 @@ def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
         assert errors.endswith("or remove it with hvdchart undeploy hvd --namespace team\n")
     else:
         assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_release_of_a_measurement_that_helm_cannot_complete_is_uninstalled(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
+) -> None:
+    helm.answer("upgrade", errors="Error: context deadline exceeded", code=1)
+    done = hvdchart(command, SPEC)
+    assert done.code == 6
+    assert "context deadline exceeded; the API server is slow: try again" in said(done)
+    assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_release_that_another_command_changes_is_left_to_it(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
+) -> None:
+    helm.answer("upgrade", errors=f"Error: UPGRADE FAILED: {helm_errors.BUSY}", code=1)
+    done = hvdchart(command, SPEC)
+    assert done.code == 6
+    assert "another command changes this release" in said(done)
+    assert "uninstall" not in helm.commands()
 
 
 def test_code_that_is_too_large_is_refused_before_helm_is_called(

@@ -12,6 +12,7 @@ from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
+from hvdchart.project.edit import set_values
 from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
@@ -81,6 +82,18 @@ def test_requirements_that_are_added_later_are_handed_to_the_workers(tmp_path: P
     make_project(tmp_path / "p", "p", TEMPLATES["keras"])
     (tmp_path / "p" / "requirements.txt").write_text("einops\n")
     assert "requirements.txt" in {file.name for file in list_files(tmp_path / "p")}
+
+
+def test_comments_of_a_new_spec_stay_true_when_its_values_change(tmp_path: Path) -> None:
+    make_project(tmp_path / "p", "p", TEMPLATES["keras"], has_dockerfile=True)
+    spec = tmp_path / "p" / "run.spec.yaml"
+    set_values(spec, ["image.repository=registry.example/team/p", "nodes.0.count=8"])
+    lines = [line for line in spec.read_text().splitlines() if "image:" in line or "count:" in line]
+    comments = [line.partition(" # ")[2] for line in lines]
+    assert comments == [
+        "Workers, with a rank on each of their sockets or GPUs.",
+        "REGISTRY/TEAM/NAME. deploy adds a tag.",
+    ]
 
 
 def test_scripts_find_what_they_import_beside_them(tmp_path: Path) -> None:
