@@ -100,6 +100,6 @@ def test_many_nodes_are_a_short_line(
     run = make_run(groups=[{**GROUP, "number": 30, "maximum": 30, "staged": RECORD}])
     staged.record_nodes(run, kube.Api(), on_nodes(run, *(f"n{number:02}" for number in range(30))))
     assert len(recorded(api_server)) == 30
-    assert read_log(capsys)[0].startswith(
-        "nodes n00, n01, n02, n03, n04, n05, n06, n07 and 22 more"
+    assert read_log(capsys)[0].endswith(
+        "are on nodes n00, n01, n02, n03, n04, n05, n06, n07 and 22 more"
     )
