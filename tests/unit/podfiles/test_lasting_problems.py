@@ -206,7 +206,7 @@ def test_pod_that_is_well_hides_none_that_should_have_ended(workers: Workers) ->
     assert [item["metadata"]["name"] for item in workers.api.items("core/pods")] == ["hvd-worker-0"]
 
 
-def test_problem_lasts_when_its_patience_is_over(
+def test_problem_lasts_when_its_wait_is_over(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(missing, "time", SimpleNamespace(monotonic=lambda: 110.0))
@@ -215,9 +215,9 @@ def test_problem_lasts_when_its_patience_is_over(
     first, second, third, fourth = run.hosts
     check._since = {first: 100.0, second: 100.0, third: 100.0}
     found = {
-        first: Diagnosis("a", retry_seconds=10.0),
-        second: Diagnosis("a", retry_seconds=10.5),
+        first: Diagnosis("a", wait_seconds=10.0),
+        second: Diagnosis("a", wait_seconds=10.5),
         third: Diagnosis("starts"),
-        fourth: Diagnosis("wrong name", retry_seconds=0.0),
+        fourth: Diagnosis("wrong name", wait_seconds=0.0),
     }
     assert check.find_lasting(found) == [first, fourth]
