@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
-from typing import Mapping
+from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import leaving
@@ -26,6 +28,14 @@ import threads
 import warm_client
 from settings import CODE, FILES, RunError, log, report_failure
 
+# What sshd prints when a client connects and leaves, as the kubelet's startup probe and the master
+# do at the start and the end of each run. No LogLevel hides this message alone.
+LEFT = re.compile(
+    rb"kex_exchange_identification: "
+    rb"(Connection closed by remote host|read: Connection reset by peer)"
+)
+# Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
+DRAIN_WITHIN = 2.0
 # Room for the command line of a rank, which replaces that of the warm process in its forks.
 TITLE = " " * 2000
 
@@ -115,9 +125,19 @@ def reap(sshd: subprocess.Popen[bytes]) -> None:
             sshd.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
 
 
+def pass_on(errors: IO[bytes]) -> None:
+    """Write sshd's messages to the log of this pod, but for those of clients that have left."""
+    for line in errors:
+        if not LEFT.fullmatch(line.rstrip()):
+            os.write(2, line)
+
+
 def serve(command: list[str], signals: Signals) -> int:
     """Run sshd until this pod is asked to end; its exit code when it ends before."""
-    sshd = subprocess.Popen(command)
+    sshd = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert sshd.stderr  # noqa: S101
+    messages = threading.Thread(target=pass_on, args=[sshd.stderr], daemon=True)
+    messages.start()
     watch = rank_watch.RankWatch(os.environ)
 
     def wait(seconds: float) -> None:
@@ -131,6 +151,7 @@ def serve(command: list[str], signals: Signals) -> int:
             return 0
         wait(rank_watch.LOOK_EVERY)
         watch.look()
+    messages.join(DRAIN_WITHIN)
     log(f"sshd has ended with exit code {sshd.returncode}")
     return int(sshd.returncode)
 

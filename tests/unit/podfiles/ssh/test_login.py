@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from subprocess import PIPE
 
 import probing
@@ -15,10 +15,26 @@ from settings import Host
 from ssh import find_program
 
 from tests.unit.podfiles.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, read_banner
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
 unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+
+
+def test_log_names_clients_that_send_something_wrong_but_none_that_leave(ssh_pods: SshPods) -> None:
+    """As the kubelet's startup probe and the master do; sshd closes when it has logged."""
+    for sent in (b"", b"GET / HTTP/1.0\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", ssh_pods.port), 20) as client:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            # sshd resets the connection when it has not read all that was sent.
+            with suppress(ConnectionResetError):
+                while client.recv(1024):
+                    pass
+    wait_until(lambda: "invalid protocol identifier" in ssh_pods.worker.log, 20, "sshd logs it")
+    assert "closed by remote host" not in ssh_pods.worker.log
+    assert "reset by peer" not in ssh_pods.worker.log
 
 
 @pytest.fixture(scope="module")
