@@ -14,6 +14,7 @@ from hvdchart.chart_files import read_data
 from hvdchart.migrate.expansion import Text, expand
 from hvdchart.migrate.line import CommandLine, Part, read_hosts, set_once
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, read_statements
+from hvdchart.migrate.variables import assign
 from hvdchart.spec.launchers import find_option, option_name
 
 _CHARTS_MCA = {
@@ -141,19 +142,6 @@ def _reason_to_leave_out(statement: Statement, variables: dict[str, str | None])
     if assign(statement, variables):
         return "its value is in the options and arguments that name it"
     return ""
-
-
-def assign(statement: Statement, variables: dict[str, str | None]) -> bool:
-    """Add the variables of a statement that only assigns; False for any other statement."""
-    if not all(ASSIGNMENT.match(word.raw) for word in statement.words):
-        return False
-    for word in statement.words:
-        name = word.raw.partition("=")[0]
-        texts = expand([word], variables)
-        known = not any(text.unknown for text in texts)
-        value = " ".join(text.text for text in texts).partition("=")[2]
-        variables[name] = value if known else None
-    return True
 
 
 def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:

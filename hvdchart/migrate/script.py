@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.command_line import LAUNCHERS, assign, parse_command_line
+from hvdchart.migrate.command_line import LAUNCHERS, parse_command_line
 from hvdchart.migrate.docker import PROGRAMS, DockerRun
 from hvdchart.migrate.environment import Entry, exported
 from hvdchart.migrate.expansion import Text, expand, names_in
@@ -20,8 +20,9 @@ from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
-from hvdchart.migrate.shell import ASSIGNMENT, Statement, read_statements
+from hvdchart.migrate.shell import ASSIGNMENT, Statement, Word, read_statements
 from hvdchart.migrate.sizes import SizeError, workers_and_slots
+from hvdchart.migrate.variables import assign, assigned_name, change, conditional
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
@@ -75,8 +76,13 @@ class Script:
 
     def migrate(self) -> tuple[str, str]:
         """Fill in the values and entries; returns the names of release and namespace."""
-        for path, statement in self.statements:
+        doubts = conditional([statement for _, statement in self.statements])
+        for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
+            known = dict(self.variables)
             self._read(path, statement)
+            if is_doubtful:
+                changed = {n for n, v in self.variables.items() if known.get(n, "") != v}
+                self.variables.update(dict.fromkeys(changed | known.keys() - self.variables))
         if self.mlt.used and self.launch:
             problem = "the script has both mlt and another launcher"
             raise self.ledger.error(self.launch[0], problem, EXPECTED)
@@ -102,9 +108,10 @@ class Script:
             self._record_variables(path, statement)
             return
         words = list(statement.words)
+        # They are for the program of this line: the words after them have the values of before.
+        own: list[Word] = []
         while words and ASSIGNMENT.match(words[0].raw):
-            assign(Statement(statement.line, [words[0]]), self.variables)
-            self.exported.add(words.pop(0).raw.partition("=")[0])
+            own.append(words.pop(0))
         texts = expand(words, self.variables)
         while texts and PurePosixPath(texts[0].text).name in _WRAPPERS:
             texts = self._unwrap(path, texts)
@@ -113,6 +120,8 @@ class Script:
             self._export(path, statement)
         elif program == "mlt":
             self.mlt.read(path, texts[1:])
+        elif change(program, statement, self.variables):
+            ledger.drop(path, "its value is in the options and arguments that name it")
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
         elif self._starts_training(program, texts):
@@ -120,10 +129,16 @@ class Script:
                 problem = f"a second line that starts a training, after {self.launch[0][0]}"
                 raise ledger.error(path, problem, "one such line")
             self.launch = (path, texts)
+            assign(Statement(statement.line, own), self.variables)
+            self.exported.update(map(assigned_name, own))
             # Recorded first: what follows adds an entry for each of its parts.
             ledger.change(path, ("master", "args"), "each part has a line of its own")
             for redirect in statement.redirects:
-                ledger.add_part(path, redirect, "", "kubectl logs shows what the ranks print")
+                reason = "kubectl logs shows what the ranks print"
+                if redirect.lstrip("0123456789").startswith("<"):
+                    reason = "ranks have no standard input"
+                    ledger.add_check(f"the program read {redirect}: let it open the file itself")
+                ledger.add_part(path, redirect, "", reason)
         else:
             self._leave_out(path, statement, program)
 
@@ -149,7 +164,7 @@ class Script:
         return rest
 
     def _record_variables(self, path: KeyPath, statement: Statement) -> None:
-        names = {word.raw.partition("=")[0] for word in statement.words}
+        names = set(map(assigned_name, statement.words))
         used = any(names & names_in(other.words) for _, other in self.statements)
         reason = "its value is in the options and arguments that name it"
         self.ledger.drop(path, reason if used else "no line uses it")
@@ -159,7 +174,7 @@ class Script:
         for word in words:
             if ASSIGNMENT.match(word.raw):
                 assign(Statement(statement.line, [word]), self.variables)
-            name = word.raw.partition("=")[0]
+            name = assigned_name(word)
             self.exported.add(name)
             if self.variables.get(name, None) is None and ASSIGNMENT.match(word.raw):
                 self.ledger.add_check(f"only a shell knows the value of {name} ({path[0]}): set it "
@@ -178,10 +193,10 @@ class Script:
             )
         else:
             ledger.drop(path, "the chart runs the launcher alone")
-            ledger.add_check(
-                f"{path[0]} is dropped ({shorten(statement.raw)}): do it in the image, or with "
-                "staging.command"
-            )
+            what = "do it in the image, or with staging.command"
+            if program in ("source", ".", "eval"):
+                what = "if it sets variables, write them into the script, and migrate it again"
+            ledger.add_check(f"{path[0]} is dropped ({shorten(statement.raw)}): {what}")
 
     def _carry_over(self, path: KeyPath, texts: list[Text]) -> None:
         ledger = self.ledger

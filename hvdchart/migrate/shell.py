@@ -12,7 +12,7 @@ _COMPOUND = frozenset((
 ))  # fmt: skip
 NAME = re.compile(r"[A-Za-z_]\w*")
 _DEFAULT = re.compile(r"([A-Za-z_]\w*)(?::?-([^${}`\"']*))?")
-ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _REDIRECT = re.compile(r"(?:[0-9]*|&)(?:>>|>\||>&|<&|<>|<<<|<<-?|>|<)")
 _ESCAPED = ("\\", '"', "$", "`", "\n")
 _ENDS = ("&&", "||", "|&", ";;", ";", "|", "&")

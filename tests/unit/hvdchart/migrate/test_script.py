@@ -60,6 +60,13 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
         ("docker run -e A=1 -e A=2 a mpirun -np 2 t", "the line sets A to two values"),
         ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),
+        ("A=1\n[ -n \"$X\" ] && A=2\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ("A=1\ntest -f x || unset A\nmpirun -np 2 t ${A:-3}", "only a shell knows ${A:-3}"),
+        ("A=1\nlet A=A+1\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ("A=1\nread -r A\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ("A=1\ndeclare -i A=A+1\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ("A+=1\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ("A=1 mpirun -np 2 t $A", "only a shell knows $A"),
         ("mpirun -np 2 python $1", "only a shell knows $1; expected 1=VALUE in a line above"),
         ("mpirun -np 2 python *.py", "only a shell knows *"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
@@ -109,6 +116,12 @@ def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> No
         ("time nohup sudo -E mpirun -np 1 t > log 2>&1 &", ["t"]),
         ("mpirun -np 1 t\r\n", ["t"]),
         ("mpi=1; mpirun -np $mpi t", ["t"]),
+        ("O='-a'\nO+=' -b'\nmpirun -np 1 t $O", ["t", "-a", "-b"]),
+        ("A=1\nA=2 mpirun -np 1 t $A", ["t", "1"]),
+        ("A=1\nunset A\nmpirun -np 1 t ${A:-3}", ["t", "3"]),
+        ("A=1\nreadonly A=2\nlocal -r B=$A\nmpirun -np 1 t $A $B", ["t", "2", "2"]),
+        ("cd /w && A=1\nmpirun -np 1 t $A", ["t", "1"]),
+        ("A=1\ntest -f x && B=2; mpirun -np 1 t $A", ["t", "1"]),
     ],
 )
 def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -> None:
@@ -233,6 +246,17 @@ def test_hosts_are_read_with_their_slots(text: str, hosts: list[tuple[str, int |
 def test_every_word_of_a_line_is_in_one_part(line: str) -> None:
     parts = parse_command_line(line.split()).parts
     assert [word for part in parts for word in part.words] == line.split()
+
+
+def test_what_a_program_reads_and_a_script_sources_is_to_be_checked() -> None:
+    migration = migrate_line("source env.sh\nmpirun -np 1 t < data.txt > log")
+    reasons = {entry.old.partition(": ")[2]: entry.reason for entry in migration.entries}
+    assert reasons["< data.txt"] == "ranks have no standard input"
+    assert reasons["> log"] == "kubectl logs shows what the ranks print"
+    assert "the program read < data.txt: let it open the file itself" in migration.checks
+    assert migration.checks[0].endswith(
+        "(source env.sh): if it sets variables, write them into the script, and migrate it again"
+    )
 
 
 def test_line_of_a_script_that_is_dropped_is_named_on_the_first_screen() -> None:
