@@ -131,6 +131,9 @@ def follow_hosts(
         ssh.write_client_config(run.ssh_port, now)
         pods = rendezvous.pods(now)
         problem = deliver(code, pods)
+        if rendezvous.wait_for_change(now, 0.0) is None:
+            # The attempt has ended meanwhile: the list is that of the next one.
+            return
         record_nodes(run, api, pods)
         # A host without the code is not used, and counts as one that has not joined.
         known = {host: address for host, address in now.items() if code.is_on(host, pods[host])}

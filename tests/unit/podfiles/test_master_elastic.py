@@ -103,6 +103,28 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
     ]
 
 
+def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
+    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while the code is copied to a host that has joined, which may take a minute."""
+    run = pod.workers.run(1, maximum=2, mode="elastic")
+    pod.workers.stop(1)
+    (pod.generated / "bin").mkdir()
+    rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
+    rendezvous.wait()
+    lists: list[Any] = []
+    monkeypatch.setattr(master, "write_live_hosts", lists.append)
+
+    class Slow(UserCode):
+        def deliver(self, pods: Mapping[Host, Pod]) -> None:
+            rendezvous.close()
+
+    following = background(master.follow_hosts, run, None, rendezvous, Slow(""), lambda text: None)
+    pod.workers.start(1)
+    assert following.result(PATIENCE) is None
+    assert lists == []
+
+
 def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
