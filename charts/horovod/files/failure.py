@@ -105,11 +105,16 @@ class ErrorOutput:
         self._thread.start()
 
     def find_cause(
-        self, hosts: Sequence[Host], code: int, raised: Sequence[Notice] = ()
+        self,
+        hosts: Sequence[Host],
+        code: int,
+        raised: Sequence[Notice] = (),
+        failed: Sequence[Notice] = (),
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None when nothing says it.
 
-        `raised`: what ranks told of their exceptions (files/exception_notice.py), in this order.
+        `raised` and `failed`: what ranks told of their exceptions (files/exception_notice.py), and
+        of their exit codes and signals (files/rank_end.py), in this order.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
@@ -119,6 +124,11 @@ class ErrorOutput:
         match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
         rank = int(match["rank"]) if match else None
         number = (match.groupdict().get("signal") if match else None) or "0"
+        ended = next((n for n in failed if n["at"] > since and rank in (None, n["rank"])), None)
+        if ended and number == "0":
+            # Hydra names no rank, and horovodrun neither the signal nor the exit code.
+            rank, status = ended["rank"], ended["status"]
+            number, code = (str(-status), code) if status < 0 else ("0", status)
         own_words = (n for n in raised if n["at"] > since and not is_consequence(n["text"]))
         told = next(own_words, None)
         if told and (number == "0" or told["rank"] == rank):

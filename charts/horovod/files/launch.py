@@ -181,8 +181,9 @@ class Launcher:
         # The hosts of the ranks, and until when those may save that were asked to leave, by name.
         self.hosts: Callable[[], Sequence[Host]] = list
         self.leaving: dict[str, float] = {}
-        # What ranks told of their exceptions.
+        # What ranks told of their exceptions, and of their exit codes and signals.
         self.raised: list[Notice] = []
+        self.failed: list[Notice] = []
         # How long the launcher ran, in seconds.
         self.seconds = 0.0
         self._errors: ErrorOutput | None = None
@@ -234,7 +235,9 @@ class Launcher:
 
     def find_cause(self, hosts: Sequence[Host], code: int) -> Cause | None:
         """Return why the launcher ended with `code`; None when its output does not say it."""
-        return self._errors.find_cause(hosts, code, self.raised) if self._errors else None
+        if self._errors is None:
+            return None
+        return self._errors.find_cause(hosts, code, self.raised, self.failed)
 
     def may_save(self, host: Host) -> bool:
         """Whether a host was asked to leave, and its ranks still have time."""

@@ -12,8 +12,9 @@ import signal
 
 import ranks
 
-# Kinds of notices: the master has asked a rank to leave, and the script of one has ended.
-ASKED, ENDED = "asked", "ended"
+# Kinds of notices: the master has asked a rank to leave, and the script of one has ended, or failed
+# by itself.
+ASKED, ENDED, FAILED = "asked", "ended", "failed"
 # The exit code of a program that SIGTERM has ended.
 LEFT = 128 + signal.SIGTERM
 # By these, launchers end a rank.
@@ -28,6 +29,16 @@ def exit_code_to_report(rank: int, status: int) -> int:
     script = ranks.find(rank)
     is_asked = script is not None and ranks.was_asked_to_end(script)
     return LEFT if is_asked and status == 0 else status
+
+
+def tell_failure(rank: int, status: int) -> None:
+    """Tell the master that a rank has failed by itself: not all launchers name it, and its signal.
+
+    `status` is its exit code or minus its signal.
+    """
+    script = ranks.find(rank)
+    if status and script is not None and not ranks.was_asked_to_end(script):
+        ranks.tell(script, kind=FAILED, status=status)
 
 
 def report_end(rank: int, status: int) -> None:

@@ -17,7 +17,7 @@ from exception_notice import RAISED
 from failure import find_host
 from launch import Launcher
 from notices import Notice
-from rank_end import ASKED, ENDED
+from rank_end import ASKED, ENDED, FAILED
 from settings import Host, LaunchError, Run, log
 
 # Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
@@ -85,6 +85,8 @@ class Stalls:
             self._add(rank, host, what, notice["seconds"], notice["period"])
         elif notice["kind"] == RAISED:
             self._launcher.raised.append({**notice, "at": time.monotonic()})
+        elif notice["kind"] == FAILED:
+            self._launcher.failed.append({**notice, "at": time.monotonic()})
         elif notice["kind"] == ENDED:
             leavers.end(host, rank, notice.get("connection"))
         elif notice["kind"] == ASKED:

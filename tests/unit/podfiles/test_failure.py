@@ -51,7 +51,11 @@ SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: in
 
 
 def cause(
-    text: str, code: int = 1, raised: Sequence[Notice] = (), passed: str | None = None
+    text: str,
+    code: int = 1,
+    raised: Sequence[Notice] = (),
+    passed: str | None = None,
+    failed: Sequence[Notice] = (),
 ) -> Cause | None:
     """What is found in a launcher's output, which is passed on, unchanged unless `passed`."""
     reader, writer = os.pipe()
@@ -60,7 +64,7 @@ def cause(
         output = ErrorOutput(source, passed_on)
         os.write(writer, text.encode())
         os.close(writer)
-        found = output.find_cause(HOSTS, code, raised)
+        found = output.find_cause(HOSTS, code, raised, failed)
     os.close(passed_on)
     with os.fdopen(out, "rb") as received:
         assert received.read().decode() == (text if passed is None else passed)
@@ -178,6 +182,37 @@ def test_ranks_tell_which_of_them_raised_what(
     found = cause(output, 1, [words.notice() for words in raised])
     assert found
     assert found.text == expected
+
+
+HOROVODRUN = "Process 1 exit with status code 1.\n"
+OUT_OF_MEMORY = (
+    "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
+    "(worker.resources.limits.memory))"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "failed", "expected", "sure"),
+    [
+        # Hydra says nothing, and ranks that have lost their peer fail later.
+        (PEER, [(1, -9), (0, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        ("", [(3, 3)], "rank 3 on hvd-cpu-1: exit code 3", False),
+        ("", [(3, 2)], "rank 3 on hvd-cpu-1: exit code 2", True),
+        (TYPE_ERROR, [(3, 1)],
+         "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94", True),
+        (HOROVODRUN, [(0, 1), (1, -9)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        (HOROVODRUN, [(0, -9)], "rank 1 on hvd-cpu-0: exit code 1", False),
+        (KILLED, [(1, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+    ],
+)  # fmt: skip
+def test_rank_that_no_launcher_names_has_told_how_it_ended(
+    output: str, failed: list[tuple[int, int]], expected: str, sure: bool
+) -> None:
+    now = time.monotonic()
+    notices: list[Notice] = [{"rank": rank, "status": code, "at": now} for rank, code in failed]
+    found = cause(output, failed=[{"rank": 2, "status": -9, "at": now - 60}, *notices])
+    assert found
+    assert (found.text, found.is_sure_to_repeat) == (expected, sure)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
 
     following = background(master.follow_hosts, run, None, rendezvous, Slow(""), lambda text: None)
     pod.workers.start(1)
-    assert following.result(PATIENCE) is None
+    assert following.result(TIMEOUT) is None
     assert lists == []
 
 

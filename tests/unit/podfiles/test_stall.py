@@ -240,12 +240,16 @@ def test_attempt_that_stalls_is_followed_by_another(
 def test_what_a_rank_raised_is_kept_for_the_launch(launcher: Launcher, watch: Watch) -> None:
     stalls, announced = watch()
     stalls.take({"kind": "raised", "host": "hvd-cpu-1", "rank": 3, "text": "KeyError: 'x'"})
+    stalls.take({"kind": "failed", "host": "hvd-cpu-1", "rank": 3, "status": -9})
+    (failed,) = launcher.failed
+    assert (failed["rank"], failed["status"]) == (3, -9)
+    assert time.monotonic() - failed["at"] < TIMEOUT
     (kept,) = launcher.raised
     assert (kept["rank"], kept["text"]) == (3, "KeyError: 'x'")
     assert time.monotonic() - kept["at"] < TIMEOUT
     assert announced == []
     launcher.reset()
-    assert launcher.raised == []
+    assert launcher.raised == launcher.failed == []
 
 
 def test_attempt_that_stalls_has_not_finished_whatever_its_launcher_ends_with(

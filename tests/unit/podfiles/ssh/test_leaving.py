@@ -63,7 +63,7 @@ def notices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     monkeypatch.setenv("HVD_EPOCH", EPOCH)
     monkeypatch.setenv("HVD_NOTICES", "")
     taken: list[dict[str, Any]] = []
-    launcher = SimpleNamespace(leavers=TerminatingRanks(), leaving={}, hosts=list)
+    launcher = SimpleNamespace(leavers=TerminatingRanks(), leaving={}, hosts=list, failed=[])
     stalls = stall.Stalls(make_run(), cast("Any", launcher), lambda text: None)
 
     def take(notice: dict[str, Any]) -> None:
@@ -193,6 +193,16 @@ def test_worker_tells_of_a_rank_that_is_stopped(
             wait_until(lambda: notices, 20, "the master is told")
             os.kill(script[1], signal.SIGKILL)
     assert (notices[0]["kind"], notices[0]["rank"]) == ("stopped", 4)
+
+
+def test_rank_that_fails_by_itself_tells_the_master_how(
+    pods: SshPods, notices: list[dict[str, Any]]
+) -> None:
+    with running_rank(pods) as client:
+        script = json.loads((pods.worker.generated / "ranks" / "4").read_text())
+        os.kill(script[1], signal.SIGKILL)
+        assert client.wait(20)
+    assert notices == [{**RANK_4, "kind": "failed", "status": -signal.SIGKILL}]
 
 
 def test_worker_without_ranks_ends_at_once(pods: SshPods) -> None:

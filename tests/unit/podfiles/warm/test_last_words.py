@@ -57,8 +57,9 @@ def test_master_is_told_what_a_rank_raised(
         server.shutdown()
     assert done.returncode == 1
     assert b"start cold" not in done.stdout
-    host = {"kind": "raised", "host": socket.gethostname(), "rank": 0}
-    assert taken == ([{**host, "text": text}] if text else [])
+    of = {"host": socket.gethostname(), "rank": 0}
+    raised = [{**of, "kind": "raised", "text": text}] if text else []
+    assert taken == [*raised, {**of, "kind": "failed", "status": 1}]
 
 
 def test_rank_ends_as_ever_where_no_master_listens(warm_worker: Worker) -> None:
