@@ -70,6 +70,7 @@ def test_same_content_is_the_same_value(tmp_path: Path) -> None:
 def test_executable_file_stays_executable(tmp_path: Path) -> None:
     write(tmp_path, run_dot_sh="", train_dot_py="")
     (tmp_path / "run.sh").chmod(0o700)
+    (tmp_path / "train.py").chmod(0o646)
     archive = pack_code(tmp_path)["archive"]
     assert isinstance(archive, str)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(archive))) as content:
@@ -92,6 +93,33 @@ def test_large_code_is_refused_with_its_largest_file(tmp_path: Path, kind: str) 
     (folder / "weights.txt").write_text(noise.hex())
     with pytest.raises(FileError, match=r"more than 400000 .*weights\.txt \(800 kB\).*hvdignore"):
         pack_code(folder if kind == "folder" else folder / "weights.txt")
+
+
+def test_largest_code_that_the_chart_takes_is_packed(tmp_path: Path) -> None:
+    most = read_data("resources.json")["codeCharacters"]
+    script = tmp_path / "train.py"
+    script.write_text("#" * most)
+    assert pack_code(script) == {"files": {"train.py": "#" * most}}
+    script.write_text("#" * (most + 1))
+    with pytest.raises(FileError, match="has more than"):
+        pack_code(script)
+    # Random bytes are not compressed, and base64 takes four characters for three of them.
+    folder = write(tmp_path / "project", train_dot_py="")
+    (folder / "noise").write_bytes(os.urandom(most * 7 // 10))
+    assert len(pack_code(folder)["archive"]) < most
+
+
+def test_refusal_names_the_three_largest_files(tmp_path: Path) -> None:
+    noise = os.urandom(read_data("resources.json")["codeCharacters"])
+    for number, size in enumerate((5000, 9000, 7000, len(noise)), 1):
+        (tmp_path / f"file{number}").write_bytes(noise[:size])
+    with pytest.raises(FileError) as refused:
+        pack_code(tmp_path)
+    names = [
+        name for name in ("file4 (", "file2 (9 kB)", "file3 (7 kB)") if name in str(refused.value)
+    ]
+    assert len(names) == 3
+    assert "file1" not in str(refused.value)
 
 
 def test_missing_path_is_refused_by_name(tmp_path: Path) -> None:

@@ -68,6 +68,12 @@ def test_what_others_use_is_not_left() -> None:
     assert problems == ["quota q leaves 8 requests.cpu of 8100m needed"]
 
 
+def test_what_is_over_its_quota_already_matters_to_those_who_need_it() -> None:
+    assert quota_texts([quota({"services": "1"}, services="0")]) == []
+    problems = quota_texts([quota({"pods": "9"}, pods="8")])
+    assert problems == ["quota q leaves -1 pods of 5 needed"]
+
+
 def test_a_default_of_the_namespace_meets_what_a_quota_demands() -> None:
     default = limit_range(default={"cpu": "4"})
     assert quota_texts([quota(limits_cpu="100")], [default]) == []
@@ -86,10 +92,13 @@ def test_a_quota_for_some_pods_only_is_not_counted() -> None:
         ({"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
         ({"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
         ({"min": {"ephemeral-storage": "1Gi"}}, ""),
+        ({"max": {"nvidia.com/gpu": "0"}}, ""),
     ],
 )
 def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
-    assert quota_texts([], [limit_range(**limits)]) == ([problem] if problem else [])
+    found = limit_range(**limits)
+    found["spec"]["limits"].insert(0, {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}})
+    assert quota_texts([], [found]) == ([problem] if problem else [])
 
 
 def test_without_a_spec_quotas_are_named() -> None:
@@ -166,6 +175,9 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     assert finding.state == "problem"
     (finding,) = examine_gpus(nodes, None)
     assert finding.text == "12 nvidia.com/gpu on 2 nodes"
+    none = {"worker": {"number": 3, "resources": {"limits": {"nvidia.com/gpu": "0"}}}}
+    (finding,) = examine_gpus([], pod_needs(none))
+    assert finding.state == "ok"
     (finding,) = examine_gpus([], pod_needs(VALUES))
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
 
