@@ -107,7 +107,8 @@ def _fit(group: Group, plan: GroupPlan, spares: int) -> Fit:
 
 
 def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
-    needs = {"cpu": plan.cpu or 0, "memory": plan.memory or 0}
+    both = (("cpu", plan.cpu), ("memory", plan.memory))
+    needs = {name: wanted for name, wanted in both if wanted}
     if plan.group.gpus:
         needs[plan.group.gpu_resource] = plan.group.gpus
     if plan.group.rdma:

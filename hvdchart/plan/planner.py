@@ -6,6 +6,7 @@ Each planned number carries a `Reason`; docs/planning.md has the rules and their
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launching
@@ -85,7 +86,7 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
         choose.reasons[f"resources.limits.{group.gpu_resource}"] = rules.ALL_GPUS
     if group.rdma:
         choose.reasons[f"resources.limits.{group.rdma.resource}"] = rules.RDMA
-    shm = choose.number("shm", "shm", *rules.shm(group, slots, memory)) or 0
+    shm = cast(int, choose.tuned("shm", "shm", *rules.shm(group, slots, memory)))
     return GroupPlan(group, slots, env, cpu, memory, shm, choose.reasons)
 
 
