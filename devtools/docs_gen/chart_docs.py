@@ -10,6 +10,7 @@ import io
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 TABLE_START = "<!-- values table: generated from values.source.yaml by `make generate` -->"
 TABLE_END = "<!-- end of the values table -->"
+# The longest line with a description; templates have the same limit.
+WIDTH = 120
 Node = dict[str, Any]
 
 
@@ -67,12 +70,22 @@ def _value_lines(node: Node, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for key, child in node["properties"].items():
         if "default" in child:
-            yield f"{indent}# {child['description']}\n"
-            yield f"{indent}{key}: {_inline(child['default'])}\n"
+            yield _described(f"{indent}{key}: {_inline(child['default'])}", child)
         elif "properties" in child:
-            yield f"{indent}# {child['description']}\n"
-            yield f"{indent}{key}:\n"
+            yield _described(f"{indent}{key}:", child)
             yield from _value_lines(child, depth + 1)
+
+
+def _described(line: str, node: Node) -> str:
+    """The line with the description: behind it where both fit, otherwise above it."""
+    if len(whole := f"{line}  # {node['description']}") <= WIDTH:
+        return f"{whole}\n"
+    mark = f"{line[: len(line) - len(line.lstrip())]}# "
+    above = textwrap.fill(
+        node["description"], WIDTH, initial_indent=mark, subsequent_indent=mark,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return f"{above}\n{line}\n"
 
 
 def _inline(value: Any) -> str:

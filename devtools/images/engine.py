@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from devtools.common.errors import ImageError
 from devtools.common.ui import tail
@@ -43,6 +44,11 @@ class Build:
 class Engine(ABC):
     """Raises ImageError with the end of the log when a command fails."""
 
+    # How the program shows an image, and where the description has its labels and its identifier.
+    _inspect: ClassVar[tuple[str, ...]] = ("image", "inspect")
+    _labels: ClassVar[str] = ".Config.Labels"
+    _identifier: ClassVar[str] = ".Id"
+
     def __init__(self, log: Path) -> None:
         self.log = log
 
@@ -50,11 +56,21 @@ class Engine(ABC):
     @abstractmethod
     def program(self) -> str: ...
 
-    @abstractmethod
     def key(self, reference: str) -> str | None:
         """The key that an image was built with; None when the image is not here, "" when it has no
         key.
         """
+        return self._show(reference, f'index {self._labels} "{KEY_LABEL}"')
+
+    def identifier(self, reference: str) -> str:
+        """What tells this image from every other."""
+        shown = self._show(reference, self._identifier)
+        if not shown:
+            raise ImageError(
+                f"{self.program} shows no identifier of {reference}; {tail(self.log)}",
+                f"build {reference} again",
+            )
+        return shown
 
     @abstractmethod
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
@@ -80,6 +96,9 @@ class Engine(ABC):
         image is in use.
         """
         self._answer("rmi", reference)
+
+    def _show(self, reference: str, field: str) -> str | None:
+        return self._answer(*self._inspect, f"--format={{{{{field}}}}}", reference)
 
     def _answer(self, *arguments: str) -> str | None:
         """The output of a command, or None when it fails; the log then has the reason."""

@@ -18,10 +18,9 @@ CHOICE = "HVD_IMAGE_ENGINE"
 
 class Buildah(Engine):
     program = "buildah"
-
-    def key(self, reference: str) -> str | None:
-        label = f'{{{{index .OCIv1.Config.Labels "{KEY_LABEL}"}}}}'
-        return self._answer("inspect", "--type=image", f"--format={label}", reference)
+    _inspect = ("inspect", "--type=image")
+    _labels = ".OCIv1.Config.Labels"
+    _identifier = ".FromImageID"
 
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         container = self._answer("from", "scratch")
@@ -45,10 +44,7 @@ class Buildah(Engine):
 
 class Podman(Engine):
     program = "podman"
-
-    def key(self, reference: str) -> str | None:
-        label = f'{{{{index .Labels "{KEY_LABEL}"}}}}'
-        return self._answer("image", "inspect", f"--format={label}", reference)
+    _labels = ".Labels"
 
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         changes = ["--change", "CMD=/bin/bash", "--change", f"LABEL={KEY_LABEL}={key}"]
@@ -63,10 +59,6 @@ class Podman(Engine):
 
 class Docker(Engine):
     program = "docker"
-
-    def key(self, reference: str) -> str | None:
-        label = f'{{{{index .Config.Labels "{KEY_LABEL}"}}}}'
-        return self._answer("image", "inspect", f"--format={label}", reference)
 
     def import_root(self, tarball: Path, reference: str, key: str) -> None:
         changes = ["--change", "CMD /bin/bash", "--change", f"LABEL {KEY_LABEL}={key}"]

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output
 from devtools.common.errors import ImageError
 from devtools.images.build import BuiltImage
 from devtools.toolchain.tools import tool
+from hvdchart.files import write_atomically
 from hvdchart.image.engines import run_in
 
 # Installed packages, and no guesses from the contents of files.
@@ -24,12 +26,26 @@ _SYFT_SETTINGS = {"SYFT_CHECK_FOR_APP_UPDATE": "false", "SYFT_FILE_METADATA_SELE
 
 
 def sbom(image: BuiltImage) -> str:
-    """A CycloneDX 1.6 document of the image's Debian and Python packages, by Syft."""
+    """A CycloneDX 1.6 document of the image's Debian and Python packages, written by Syft once for
+    each image.
+    """
+    syft = tool("syft")
+    identifier = image.engine.identifier(image.reference)
+    # Syft's folder is named after the version and everything else that it was built from.
+    key = content_key([Path(__file__)], image.reference, identifier, syft.parent.name)
+    kept = cache_dir() / "sboms" / f"{key}.json"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, _scan(image, syft))
+    return kept.read_text("utf-8")
+
+
+def _scan(image: BuiltImage, syft: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="hvd-sbom-") as folder:
         archive = Path(folder) / "image.tar"
         image.engine.save(image.reference, archive, image.reference)
         return read_output(
-            [str(tool("syft")), "scan", "--quiet", f"docker-archive:{archive}",
+            [str(syft), "scan", "--quiet", f"docker-archive:{archive}",
              f"--override-default-catalogers={_CATALOGERS}", "--output=cyclonedx-json@1.6"],
             remedy="`docker load` must be able to read the image's archive",
             environment={**os.environ, **_SYFT_SETTINGS},

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import ImageError
+from devtools.images import inside
 from devtools.images.audit import ask_pypi, search_checkout
+from devtools.images.build import BuiltImage
 from devtools.images.inside import Layer, differences, files, layers
+from tests.fakes.program import StubProgram
+from tests.images.test_machine import Store
 
 ADVISORY = """
 id: PYSEC-2022-1
@@ -82,6 +86,30 @@ def test_advisories_of_a_checkout_match_by_version(tmp_path: Path) -> None:
     assert search_checkout(tmp_path, {"pillow": "9.0.1"}) == []
     with pytest.raises(ImageError, match="has no folder vulns"):
         search_checkout(tmp_path / "vulns", {"pillow": "9.0.1"})
+
+
+def test_syft_lists_the_packages_of_each_image_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
+    programs = tmp_path / "syft-1"
+    programs.mkdir()
+    syft = StubProgram(programs, "syft")
+    monkeypatch.setattr(inside, "tool", lambda _: syft.path)
+    identifiers = {"cpu:1": "a", "cpu:2": "b"}
+    monkeypatch.setattr(Store, "identifier", lambda _, reference: identifiers[reference])
+    images = {name: BuiltImage(name, "key", Store(tmp_path / "log")) for name in identifiers}
+
+    def listed(name: str, new: str) -> str:
+        syft.answer("scan", new)
+        return inside.sbom(images[name])
+
+    assert [listed("cpu:1", "first"), listed("cpu:2", "second")] == ["first", "second"]
+    assert [listed("cpu:1", "third"), listed("cpu:2", "fourth")] == ["first", "second"]
+    # Built again from the same content, but with newer packages of Debian.
+    identifiers["cpu:1"] = "c"
+    assert listed("cpu:1", "fifth") == "fifth"
+    assert len(syft.calls) == 3
 
 
 @pytest.mark.parametrize(

@@ -22,3 +22,19 @@ def test_value_without_a_description_is_named(monkeypatch: pytest.MonkeyPatch) -
         chart_docs.main(["--check"])
     named = str(error.value).partition("description: ")[2].split(", ")
     assert named == ["workerGroups[].rack", "staging.retries", "cleanup"]
+
+
+def test_descriptions_stand_behind_the_values_or_wrapped_above_them() -> None:
+    long = " ".join(["word"] * 40)
+    inner = {
+        "short": {"default": [], "description": "brief"},
+        "long": {"default": 1, "description": long},
+    }
+    source = {"properties": {"group": {"description": "a group", "properties": inner}}}
+    assert chart_docs.render_values(source).splitlines()[1:] == [
+        "group:  # a group",
+        "  short: []  # brief",
+        f"  # {' '.join(['word'] * 23)}",
+        f"  # {' '.join(['word'] * 17)}",
+        "  long: 1",
+    ]
