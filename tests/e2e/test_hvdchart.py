@@ -77,6 +77,23 @@ def test_deploy_logs_status_events_and_undeploy_of_a_run(
     assert hvdchart(namespace, "status", "hvd", *where).returncode == 7
 
 
+def test_a_script_runs_without_a_spec_and_is_given_back(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os, sys\nprint(os.environ['OMPI_COMM_WORLD_RANK'], *sys.argv[1:])\n")
+    options = ["--name", "hvd", "--image", namespace.image, *here(namespace)]
+    done = hvdchart(namespace, "run", str(script), *options, "--", "--lr", "0 1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {f"{rank} --lr 0 1" for rank in "01"} <= {
+        line.partition("] ")[2] for line in done.stdout.splitlines()
+    }
+    copy = tmp_path / "copy"
+    kept = hvdchart(namespace, "code", "hvd", "-w", str(copy), "--namespace", namespace.name)
+    assert kept.returncode == 0, kept.stderr
+    assert (copy / "train.py").read_text() == script.read_text()
+
+
 def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
     namespace: Namespace, tmp_path: Path
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,18 @@ def test_folder_with_files_is_refused_and_stays(project: Path, tmp_path: Path) -
     with pytest.raises(FileError, match=r"project: is not empty; name a new folder"):
         unpack_code(config_map(project / "train.py"), project)
     assert (project / "train.py").read_text() == "train"
+
+
+@pytest.mark.parametrize("name", ["../out.py", "inner/../../out.py"])
+def test_archive_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    """Anyone who may change ConfigMaps of the namespace has written it, perhaps."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    config_map = {"binaryData": {"archive.tgz": base64.b64encode(content.getvalue()).decode()}}
+    with pytest.raises(FileError, match="cannot write the code: "):
+        unpack_code(config_map, tmp_path / "inside" / "new")
+    assert list(tmp_path.rglob("*.py")) == []
 
 
 def test_file_in_place_of_a_folder_is_refused(project: Path) -> None:
