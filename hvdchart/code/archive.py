@@ -15,6 +15,7 @@ from pathspec import GitIgnoreSpec
 
 from hvdchart.chart_files import read_data
 from hvdchart.errors import FileError
+from hvdchart.quantity import pluralize
 from hvdchart.spec.yaml_tree import Plain
 
 IGNORE_FILES = (".gitignore", ".hvdignore")
@@ -136,8 +137,10 @@ def _check_size(path: Path, characters: int, files: list[Path]) -> None:
         return
     sizes = sorted(((file.stat().st_size, str(file)) for file in files), reverse=True)
     largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in sizes[:_NAMED])
+    total = sum(size for size, _ in sizes) // 1000
     raise FileError(
         f"{path}: the code has more than {most} characters in base64, which is what the chart "
-        f"takes; the largest files are {largest}: name what no training needs in .hvdignore, or "
-        "put it into the image or onto a volume"
+        f"takes. It has {pluralize(len(sizes), 'file')} of {total} kB; the largest "
+        f"are {largest}: name what no training needs in .hvdignore, or put it into the image or "
+        "onto a volume"
     )
