@@ -67,7 +67,7 @@ def check_comparable(files: Sequence[Path], results: Sequence[Object]) -> None:
             for file, result in zip(files, results, strict=True)
         )
         raise FileError(
-            f"these were not measured side by side, so that a difference may be the machine's: "
+            f"these results are of different sessions, so that other machines or loads may differ: "
             f"{named}; measure both in one `hvdchart bench`"
         )
 
@@ -91,6 +91,6 @@ def remarks(result: Object) -> list[str]:
     if not shared:
         return []
     return [
-        f"several workers were on one node ({join_names(shared)}): the figures say nothing of a "
+        f"several workers were on one node ({join_names(shared)}): the figures include no "
         "network, and ranks that share cores or memory slow each other"
     ]

@@ -102,7 +102,7 @@ def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
     """
     found = json.loads(line.removeprefix("BENCH "))
     if found["result"] is None:
-        raise RunFailedError(f"no speed with {found['workers']} workers: {found['error']}")
+        raise RunFailedError(f"cannot measure {found['workers']} workers: {found['error']}")
     speed = float(found["result"]["imagesPerSecond"])
     return Measurement(found["turn"], found["workers"], found["ranks"], speed, tuple(pods))
 

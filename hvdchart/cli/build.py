@@ -145,7 +145,7 @@ def with_own_image(
     if image.get("digest"):
         raise ImageError("image.digest names another image than the one to build: remove it")
     if not image.get("repository"):
-        raise ImageError("image.repository is missing: what to name the image that is built")
+        raise ImageError("image.repository is missing: set it to the name of the image to build")
     source = Source(folder, str(image["repository"]))
     reference = source.reference()
     if is_preview:

@@ -72,11 +72,11 @@ def print_expectation(found: dict[str, Any]) -> None:
     """Print an expectation as tables, with its assumptions."""
     from rich.table import Table
 
-    expected = Table("workers", "ranks", "samples/s", "efficiency", title="to expect")
+    expected = Table("workers", "ranks", "samples/s", "efficiency", title="expected speed")
     for row in found["expected"]:
         cells = (row["workers"], row["ranks"], row["imagesPerSecond"], f"{row['efficiency']:.0%}")
         expected.add_row(*map(str, cells))
-    published = Table("published", "network", "ranks", "reached", "model", title="the model itself")
+    published = Table("published", "network", "ranks", "reached", "model", title="published")
     for row in found["published"]:
         shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
         published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)

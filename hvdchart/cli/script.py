@@ -95,15 +95,15 @@ def _plan(
     from hvdchart.project.templates import script_spec
 
     if not script.is_file():
-        raise FileError(f"{script}: is no script; a folder is run with a spec: hvdchart deploy")
+        raise FileError(f"{script} is not a script: to run a folder, use hvdchart deploy")
     if code is None:
         shown = script.name
         if script.with_name("requirements.txt").is_file():
-            say(f"requirements.txt beside {script} is not used; --code {script.parent} takes it")
+            say(f"requirements.txt beside {script} is not used: add --code {script.parent}")
     elif script.resolve().is_relative_to(code.resolve()):
         shown = script.resolve().relative_to(code.resolve()).as_posix()
     else:
-        raise typer.BadParameter(f"--code {code}: {script} is not in it")
+        raise typer.BadParameter(f"--code {code}: does not contain {script}")
     name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
     spec = script_spec(["python", shown, *arguments], name, image, workers=workers, gpus=gpus)
     return make_plan(replace(spec, values={"code": pack_code(code or script)}))

@@ -146,7 +146,7 @@ def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
     one.write_text(json.dumps(result()))
     two.write_text(json.dumps(result((replace(PODS[0], uid="other"), PODS[1]))))
     files = [one, two]
-    with pytest.raises(FileError, match=r"not measured side by side.*one\.json .*<1>.*two"):
+    with pytest.raises(FileError, match=r"of different sessions.*one\.json .*<1>.*two"):
         check_comparable(files, [read_document(file) for file in files])
     check_comparable([one, one], [read_document(one)] * 2)
 

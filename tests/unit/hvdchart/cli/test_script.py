@@ -73,7 +73,7 @@ def test_the_folder_of_a_script_comes_with_it(
 ) -> None:
     (script.parent / "requirements.txt").write_text("einops\n")
     alone = hvdchart("run", script, "--detach")
-    assert f"requirements.txt beside {script} is not used; --code {script.parent} takes it" in (
+    assert f"requirements.txt beside {script} is not used: add --code {script.parent}" in (
         alone.errors
     )
     inner = script.parent / "inner" / "train.py"
@@ -92,9 +92,9 @@ def test_the_folder_of_a_script_comes_with_it(
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["none.py"], 5, "none.py: is no script; a folder is run with a spec"),
-        (["{folder}"], 5, "is no script; a folder is run with a spec: hvdchart deploy"),
-        (["{script}", "--code", "{folder}/inner"], 2, "is not in it"),
+        (["none.py"], 5, "none.py is not a script: to run a folder"),
+        (["{folder}"], 5, "is not a script: to run a folder, use hvdchart deploy"),
+        (["{script}", "--code", "{folder}/inner"], 2, "does not contain"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
         (["{script}", "--image", "A:1"], 3, "expected an image name"),
         (["{script}", "--epochs", "3"], 2, "No such option"),

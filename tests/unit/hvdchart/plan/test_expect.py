@@ -93,7 +93,7 @@ def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) 
     shown = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45")
     assert "- each host has a link of 10 Gbit/s (TCP, of which" in shown.output
     assert "- 30 us for each message; " in shown.output
-    assert "to expect" in shown.output
+    assert "expected speed" in shown.output
     faster = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1")
     assert " 1 Gbit/s" in faster.output
 
