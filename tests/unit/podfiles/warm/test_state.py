@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,73 @@ def test_module_that_uses_a_gpu_is_not_forked() -> None:
     reason = warm_state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
     assert reason == "an imported module uses the GPU (/dev/nvidia0)"
     assert warm_state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "refused"),
+    [
+        (1024, 1024, False),
+        (1024, 1023, False),
+        (1024, 1025, True),
+        (1024, resource.RLIM_INFINITY, True),
+        (resource.RLIM_INFINITY, 1025, False),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, False),
+    ],
+)
+def test_hard_limit_can_be_lowered_only(
+    state: warm_state.WarmState,
+    monkeypatch: pytest.MonkeyPatch,
+    own: int,
+    wanted: int,
+    refused: bool,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1, own))
+    found = state.find_reason(request(limits={"RLIMIT_NOFILE": [9, wanted]}), None)
+    assert found == (f"its RLIMIT_NOFILE is {wanted}" if refused else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [("/a:/b", "/elsewhere"), ("", "/elsewhere"), ("src", str(Path.cwd()))]
+)
+def test_path_that_has_the_same_meaning_is_no_reason(
+    state: warm_state.WarmState, path: str, folder: str
+) -> None:
+    changes = {"environment": {"PYTHONPATH": path}, "folder": folder}
+    assert state.find_reason(request(**changes), None) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "shadows", "shadows_a_part"),
+    [
+        ("framework.py", True, True),
+        ("framework.so", True, True),
+        ("framework.cpython-311.pyc", True, True),
+        ("framework/__init__.py", True, True),
+        # A part of a namespace, which other folders may add to.
+        ("framework/model.py", False, True),
+        ("framework.txt", False, False),
+        ("frameworks.py", False, False),
+        ("sys.py", False, False),
+    ],
+)
+def test_module_of_another_folder_takes_precedence(
+    state: warm_state.WarmState, tmp_path: Path, entry: str, shadows: bool, shadows_a_part: bool
+) -> None:
+    state.tops = {"framework", "sys"}
+    (tmp_path / entry).parent.mkdir(exist_ok=True)
+    (tmp_path / entry).touch()
+    first = tmp_path / Path(entry).parts[0]
+    expected = f"{first} takes precedence over the imported module framework"
+    assert state._find_shadow(str(tmp_path)) == (expected if shadows else None)
+    part = state._find_shadow(str(tmp_path), is_complete=False)
+    assert part == (expected if shadows_a_part else None)
+
+
+def test_current_folder_is_looked_at_and_a_missing_one_is_not(
+    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.tops = {"framework"}
+    (tmp_path / "framework.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert state._find_shadow("")
+    assert state._find_shadow(str(tmp_path / "missing")) is None
