@@ -201,12 +201,26 @@ def test_process_that_ends_meanwhile_hides_no_other(
     assert list(fence.older_processes(5)) == []
 
 
+@pytest.mark.parametrize("when", ["before it is looked at", "before it is killed"])
+def test_process_that_ends_by_itself_needs_no_kill(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    left = iter([[2**22 + 1], []])
+    monkeypatch.setattr(fence, "older_processes", lambda epoch: next(left))
+    if when == "before it is killed":
+        monkeypatch.setattr(fence, "_is_guard", lambda folder: False)
+    fence.end_older(6)
+    assert next(left, None) is None
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a namespace")
 def test_process_with_another_root_is_of_another_container() -> None:
     assert is_here("/proc/self")
     command = ["unshare", "--mount", "sh", "-c", "echo up; exec sleep 60"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
-        assert other.stdout
-        assert other.stdout.readline() == b"up\n"
-        assert not is_here(f"/proc/{other.pid}")
-        other.kill()
+        try:
+            assert other.stdout
+            assert other.stdout.readline() == b"up\n"
+            assert not is_here(f"/proc/{other.pid}")
+        finally:
+            other.kill()

@@ -36,6 +36,7 @@ def test_launcher_returns_the_exit_code_and_shows_the_command(
 ) -> None:
     assert launcher.run(["sh", "-c", script], dict(os.environ)) == code
     assert not launcher.was_stopped()
+    assert 0 < launcher.seconds < 60
     assert re.search(rf"\$ sh -c '{re.escape(script)}'$", capfd.readouterr().out.strip())
 
 

@@ -183,10 +183,13 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 
 def test_the_next_host_is_followed_when_a_session_ends(
-    followed: Callable[[str], Progress],
+    followed: Callable[[str], Progress], tmp_path: Path
 ) -> None:
-    kept = followed('case "$1" in *cpu-0*) exit 255 ;; esac; echo "horovod_step 7"; exec cat')
+    note = f'echo "$1" >>{tmp_path}/asked'
+    script = 'case "$1" in *cpu-0*) exit 255 ;; esac; echo "horovod_step 7"; exec cat'
+    kept = followed(f"{note}; {script}")
     wait_until(kept.entry, 10, "the second host tells its step")
+    assert (tmp_path / "asked").read_text().split() == ["hvd-cpu-0.hvd", "hvd-cpu-1.hvd"]
     assert json.loads(kept.entry())["step"] == 7
     kept.close(is_success=False)
 
