@@ -198,8 +198,8 @@ def test_a_pod_that_is_asked_to_end_still_waits_for_a_moment(
     assert api.get("core/pods/a") == POD
 
 
-def test_a_call_is_repeated_as_late_as_its_patience_allows(
+def test_a_call_is_repeated_in_the_last_moment_that_is_left(
     api_server: FakeApi, clock: Clock
 ) -> None:
     fail_until(api_server, clock, clock.now + 0.1, faults.status(503))
-    assert kube.Api().get("core/pods/a", patience=0.2) == POD
+    assert kube.Api().get("core/pods/a", retry_seconds=0.2) == POD
