@@ -1,4 +1,4 @@
-"""Trainings that stand side by side: their ranks do what they are asked, and are stopped meanwhile.
+"""Trainings that run side by side in turns: a rank works when it is asked to, else it is stopped.
 
 Ranks (tests/bench/asked_ranks.py) connect to a socket in a folder that pods, containers and other
 processes of this machine share. The kernel tells which process is at the other end. That process is

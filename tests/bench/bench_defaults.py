@@ -1,4 +1,4 @@
-"""Compares ranks whose threads nobody set with the chart's choice and the plan's.
+"""Compares the numbers of threads that TensorFlow, the chart and the plan choose.
 
 `python -m tests.bench.bench_defaults [TURNS]` trains ResNet-50, batch 4, with two ranks in the cpu
 image, again and again in turns: as TensorFlow starts by itself, with what charts/horovod/files/

@@ -1,10 +1,10 @@
-"""Measures the loop that people repeat: edit, run, watch, on the local cluster.
+"""Measures what people repeat while they write a script: save it, and see it train.
 
 python -m tests.bench.bench_loop [TURNS]
 
-From the moment at which a script is saved to the last rank's first allreduce under `hvdchart dev`,
-with two warm workers, and the time that `hvdchart deploy --detach` takes for unchanged code. The
-aims, which nothing checks, are 3 s and 2 s.
+Measures the time from the moment at which a script is saved to the last rank's first allreduce
+under `hvdchart dev`, with two warm workers on the local cluster; and the time that `hvdchart deploy
+--detach` takes for unchanged code. The goals, which nothing checks, are 3 s and 2 s.
 """
 
 from __future__ import annotations

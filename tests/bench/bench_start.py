@@ -4,7 +4,7 @@ python -m tests.bench.bench_start [--turns 5] [--only chart,waiting]
 
 Two workers of one rank each on the local cluster, which has the image; in turns with Kubeflow's MPI
 Operator, which `make` builds first. The import of TensorFlow and Horovod is a stage of its own. The
-chart then gets other arguments, which its living workers run.
+run then gets other arguments by `helm upgrade`, with which the same workers train.
 """
 
 from __future__ import annotations

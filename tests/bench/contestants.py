@@ -1,5 +1,5 @@
-"""What start a run of two ranks on the local cluster, on two workers of the same image: this chart,
-and Kubeflow's MPI Operator in its two modes.
+"""The contestants of the benchmarks: this chart, and Kubeflow's MPI Operator in its two modes. Each
+starts a run of two ranks on the local cluster, on two workers of the same image.
 """
 
 from __future__ import annotations

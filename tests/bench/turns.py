@@ -1,7 +1,7 @@
 """Measures trainings in short turns, so that a drift of the machine affects all of them equally.
 
-All trainings are started at once and wait; then each trains a few steps, one after the other, again
-and again. Speeds are compared within a turn, as `hvdchart tune` does.
+All trainings are started at once and wait. Then they train in turns of a few steps. Speeds are
+compared within a turn, as `hvdchart tune` does.
 """
 
 from __future__ import annotations
