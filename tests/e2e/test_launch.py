@@ -99,7 +99,10 @@ def test_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> No
         namespace.install("hvd", values("libmpi.so.12", FAIL, launch=BOUND))
         assert namespace.wait_for_end("hvd") == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
-    assert attempt["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+    ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["exitCode"] == 5
+    # Hydra does not name the rank either.
+    assert ended["message"] == "rank 2 on hvd-b-0: exit code 5\n"
 
 
 SEEN = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import liveness
+import probing
 
 from tests.fakes.faults import TIMEOUT
 from tests.waiting import wait_until
@@ -21,6 +22,14 @@ def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
                 for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             )
             assert (idle, interval, count) == (3, 2, asked)
+
+
+def test_a_host_that_is_cut_off_is_lost_within_fifteen_seconds_by_default() -> None:
+    """The chart's default is 12 s (tests/chart/test_spares.py)."""
+    asked = max(1, int(12 - liveness.IDLE) // liveness.INTERVAL)
+    assert liveness.IDLE + asked * liveness.INTERVAL <= 12
+    # From then on, each attempt to connect takes its whole time.
+    assert 12 + probing.PROBE_TIMEOUT + probing.SUSPECT_EVERY <= 15
 
 
 def test_a_host_is_heard_when_its_kernel_answers() -> None:
