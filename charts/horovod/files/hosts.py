@@ -76,7 +76,7 @@ class HostRendezvous:
         # Those with which a run began that is not elastic.
         self._last_endpoints: Mapping[str, Endpoint] = {}
         # No more hosts are looked for, and none is followed either.
-        self._is_waiting, self._closed, self._ended = True, False, False
+        self._is_waiting, self._closed, self.ended = True, False, False
 
     def wait(self) -> dict[Host, str]:
         """Return the addresses, in the run's order, as soon as enough hosts answer.
@@ -134,7 +134,7 @@ class HostRendezvous:
     def close(self) -> None:
         """End the threads."""
         self._prober.close()
-        self._ended = True
+        self.ended = True
         self._stop_looking()
 
     def _find_endpoints(self) -> Mapping[str, Endpoint]:
@@ -177,8 +177,8 @@ class HostRendezvous:
         They are silent for launch.lostAfterSeconds.
         """
         with self.changed:
-            self.changed.wait_for(lambda: self._ended or not self.answering.keys() >= set(hosts))
-            return {} if self._ended else self.broken(hosts)
+            self.changed.wait_for(lambda: self.ended or not self.answering.keys() >= set(hosts))
+            return {} if self.ended else self.broken(hosts)
 
     def broken(self, hosts: Collection[Host]) -> dict[Host, str]:
         """Return those of the hosts that do not answer at this moment, and why."""

@@ -22,6 +22,7 @@ from attempts import Retries, wait
 from ending import finish, interruption, present_cleanup, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
+from idle import end_what_is_left
 from kube import START_RETRY_SECONDS, Api
 from launch import Launcher, build_command, write_live_hosts
 from lease import Lease, SupersededError
@@ -92,6 +93,8 @@ def train(
         else:
             watching = (rendezvous, addresses, launcher, announce_loss)
             threading.Thread(target=end_when_lost, args=watching, daemon=True).start()
+            idle = (run, rendezvous, addresses)
+            threading.Thread(target=end_what_is_left, args=idle, daemon=True).start()
         events.emit("Training", f"{run.mode} starts {run.ranks} ranks on {len(addresses)} hosts")
         launcher.hosts = lambda: list(rendezvous.addresses() if run.elastic else addresses)
         if record:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import queue
 from typing import Any
 
+import idle
 import master
+import probing
 import pytest
+import remote
 import settings
+import ssh
 from spares import choose_hosts, record_hosts
 
 from tests.fakes.faults import TIMEOUT
-from tests.unit.podfiles.fake_worker import SLICES, Workers
+from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod
 from tests.unit.podfiles.rendezvous import (
     Background,
@@ -144,6 +149,60 @@ def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
     messages = [event["message"] for event in pod.api.items("core/events")]
     assert "2 hosts respond, and 0 of 1 spares" in messages
     assert messages.count("horovodrun starts 4 ranks on 2 hosts") == 2
+
+
+def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
+    workers: Workers,
+    rendezvous: StartRendezvous,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session does that: with each spare, and with each worker that comes back."""
+    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
+    configured: list[list[str]] = []
+    called: queue.Queue[list[str]] = queue.Queue()
+    monkeypatch.setattr(
+        ssh, "write_client_config", lambda port, addresses: configured.append(names(addresses))
+    )
+
+    def call(hosts: list[settings.Host], *_: Any, **__: Any) -> dict[settings.Host, Any]:
+        if hosts:
+            called.put([host.name for host in hosts])
+        return dict.fromkeys(hosts, (0, ""))
+
+    monkeypatch.setattr(remote, "call", call)
+    workers.publish(1)
+    workers.publish(2)
+    workers.start(0)
+    current = rendezvous(workers.run(1, maximum=3, lostAfterSeconds=0.2))
+    used = current.wait()
+    ending = background(idle.end_what_is_left, current.run, current, used)
+    for _ in range(2):
+        workers.listen(1, ssh_banner("r1"))
+        assert called.get(timeout=TIMEOUT) == ["hvd-worker-1"]
+        workers.drop(1)
+        with current.changed:
+            assert current.changed.wait_for(lambda: len(current.answering) == 1, TIMEOUT)
+    for ordinal in (2, 1):
+        workers.listen(ordinal, ssh_banner("r1"))
+        assert called.get(timeout=TIMEOUT) == [f"hvd-worker-{ordinal}"]
+    assert configured[-1] == ["hvd-worker-0", "hvd-worker-1", "hvd-worker-2"]
+    current.close()
+    assert ending.result(TIMEOUT) is None
+    assert called.empty()
+
+
+def test_each_attempt_ends_what_is_left_on_workers_without_ranks(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: queue.Queue[int] = queue.Queue()
+    monkeypatch.setattr(
+        master, "end_what_is_left", lambda run, rendezvous, hosts: used.put(len(hosts))
+    )
+    pod.workers.start(2)
+    pod.install('[ "$HVD_ATTEMPT" = 2 ]')
+    assert pod.run(maximum=3) == 0
+    assert [used.get(timeout=TIMEOUT) for _ in range(2)] == [2, 2]
 
 
 def test_workers_are_created_with_the_spares(pod: MasterPod) -> None:
