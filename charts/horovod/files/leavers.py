@@ -1,7 +1,7 @@
-"""Which ranks of an attempt were asked to leave, and which of them wait for the others.
+"""Which ranks of an attempt were asked to end, and which of them wait for the others.
 
-A rank whose script has failed tells that (files/rank_end.py), and waits until its connection to the
-master is closed.
+When the script of such a rank has failed, the rank sends a notice (files/rank_end.py) and waits
+until the master closes the connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Key = Tuple[str, int]
 
 
 class TerminatingRanks:
-    """Those of one attempt after the other. All methods may be called from any thread."""
+    """The ranks of the present attempt. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class TerminatingRanks:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """Let no rank end before all ranks have been asked, inside of this context."""
+        """While this context lasts, let no rank end: not all of them have been asked yet."""
         with self._lock:
             self._is_asking = True
         try:
@@ -44,7 +44,7 @@ class TerminatingRanks:
                 self._release()
 
     def ask(self, host: str, rank: int) -> None:
-        """Note that a rank is asked to leave."""
+        """Note that a rank was asked to end."""
         with self._lock:
             self._asked.add((host, rank))
 

@@ -1,4 +1,4 @@
-"""Notice to leave: a pod is asked to end, and its ranks may save until it is killed.
+"""Graceful termination: a pod is asked to end, and its ranks may save until it is killed.
 
 Kubernetes sends SIGTERM to the pod's main program when the pod is deleted or evicted, or its node
 is drained or shut down. In a worker, the ranks get it next. Run as a program in a worker, this does
@@ -20,7 +20,7 @@ import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
 REPORT_WITHIN = 10.0
-# Seconds between two looks at what is left; the end of a child is seen at once.
+# Seconds between two checks of what still runs; the end of a child is noticed at once.
 LOOK_EVERY = 0.2
 # Greater than any epoch.
 ALL = sys.maxsize
@@ -29,7 +29,7 @@ ALL = sys.maxsize
 def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
     """Return when no rank and no session is left in this worker.
 
-    `wait` passes a moment, and reaps what has ended in it.
+    `wait` waits for a moment, and reaps the processes that have ended.
     The kubelet kills a worker that does not end in `grace` seconds.
     """
     # No other attempt may begin here. Sessions go on without the listener.

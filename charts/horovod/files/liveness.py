@@ -1,4 +1,4 @@
-"""Whether a host that answered is still there: a connection to its sshd that stays open tells.
+"""Whether a host that answered is still there: a connection to its sshd stays open for that.
 
 Nothing is sent on it. The kernels ask each other after some idle seconds (TCP keepalive), and a
 kernel answers however busy its host is. That costs no CPU time on the hosts, where a connection to

@@ -1,4 +1,4 @@
-"""Ends a launch whose hosts are gone, and tells which."""
+"""Ends a launch that has lost hosts, and names them."""
 
 from __future__ import annotations
 

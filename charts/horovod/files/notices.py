@@ -1,8 +1,8 @@
-"""What workers tell the master of an attempt that runs: each notice is a line of JSON over TCP.
+"""Notices: what workers report to the master during an attempt, each a line of JSON over TCP.
 
-The launchers' own connections would not do: what a process of the worker wrote to them would have
-to go through a rank's output, which may be a socket, a file or closed. The address and a secret
-come with each SSH session (`SendEnv`), as the epoch does.
+The launchers' own connections cannot carry them: a notice would have to go through the output of a
+rank, which may be a socket, a file or closed. The master's address and a secret come with each SSH
+session (`SendEnv`), as the epoch does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Notice = Dict[str, Any]
 
 
 def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
-    """Send a notice to the master of an epoch, which has so long to take it.
+    """Send a notice to the master of an epoch, which must answer within `answer_within` seconds.
 
     Raises OSError, or ValueError for the address.
     """

@@ -1,4 +1,4 @@
-"""What the attempts of a master have in common, made by the first one that comes so far.
+"""What all attempts of a master share; the first attempt that needs it prepares it.
 
 It is on the way of each restart otherwise: a request to the API server, two calls of ssh-keygen,
 one of mpirun, and an SSH session with each worker for the user's code.

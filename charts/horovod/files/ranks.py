@@ -132,7 +132,7 @@ def is_any_waiting() -> bool:
 
 
 def send(script: Script, answer_within: float, **content: object) -> None:
-    """Send a notice about a rank to its master, and wait so long until it lets this process go on.
+    """Send a notice about a rank to its master, and wait `answer_within` seconds for the answer.
 
     Raises OSError and ValueError.
     """

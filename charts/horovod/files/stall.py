@@ -1,7 +1,8 @@
 """Ranks that keep the others waiting: named in the log, and the end of the attempt after a time.
 
 Horovod's first rank finds those that do not join a collective operation, and writes them to its
-standard error again and again. Of a rank that is stopped, its worker tells (files/rank_watch.py).
+standard error again and again. A rank that is stopped is reported by its worker
+(files/rank_watch.py).
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Stalls:
             self._lines = max(0, self._lines - 1)
 
     def take(self, notice: Notice) -> None:
-        """Take a notice about a rank, or a worker's that it was asked to leave."""
+        """Take a notice about a rank, or of a worker that is terminating."""
         host, rank, leavers = notice["host"], notice.get("rank", -1), self._launcher.leavers
         if notice["kind"] == "stopped":
             what = "is stopped, by SIGSTOP or a debugger,"
@@ -159,7 +160,7 @@ def describe(stalls: Sequence[Stall]) -> str:
 
 
 def watch(run: Run, launcher: Launcher, announce: Callable[[str], None]) -> None:
-    """Watch the ranks of all launches: for stalls, and for notices to leave."""
+    """Watch the ranks of all launches: for stalls, and for workers that are terminated."""
     stalls = Stalls(run, launcher, announce)
     launcher.grace, launcher.ask_ranks, launcher.follow = run.grace, remote.ask_ranks, stalls.read
     notice_server.serve(stalls.take)
