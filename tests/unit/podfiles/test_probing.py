@@ -166,3 +166,18 @@ def test_any_number_of_changes_wakes_a_prober_that_is_busy() -> None:
     for _ in range(2000):
         current.prober.wake()
     finish(current)
+
+
+def test_host_has_two_seconds_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(probing, "time", clock)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        current = Probing([HOST], silent.getsockname()[1])
+        current.endpoints = {HOST.name: Endpoint("127.0.0.1")}
+        current.prober._follow_endpoints()
+        for now, reasons in ((0.0, 0), (1.9, 0), (2.0, 1)):
+            clock.now = now
+            current.prober._handle_due()
+            assert len(current.prober.reasons) == reasons
+        assert current.prober.reasons[HOST].endswith("does not answer: timed out")
+        finish(current)

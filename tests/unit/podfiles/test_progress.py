@@ -88,7 +88,7 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
 
 def test_the_entry_has_the_speed_of_all_ranks_and_the_time_left() -> None:
     kept = Progress()
-    assert kept.entry() == ""
+    assert (kept.entry(), kept.step) == ("", 0)
     # The last step is told twice.
     for now, step in ((10.0, 100), (20.0, 120), (30.0, 120)):
         kept.take(TOLD.replace("120", str(step)).replace("\n", "\t") + "horovod_size 2", now)

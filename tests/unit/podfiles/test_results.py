@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +190,10 @@ def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
 
 
 def test_storing_ends_before_the_jobs_deadline(pod: MasterPod, sidecar: Sidecar) -> None:
-    """Kubernetes would otherwise call a run failed that has finished."""
-    pod.put_job(spec={"activeDeadlineSeconds": 60}, status={"startTime": "2026-01-01T10:00:00Z"})
+    """Kubernetes would otherwise call a run failed that has finished: ten seconds are too few."""
+    started = datetime.now(UTC) - timedelta(seconds=50)
+    status = {"startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    pod.put_job(spec={"activeDeadlineSeconds": 60}, status=status)
     sidecar(STORE)
     pod.install("exit 0")
     assert pod.run(**WANTED) == 0

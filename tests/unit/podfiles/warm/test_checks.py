@@ -58,10 +58,10 @@ def test_folders_of_libraries_may_be_repeated(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["-O", "train.py"], "has the option -O"),
-        (["-uX", "dev", "train.py"], "has the option -X"),
-        (["--version"], "has the option --"),
-        (["-c"], "has the option -c"),
+        (["-O", "train.py"], "^python3 has the option -O$"),
+        (["-uX", "dev", "train.py"], "^python3 has the option -X$"),
+        (["--version"], "^python3 has the option --$"),
+        (["-c"], "^python3 has the option -c$"),
         ([], "standard input"),
         (["-"], "standard input"),
         (["-u"], "standard input"),
