@@ -155,7 +155,7 @@ def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str
     last: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace",
+        errors="replace",
     ) as process:  # fmt: skip
         assert process.stdout is not None  # noqa: S101
         try:

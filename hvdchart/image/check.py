@@ -122,7 +122,7 @@ def check_report(image: str, findings: Sequence[Finding]) -> str:
 
 
 def _python(version: str) -> Finding:
-    new = tuple(int(part) for part in version.split(".")[:2]) >= OLDEST_PYTHON
+    new = tuple(int(part) for part in version.split(".")) >= OLDEST_PYTHON
     wanted = ".".join(map(str, OLDEST_PYTHON))
     return Finding(f"Python {wanted}+", new, version, f"install Python {wanted} or newer")
 

@@ -34,7 +34,7 @@ def was_pushed(reference: str) -> bool:
 
 def keep_pushed(reference: str) -> None:
     """Remember that an image was pushed."""
-    pushed = {**_read("pushed"), reference: True}
+    pushed = {**_read("pushed"), reference: None}
     _write("pushed", dict(list(pushed.items())[-_MOST:]))
 
 

@@ -54,7 +54,7 @@ def mpi_version() -> str:
 
 def main() -> None:
     report = {
-        "python": "{}.{}.{}".format(*sys.version_info[:3]),
+        "python": "{}.{}.{}".format(*sys.version_info),
         "user": os.getuid(),
         "programs": {name: shutil.which(name, path=SEARCHED) for name in PROGRAMS},
         "mpi": mpi_version() if shutil.which("mpirun") else None,

@@ -69,7 +69,7 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
             return release
         if current.over:
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")
-        if current.state != "not found" and current.reason != last:
+        if current.state != "not found" and current.reason not in ("", last):
             last = current.reason
             report(f"{last}{f'; {current.advice}' if current.advice else ''}")
     raise AssertionError("a watch without a time-out has no end")

@@ -76,7 +76,6 @@ class Number:
         return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
-@dataclass(frozen=True)
 class Boolean:
     """true or false."""
 
@@ -154,8 +153,6 @@ class _Quantity:
         return f"{value}{self.suffix}" if is_number else value
 
     def read(self, node: Node, path: str) -> int:
-        if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
-            raise wrong_value(node, path, self.expected)
         try:
             number = self.parse(node.text)
         except ValueError:
@@ -236,7 +233,6 @@ class MapOf(Generic[T]):
         }
 
 
-@dataclass(frozen=True)
 class AnyObject:
     """A map of any content: the API server checks it, not hvdchart."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hvdchart.spec.fields import AnyObject, MapOf, String
 from hvdchart.spec.yaml_tree import Node, Plain
@@ -51,7 +50,6 @@ DIGEST = String(
 NODE_SELECTOR = MapOf(LABEL_KEY, LABEL_VALUE)
 
 
-@dataclass(frozen=True)
 class EnvValue:
     """The value of a variable: text, a number in its spelling, or a Kubernetes `valueFrom` map."""
 

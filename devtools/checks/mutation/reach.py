@@ -24,7 +24,8 @@ LONGEST_FRESH, FILES_FRESH = 8.0, 6
 # since a module's fixtures are set up again whenever tests of another one were in between.
 FIRST = 12
 # In the names of files with tests that compare all that is generated from a package's modules: they
-# come first where a mutant changes what is read on import, such as a limit or a default.
+# come first where a mutant changes what is read on import, such as a limit or a default. So do the
+# module's own tests, which may call none of its functions.
 _GENERATED = "generated"
 
 
@@ -112,7 +113,8 @@ class Reach:
         if fresh:
             places += [[mutant.module], sorted(self.importers.get(mutant.module, ()))]
             for test in self.tests:
-                if _is_near(test, module) and _GENERATED in Path(test.file).stem:
+                own = (_GENERATED, module.stem)
+                if _is_near(test, module) and any(each in Path(test.file).stem for each in own):
                     ranks[test.name] = (-1, test)
         for rank, names in enumerate(places):
             for test in (test for name in names for test in self.callers.get(name, ())):

@@ -116,14 +116,15 @@ def test_tests_of_the_package_come_first_and_of_data_those_of_what_is_generated(
     tests = [
         make_test("far/test_a.py::fast", 1, function),
         make_test("hvdchart/test_a.py::near", 2, function),
-        make_test("hvdchart/test_generated.py::all", 3),
+        make_test("hvdchart/test_generated.py::all", 2),
         make_test("far/test_generated.py::other", 3),
+        make_test("hvdchart/test_parity.py::data", 2.5),
     ]
     reach = Reach(tests, set(), {})
-    near, fast, generated = (tests[index].name for index in (1, 0, 2))
+    near, fast, generated, own = (tests[index].name for index in (1, 0, 2, 4))
     for change, names in (
         (mutant("Eq_NotEq", "return number == 0"), [near, fast]),
-        (mutant("NumberReplacer", "LIMIT = 3"), [generated, near, fast]),
+        (mutant("NumberReplacer", "LIMIT = 3"), [generated, own, near, fast]),
     ):
         assert [test.name for test in reach.choose(change)] == names
 

@@ -76,6 +76,21 @@ def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCl
     assert "\x1b" not in done.output
 
 
+@pytest.mark.parametrize(("output", "is_cleared"), [("text", True), ("json", False)])
+def test_watched_status_replaces_the_one_before_on_a_terminal(
+    hvdchart: Command,
+    running: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    is_cleared: bool,
+) -> None:
+    play(running, DONE, ENDED_MASTER)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    done = hvdchart("status", "hvd", "--watch", "-o", output)
+    assert done.code == 0
+    assert done.output.startswith("\x1b[H\x1b[J") is is_cleared
+
+
 def test_status_that_does_not_change_is_printed_once(
     hvdchart: Command, running: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

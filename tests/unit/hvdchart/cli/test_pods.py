@@ -58,6 +58,16 @@ def test_exec_runs_the_command_in_the_pod_of_the_rank(
     ]
 
 
+@pytest.mark.parametrize(("of", "pod_name"), [(JOB, "hvd-worker-1"), ("older", "hvd-worker-0")])
+def test_exec_asks_the_record_of_the_same_job_where_a_rank_is(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, of: str, pod_name: str
+) -> None:
+    record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
+    running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    assert hvdchart("exec", "hvd", "0").code == 0
+    assert kubectl.calls[0].arguments[4] == pod_name
+
+
 @pytest.mark.parametrize(
     ("target", "pod_name", "container"),
     [("worker-0", "hvd-worker-0", "worker"), ("master", f"{JOB}-x", "master")],

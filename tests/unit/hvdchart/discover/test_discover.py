@@ -283,6 +283,18 @@ def test_groups_are_named_after_their_product(product: str, names: list[str]) ->
     assert [group.name for group in discovered(nodes)[1].nodes] == names
 
 
+def test_label_of_the_users_own_selects_a_group() -> None:
+    """And no label that changes over time."""
+    nodes = [
+        node(name, cpu, "32Gi", {"pool": name, "example.com/timestamp": cpu})
+        for name, cpu in (("large", "16"), ("small", "8"))
+    ]
+    _, spec = discovered(nodes)
+    assert [dict(group.node_selector) for group in spec.nodes] == [
+        {"pool": "large"}, {"pool": "small"},
+    ]  # fmt: skip
+
+
 def test_taint_with_a_value_is_tolerated_with_that_value() -> None:
     taint = {"key": "team", "value": "vision", "effect": "NoExecute"}
     group = discovered([xeon("x1", taints=[taint])])[1].nodes[0]

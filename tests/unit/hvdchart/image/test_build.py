@@ -104,7 +104,7 @@ def test_the_tag_is_that_of_the_content(folder: Path) -> None:
         ("", ["Dockerfile", "data/big", "data/x.pyc", "x.pyc"]),
         ("*.pyc\n", ["Dockerfile", "data/big", "data/x.pyc"]),
         ("**/*.pyc\n", ["Dockerfile", "data/big"]),
-        ("# note\n./data\n", ["Dockerfile", "x.pyc"]),
+        ("#x.pyc\n\n./data\n", ["#x.pyc", "Dockerfile", "x.pyc"]),
         ("*\n!data\n", ["Dockerfile", "data/big", "data/x.pyc"]),
         ("Dockerfile\n", ["Dockerfile", "data/big", "data/x.pyc", "x.pyc"]),
     ],
@@ -115,7 +115,7 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     (folder / "train.py").unlink()
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").touch()
-    for name in ("x.pyc", "data/x.pyc"):
+    for name in ("x.pyc", "data/x.pyc", *(["#x.pyc"] if patterns.startswith("#") else [])):
         (folder / name).touch()
     (folder / ".dockerignore").write_text(patterns)
     assert [name for name in context_files(folder) if name != ".dockerignore"] == left
@@ -276,6 +276,19 @@ def test_any_command_can_load_the_image(
     missing = hvdchart("build", folder, "--image", "r", "--load-with", "nowhere load")
     assert "no program 'nowhere' is on PATH" in missing.errors
     assert hvdchart("build", folder, "--image", "r", "--load-with", "'a").code == 2
+
+
+def test_the_image_is_saved_to_an_archive(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    archive = folder.parent / "image.tar"
+    done = hvdchart("build", folder, "--image", "r", "--save", archive)
+    assert done.code == 0, done.errors
+    assert commands(docker)[-1] == ["save", "-o", str(archive), done.output.strip()]
+    docker.answer("save", errors="no space\n", code=1)
+    failed = hvdchart("build", folder, "--image", "r", "--save", archive)
+    assert failed.code == 9
+    assert f"cannot save {done.output.strip()}: no space" in failed.errors
 
 
 def test_the_image_is_loaded_into_kind(

@@ -47,7 +47,9 @@ def changed(**changes: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", ["mpirun", "horovodrun", "elastic"])
 def test_image_that_meets_all_requirements_lacks_nothing(mode: str) -> None:
-    assert missing(check_requirements(GOOD, mode)) == []
+    findings = check_requirements(GOOD, mode)
+    assert missing(findings) == []
+    assert "missing" not in check_report("team/train:1", findings)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) 
     found = json.loads(done.output)
     assert [row["workers"] for row in found["expected"]] == [1, 2, 4, 8, 16]
     assert found["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
-    assert found["published"][0]["published"] == 0.92
+    assert (found["published"][0]["published"], found["published"][0]["ranks"]) == (0.92, 32)
     shown = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45")
     assert "- each host has a link of 10 Gbit/s (TCP, of which" in shown.output
     assert "- 30 us for each message; " in shown.output

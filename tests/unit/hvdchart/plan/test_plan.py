@@ -208,7 +208,7 @@ def test_groups_with_other_interfaces_have_own_variables() -> None:
         ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, gpus: 1}",
          "values: {worker: {slots: 2}}", "values.worker.slots has no effect"),
         ("{name: x, count: 1, gpus: 1}", "values: {worker: {env: []}}", "variables in train.env"),
-        ("{name: x, count: 1, sockets: 4, coresPerSocket: 24, threadsPerCore: 2, memory: 64Gi, "
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 24, threadsPerCore: 2, memory: 64Gi, "
          "cpuManager: static, reserved: {cpu: 48}}", "",
          "no core for each of its ranks: ranks may span two sockets; lower reserved.cpu"),
     ],

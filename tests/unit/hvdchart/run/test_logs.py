@@ -101,6 +101,23 @@ def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> No
     assert list(lines) == []
 
 
+def test_follow_goes_on_while_the_job_of_the_run_before_is_deleted(
+    fake_cluster: FakeCluster,
+) -> None:
+    older = job(("Complete", "", ""), created="2025-01-01T00:00:00Z")
+    older["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake_cluster.put("jobs", older)
+    fake_cluster.put("pods", MASTER)
+    fake_cluster.log("hvd-master-1-a", "m1", end=True)
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    fake_cluster.put("pods", pod("hvd-master-2-b", "master", RUNNING))
+    fake_cluster.log("hvd-master-2-b", "m2", end=True)
+    assert next(lines).text == "m2"
+    fake_cluster.put("jobs", DONE)
+    assert list(lines) == []
+
+
 def test_follow_ends_when_the_job_is_deleted(training: FakeCluster) -> None:
     lines = follow(Cluster.connect(), "hvd", component="master")
     assert next(lines).text == "m1"

@@ -36,6 +36,8 @@ def read(group: str, rest: str = "", name: str = "run") -> Spec:
         ("coresPerSocket: 4", "launch: {mode: elastic, elastic: {minRanks: 2, maxRanks: 2}}"),
         ("coresPerSocket: 4", "horovod: {fusionThreshold: 1Mi}"),
         ("coresPerSocket: 4", OUTPUT_OF_X),
+        ("coresPerSocket: 4, interface: eth0", "launch: {options: [--tag-output]}"),
+        ("coresPerSocket: 4, tuning: {binding: none}", "launch: {options: [--bind-to, core]}"),
     ],
 )
 def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
@@ -55,6 +57,11 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
          "reserves all of the node's memory"),
         ("coresPerSocket: 4}, {name: y, count: 1, gpus: 1", OUTPUT_OF_X, "horovod.timeline",
          "volumes.output, mounted by all groups"),
+        ("coresPerSocket: 4, interface: eth0",
+         "launch: {mode: horovodrun, options: [-v, --network-interfaces, eth1]}",
+         "launch.options[1]", "but the groups' interface is eth0"),
+        ("coresPerSocket: 4, tuning: {binding: core}", "launch: {options: [--bind-to, core]}",
+         "launch.options[0]", "but tuning.binding is core"),
         ("gpus: 2", "values: {worker: {slots: 1}}", "values.worker.slots",
          "1 slots on nodes with 2 GPUs"),
     ],
