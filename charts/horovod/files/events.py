@@ -29,7 +29,7 @@ class EventRecorder:
         # The reason of the last event, which the metrics show.
         self.stage = "Starting"
         self._hosts: Callable[[], int] = lambda: 0
-        self.launches = 0
+        self.launches = self.stalls = 0
         self._waiting: queue.Queue[Object | None] = queue.Queue()
         self._sender = threading.Thread(target=self._send, daemon=True)
         if api:
@@ -47,6 +47,7 @@ class EventRecorder:
 
     def warn(self, reason: str, message: str) -> None:
         """Create an event about a problem within a stage."""
+        self.stalls += reason == "Stalled"
         self._put(reason, message, warning=True)
 
     def follow_hosts(self, count: Callable[[], int]) -> None:

@@ -267,7 +267,8 @@ def main() -> int:
         api.is_stopped = launcher.was_stopped
     lease = Lease(api, run.record, launcher.stop)
     stall.watch(run, launcher, partial(events.warn, "Stalled"))
-    metrics.start(run, lambda: events.stage, events.count_hosts, lambda: events.launches)
+    counted = (lambda: events.launches, lambda: events.stalls)
+    metrics.start(run, lambda: events.stage, events.count_hosts, *counted)
     try:
         take_lease(lease, launcher, events)
         record = RunRecord(api, run, lease)

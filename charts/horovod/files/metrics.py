@@ -28,6 +28,7 @@ METRICS = {
     "horovod_ranks": "Ranks that the run starts with.",
     "horovod_hosts_ready": "Workers whose SSH server answers.",
     "horovod_launches_total": "Times that this master has started the ranks.",
+    "horovod_stalls_total": "Times that this master has reported ranks that others wait for.",
     "horovod_slots": "Ranks that this worker runs at most.",
     "horovod_script_age_seconds": "Seconds since the script last wrote its metrics.",
     "horovod_script_lines_refused": "Lines of the script that are not metrics.",
@@ -46,7 +47,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def page(
-    run: Run, stage: str, hosts_ready: int, launches: int, script_file: Path | None = None
+    run: Run,
+    stage: str,
+    hosts_ready: int,
+    launches: int,
+    stalls: int,
+    script_file: Path | None = None,
 ) -> str:
     """All metrics of the master as text; `script_file` is metrics.file, None without one."""
     samples = [
@@ -54,6 +60,7 @@ def page(
         f"horovod_ranks {run.ranks}",
         f"horovod_hosts_ready {hosts_ready}",
         f"horovod_launches_total {launches}",
+        f"horovod_stalls_total {stalls}",
     ]
     if script_file is not None:
         samples += script_samples(script_file)
@@ -168,6 +175,7 @@ def start(
     stage: Callable[[], str],
     hosts_ready: Callable[[], int],
     launches: Callable[[], int],
+    stalls: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Serve the run's metrics if the chart enables them. A failure is logged and ends nothing."""
@@ -177,7 +185,7 @@ def start(
     name = environment["HVD_METRICS_FILE"]
     file = Path(name) if name else None
     try:
-        serve(lambda: page(run, stage(), hosts_ready(), launches(), file), int(port))
+        serve(lambda: page(run, stage(), hosts_ready(), launches(), stalls(), file), int(port))
     except OSError as problem:
         log(f"cannot serve metrics on port {port}: {problem}")
 

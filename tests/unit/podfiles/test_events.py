@@ -152,7 +152,9 @@ def test_without_the_api_only_the_stage_and_the_numbers_change(
     recorder.emit("Training", "begins")
     recorder.follow_hosts(lambda: 3)
     assert (recorder.launches, recorder.count_hosts()) == (1, 3)
+    recorder.warn("HostLost", "a host")
+    recorder.warn("Stalled", "a rank")
     recorder.emit("Finished", "done")
     recorder.close()
-    assert (recorder.stage, recorder.launches) == ("Finished", 1)
+    assert (recorder.stage, recorder.launches, recorder.stalls) == ("Finished", 1, 1)
     assert capsys.readouterr().out == ""

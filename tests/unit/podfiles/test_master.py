@@ -111,6 +111,7 @@ def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     assert 'horovod_stage{stage="Training"} 1' in page
     assert "horovod_hosts_ready 2" in page
     assert "horovod_launches_total 1" in page
+    assert "horovod_stalls_total 0" in page
 
 
 def test_the_record_has_the_last_step_that_the_ranks_have_told(

@@ -30,12 +30,13 @@ DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", SERVED, re.MULTILINE))
 
 
 def test_the_page_says_where_the_run_stands() -> None:
-    lines = metrics.page(run(), "Training", 2, 3).splitlines()
+    lines = metrics.page(run(), "Training", 2, 3, 4).splitlines()
     assert 'horovod_stage{stage="Training"} 1' in lines
     assert 'horovod_stage{stage="Started"} 0' in lines
     assert f"horovod_ranks {run().ranks}" in lines
     assert "horovod_hosts_ready 2" in lines
     assert "horovod_launches_total 3" in lines
+    assert "horovod_stalls_total 4" in lines
     assert "# TYPE horovod_launches_total counter" in lines
     assert "# TYPE horovod_hosts_ready gauge" in lines
 
@@ -50,15 +51,15 @@ def served(page: str) -> list[str]:
 
 def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
-    master = served(metrics.page(run(), "Failed", 0, 0, tmp_path / "0"))
+    master = served(metrics.page(run(), "Failed", 0, 0, 0, tmp_path / "0"))
     worker = served(metrics.worker_page("2", tmp_path))
     assert {*master, *worker} == set(metrics.METRICS) == DOCUMENTED
 
 
 def test_every_line_is_a_sample_or_a_comment(tmp_path: Path) -> None:
     (tmp_path / "0").write_text('horovod_loss{epoch="3"} 1.5e-3\nnonsense\n')
-    pages = metrics.page(run(), "Failed", 0, 0, tmp_path / "0") + metrics.worker_page("2", tmp_path)
-    for line in pages.splitlines():
+    master = metrics.page(run(), "Failed", 0, 0, 0, tmp_path / "0")
+    for line in (master + metrics.worker_page("2", tmp_path)).splitlines():
         assert line.startswith("# ") or metrics.SAMPLE.fullmatch(line), line
 
 
@@ -184,7 +185,7 @@ def test_both_ip_families_are_answered(host: str) -> None:
 def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     server = metrics.serve(str, 0)
     environment = {"HVD_METRICS_PORT": str(server.server_port), "HVD_METRICS_FILE": ""}
-    metrics.start(run(), str, int, int, environment)
+    metrics.start(run(), str, int, int, int, environment)
     assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
     of_worker = {"HVD_SLOTS": "1", "HVD_METRICS_DIR": "/tmp", **environment}
     assert metrics.main(of_worker) == 1
