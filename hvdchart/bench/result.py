@@ -12,10 +12,33 @@ from hvdchart.bench.scaling import Measurement, rows
 from hvdchart.errors import FileError
 from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object
+from hvdchart.spec.paths import dotted
+from hvdchart.spec.yaml_tree import shorten
 from hvdchart.text import join_names
 
 # The key of a result that is equal where two may be compared.
 _SESSION = "session"
+_TEXT, _WHOLE, _SHARE = {"type": "string"}, {"type": "integer", "minimum": 1}, {"type": "number"}
+_ROW = {
+    "workers": _WHOLE, "ranks": _WHOLE,
+    "imagesPerSecond": {"type": "number", "exclusiveMinimum": 0},
+    "interval": _SHARE, "efficiency": _SHARE, "efficiencyInterval": _SHARE,
+}  # fmt: skip
+_KEYS = {
+    _SESSION: _TEXT, "name": _TEXT, "time": _TEXT, "image": _TEXT, "turns": _WHOLE,
+    "command": {"type": "array", "items": _TEXT},
+    "machines": {
+        "type": "array",
+        "items": {"type": "object", "properties": {"gpus": {"type": "array", "items": _TEXT}}},
+    },
+    "nodes": {"type": "object", "additionalProperties": _TEXT},
+    "rows": {
+        "type": "array",
+        "minItems": 1,
+        "items": {"type": "object", "properties": _ROW, "required": list(_ROW)},
+    },
+}  # fmt: skip
+_SCHEMA = {"type": "object", "properties": _KEYS, "required": list(_KEYS)}
 
 
 def document(
@@ -49,13 +72,19 @@ def document(
 
 def read_document(file: Path) -> Object:
     """A result that was written before; raises FileError."""
+    from jsonschema_rs import Draft7Validator
+
     try:
-        found = json.loads(file.read_text("utf-8"))
-        is_result = all(key in found for key in (_SESSION, "rows", "machines"))
-    except (OSError, ValueError, TypeError) as error:
+        found: Object = json.loads(file.read_text("utf-8"))
+        wrong = next(Draft7Validator(_SCHEMA).iter_errors(found), None)
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{file}: cannot read the result: {error}") from error
-    if not is_result or not isinstance(found, dict):
-        raise FileError(f"{file}: is not a result of `hvdchart bench -w`")
+    if wrong is not None:
+        place = dotted(tuple(wrong.instance_path))
+        problem = (
+            f"{place}: {shorten(wrong.message, 160)}" if place else shorten(wrong.message, 160)
+        )
+        raise FileError(f"{file}: is not a result of `hvdchart bench -w`: {problem}")
     return found
 
 

@@ -141,6 +141,9 @@ def result(pods: tuple[Pod, ...] = PODS) -> dict[str, Any]:
     return document(figures, [MACHINE], about)
 
 
+ROW = result()["rows"][0]
+
+
 def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     one.write_text(json.dumps(result()))
@@ -158,6 +161,29 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path, content: str | None) 
         file.write_text(content)
     with pytest.raises(FileError, match=r"x\.json: "):
         read_document(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"rows": []}, "rows: "),
+        ({"rows": [{}]}, "rows[0]: "),
+        ({"rows": [{**ROW, "imagesPerSecond": "x"}]}, "rows[0].imagesPerSecond: "),
+        ({"rows": [{**ROW, "ranks": 0}]}, "rows[0].ranks: "),
+        ({"machines": [{"gpus": 4}]}, "machines[0].gpus: "),
+        ({"session": ["a"]}, "session: "),
+        ({"nodes": ["a"]}, "nodes: "),
+        ({"command": "python"}, "command: "),
+    ],
+)
+def test_a_damaged_result_is_refused_with_the_place(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**result(), **changes}))
+    with pytest.raises(FileError) as error:
+        read_document(file)
+    assert f"x.json: is not a result of `hvdchart bench -w`: {problem}" in str(error.value)
 
 
 def test_the_machine_is_named() -> None:

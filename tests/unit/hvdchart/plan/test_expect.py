@@ -70,11 +70,15 @@ def test_the_model_is_fitted_to_measurements(scale: float) -> None:
 def result(tmp_path: Path, nodes: list[str], **changes: Any) -> Path:
     rows = [expect(WORK, Network(10, scale=2.0), hosts, 2) for hosts in (1, 2)]
     document = {
-        "session": "s", "machines": [],
+        "session": "s", "machines": [], "name": "run", "time": "t", "image": "i", "turns": 2,
         "nodes": {f"worker-{n}": node for n, node in enumerate(nodes)},
         "command": ["python", "benchmark.py", "--model", "resnet50", "--batch-size", "64"],
         "rows": [
-            {"workers": row.hosts, "ranks": row.ranks, "imagesPerSecond": row.speed} for row in rows
+            {
+                "workers": row.hosts, "ranks": row.ranks, "imagesPerSecond": row.speed,
+                "interval": 0.1, "efficiency": row.efficiency, "efficiencyInterval": 0.01,
+            }
+            for row in rows
         ],
         **changes,
     }  # fmt: skip
