@@ -163,6 +163,7 @@ def test_a_run_of_the_name_is_neither_replaced_nor_removed(
     assert not {"upgrade", "uninstall"} & set(helm.commands())
 
 
+@pytest.mark.slow
 def test_an_interrupt_uninstalls_the_run(
     fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:

@@ -211,6 +211,7 @@ def test_a_missing_repository_is_named(
     assert wrong.code in (3, 4), wrong.errors
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_builder_and_deploys_nothing(
     fake_cluster: FakeCluster, project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:

@@ -141,6 +141,7 @@ def test_helm_that_cannot_be_used_has_the_way_out(
     assert says in said(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["deploy", "bench", "tune"])
 def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
     fake_cluster: FakeCluster, helm: StubProgram, command: str
