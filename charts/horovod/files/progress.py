@@ -96,6 +96,7 @@ class Progress:
         self.on_nan: Callable[[], None] = lambda: None
         self._told: Told = {}
         self._time = ""
+        self._began = 0.0
         # When which step was seen.
         self._history: deque[tuple[float, int]] = deque(maxlen=WINDOW)
         self._process: subprocess.Popen[str] | None = None
@@ -104,7 +105,8 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def follow(self, hosts: Callable[[], Sequence[Host]]) -> None:
-        """Follow the ranks of the first host, in a thread."""
+        """Follow the ranks of the first host, in a thread. Called just before they are started."""
+        self._began = time.monotonic()
         self._thread = threading.Thread(target=self._follow, args=(hosts,), daemon=True)
         self._thread.start()
 
@@ -180,7 +182,10 @@ class Progress:
                 return
             try:
                 self._process = subprocess.Popen(
-                    remote.command_line(host, "progress.py"),
+                    # How long ago, because the clocks of two nodes differ.
+                    remote.command_line(
+                        host, "progress.py", f"{time.monotonic() - self._began:.3f}"
+                    ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
@@ -196,9 +201,13 @@ class Progress:
         self._process.wait()
 
 
-def tell(folder: Path, look_every: float = LOOK_EVERY) -> None:
-    """Print what the ranks here tell, each time that it changes, until standard input ends."""
-    since, last, is_over = time.time() - FIRST_LOOK - AGAIN_AFTER, "", False
+def tell(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None:
+    """Print what the ranks here tell, each time that it changes, until standard input ends.
+
+    They were started so many seconds ago: the files of the attempt before, whose loss may be the
+    reason for its end, are older.
+    """
+    since, last, is_over = time.time() - seconds, "", False
     while not is_over:
         is_over = bool(select.select([sys.stdin], [], [], look_every)[0])
         line = read_folder(folder, since)
@@ -210,7 +219,7 @@ def tell(folder: Path, look_every: float = LOOK_EVERY) -> None:
 def main(environment: Mapping[str, str] = os.environ) -> int:
     """On a worker: tell the master."""
     try:
-        tell(Path(environment["HVD_METRICS_DIR"]))
+        tell(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
     except (BrokenPipeError, KeyError):
         # The master has gone; or a worker that an earlier version of the chart has started.
         return 1

@@ -126,7 +126,9 @@ def test_the_record_has_the_last_step_that_the_ranks_have_told(
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     assert json.loads(item["data"]["progress"])["step"] == 8
     session = (pod.generated.parent / "session").read_text()
-    assert session.endswith("hvd-worker-0.hvd python3 -I -S /horovod/bin/progress.py\n")
+    line, _, seconds = session.rpartition(" ")
+    assert line.endswith("hvd-worker-0.hvd python3 -I -S /horovod/bin/progress.py")
+    assert 0 <= float(seconds) < TIMEOUT, "the time since the ranks were started"
 
 
 def test_the_meshs_proxy_is_ended_after_the_run(

@@ -132,7 +132,7 @@ def test_the_worker_tells_each_change_once_and_the_last_step(
     began = time.time()
 
     def read(folder: Path, since: float) -> str:
-        # What the ranks of this attempt have written, if not earlier than the master follows them.
+        # What the ranks of this attempt have written, and not those of the one before.
         assert began - 7.001 <= since <= time.time() - 6.999
         line = next(changes, "horovod_step 3")
         if line == "horovod_step 2":
@@ -143,7 +143,7 @@ def test_the_worker_tells_each_change_once_and_the_last_step(
     monkeypatch.setattr(progress, "read_folder", read)
     with os.fdopen(reader) as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        progress.tell(tmp_path, look_every=0.001)
+        progress.tell(tmp_path, 7.0, look_every=0.001)
     assert last.is_set()
     assert capsys.readouterr().out.split("\n") == [
         "horovod_step 1", "horovod_step 2", "horovod_step 3", "",
@@ -155,9 +155,25 @@ def test_a_worker_without_the_directory_ends_at_once(monkeypatch: pytest.MonkeyP
     assert progress.main({}) == 1
 
 
+def test_what_the_attempt_before_has_told_is_not_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last loss may be NaN, for which this attempt would end, too."""
+    rank, now = tmp_path / "0", time.time()
+    monkeypatch.setattr(sys, "argv", ["progress.py", "60"])
+    for age, told in ((61, ""), (30, "horovod_step 3\thorovod_loss nan\n")):
+        rank.write_text("horovod_step 3\nhorovod_loss nan\n")
+        os.utime(rank, (now - age, now - age))
+        with open(os.devnull) as ended:  # noqa: PTH123
+            monkeypatch.setattr(sys, "stdin", ended)
+            assert progress.main({"HVD_METRICS_DIR": str(tmp_path)}) == 0
+        assert capsys.readouterr().out == told
+
+
 def test_a_worker_ends_when_the_master_asks_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["progress.py", "0"])
     with open(os.devnull) as ended:  # noqa: PTH123
         monkeypatch.setattr(sys, "stdin", ended)
         assert progress.main({"HVD_METRICS_DIR": str(tmp_path)}) == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 
@@ -34,6 +36,9 @@ kept.close(is_success=True)
 def test_the_master_has_the_step_that_a_rank_of_the_worker_writes(ssh_pods: SshPods) -> None:
     rank = ssh_pods.worker.root / "metrics" / "0"
     rank.write_text("horovod_step 7\nhorovod_loss 0.5\n")
+    # It is written after the ranks were started.
+    later = time.time() + 3600
+    os.utime(rank, (later, later))
     program = FOLLOW.format(
         files=str(ssh_pods.master.files),
         worker_files=str(ssh_pods.worker.files),
