@@ -68,7 +68,7 @@ def test_next_run_goes_to_the_nodes_that_have_the_data(place: Namespace, version
 
     notes = upgrade(place, version, CHART, SECOND)
     assert "Nodes that have the data of staging.path already: node-a, node-b." in notes
-    assert "a worker on another node fetches the data" in notes
+    assert "A worker on another node fetches the data" in notes
     preferred = [{"weight": 100, "preference": {"matchExpressions": [HAVE_THEM]}}]
     assert affinity(place)["nodeAffinity"] == {
         "preferredDuringSchedulingIgnoredDuringExecution": preferred

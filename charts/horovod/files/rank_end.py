@@ -1,8 +1,8 @@
-"""Ranks that were asked to leave end together.
+"""How the end of a rank's script is reported to the launcher and to the master.
 
-A launcher that sees one rank fail kills all others, also those that still save. So the process that
-a launcher knows as a rank reports the end of its script only when the scripts of all ranks have
-ended that were asked to leave. The master knows when that is (files/leavers.py).
+A launcher that sees one rank fail kills all others, also those that still save. So a rank that was
+asked to end, and fails, reports that to the launcher only when the scripts of all ranks that were
+asked have ended. The master knows when that is (files/leavers.py).
 """
 
 from __future__ import annotations
