@@ -169,7 +169,7 @@ class DockerRun:
     def _quantity(self, value: str) -> str:
         match = _SIZE.fullmatch(value)
         if not match:
-            raise self.ledger.error(self.old, f"{value} is no size", "a size such as 16g")
+            raise self.ledger.error(self.old, f"{value} is not a size", "a size such as 16g")
         return match[1] + _UNITS[match[2].lower()]
 
     def _directory(self, shown: str, value: str) -> None:
@@ -189,7 +189,7 @@ class DockerRun:
     def _user(self, shown: str, value: str) -> None:
         user, _, group = value.partition(":")
         if not user.isdecimal() or not (group or user).isdecimal():
-            raise self.ledger.error(self.old, f"{shown} is no number", "the number of the user")
+            raise self.ledger.error(self.old, f"{shown} is not a number", "the number of the user")
         context = {"runAsUser": int(user), "runAsNonRoot": int(user) != 0}
         if group:
             context["runAsGroup"] = int(group)

@@ -189,7 +189,7 @@ class Api:
                 with self._send(method, path, query, body, content_type) as response:
                     answer = json.loads(response.read())
                     if not isinstance(answer, dict) or (method == "GET" and not answer):
-                        raise ValueError("this is no object")
+                        raise ValueError("this is not an object")
                     return answer
             except ApiError as problem:
                 if not problem.is_temporary:

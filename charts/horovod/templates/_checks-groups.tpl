@@ -41,7 +41,7 @@
 {{- if $group.spares -}}
 {{- $given := printf "group %q: spares is %d" $group.name (int $group.spares) -}}
 {{- if eq $root.Values.launch.mode "elastic" -}}
-{{- $remedy := "remove spares: an elastic run goes on without lost workers, down to launch.elastic.minRanks" -}}
+{{- $remedy := "remove spares: an elastic run continues without lost workers, down to launch.elastic.minRanks" -}}
 {{- fail (printf "%s but launch.mode is elastic: %s" $given $remedy) -}}
 {{- end -}}
 {{- range $root.Values.master.args -}}
