@@ -4,13 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jsonschema_rs import Draft7Validator
+from markdown_it import MarkdownIt
+from ruamel.yaml import YAML
 
 from devtools.docs_gen.spec_docs import DOCS
+from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+from hvdchart.values.schema import values_schema
+
+# With what a page shows of a spec, it is a whole one.
+REST = {
+    "apiVersion": "hvdchart/v1", "name": "a", "image": {"repository": "a"},
+    "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
+    "train": {"command": ["a"]},
+}  # fmt: skip
+
+
+def documents() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each document in the YAML blocks of the pages."""
+    for page in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))):
+        for token in MarkdownIt().parse(page.read_text("utf-8")):
+            if token.type == "fence" and token.info == "yaml":
+                for document in YAML(typ="safe", pure=True).load_all(token.content):
+                    if isinstance(document, dict):
+                        yield page.name, document
+
+
+def is_spec(document: dict[str, Any]) -> bool:
+    return document.get("apiVersion") == REST["apiVersion"]
 
 
 def test_library_page_prints_what_its_code_prints() -> None:
@@ -36,3 +65,17 @@ def test_first_example_of_page_is_a_spec(page: str, nodes: int) -> None:
     example = re.search(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
     assert example
     assert parse_spec(example[1].encode()).nodes[0].count == nodes
+
+
+@pytest.mark.parametrize(("page", "document"), [each for each in documents() if is_spec(each[1])])
+def test_specs_of_pages_can_be_deployed(page: str, document: dict[str, Any]) -> None:
+    assert checked_values(make_plan(parse_spec(json.dumps(document), page)))
+
+
+@pytest.mark.parametrize(
+    ("page", "document"), [each for each in documents() if "apiVersion" not in each[1]]
+)
+def test_values_of_pages_are_those_of_the_chart(page: str, document: dict[str, Any]) -> None:
+    """Or a part of a spec. A key that the chart has no more would be refused."""
+    if not Draft7Validator(values_schema()).is_valid(document):
+        parse_spec(json.dumps({**REST, **document}), page)
