@@ -118,3 +118,8 @@ def test_wait_ends_in_time_or_soon_after_a_request_to_end(
     monkeypatch.setattr(attempts, "time", clock)
     assert attempts.wait(seconds, lambda: len(pauses) >= stopped_after) is goes_on
     assert pauses == slept
+
+
+def test_first_step_that_a_script_reports_is_further_than_none() -> None:
+    retries = Retries(20)
+    assert [retries.pause(FAILURE, 2.0, number, None, 1) for number in (1, 2, 3)] == [0, 0, 5]
