@@ -99,16 +99,19 @@ class PodCheck:
         return found
 
     def _explain_absence(self, api: Api, host: Host) -> Diagnosis:
-        """Explain why a host has no pod. Workers that were scaled to 0 are scaled up again.
+        """Explain why a host has no pod. Too few workers are scaled up again.
 
         An attempt that expected to be the last one scaled them to 0, and then another attempt was
-        made: after an eviction, which does not count as a failure, or a roll-back. A run that ends
-        or trains leaves them alone: it may be the suspension of the run that took them away.
+        made: after an eviction, which does not count as a failure, or a roll-back. Or the API
+        server was away when the attempt began (fit_to_run). A run that ends or trains leaves them
+        alone: it may be the suspension of the run that took them away.
         """
-        number = self._run.initial_workers[host.stateful_set]
+        run, name = self._run, host.stateful_set
+        # A person may have chosen the number of an elastic run.
+        below = 1 if run.elastic else run.needed_workers[name]
         try:
             if not self._is_over():
-                set_number(api, host.stateful_set, number, retry_seconds=0.0, from_zero_only=True)
+                set_number(api, name, run.initial_workers[name], retry_seconds=0.0, below=below)
             message = creation_failure(api, host.stateful_set, host.name)
         except ApiError as problem:
             message = str(problem)

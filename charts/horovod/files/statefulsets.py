@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Mapping, Sequence
 
 from kube import START_RETRY_SECONDS, Api, ApiError, Object
@@ -43,7 +44,7 @@ def fit_to_run(api: Api, run: Run) -> None:
     """
     for name, number in run.initial_workers.items():
         try:
-            set_number(api, name, number, START_RETRY_SECONDS, from_zero_only=run.elastic)
+            set_number(api, name, number, START_RETRY_SECONDS, 1 if run.elastic else sys.maxsize)
         except ApiError as problem:
             log(f"cannot scale {name} to {number}: {problem}")
             if problem.is_temporary:
@@ -51,12 +52,15 @@ def fit_to_run(api: Api, run: Run) -> None:
 
 
 def set_number(
-    api: Api, name: str, number: int, retry_seconds: float, *, from_zero_only: bool = False
+    api: Api, name: str, number: int, retry_seconds: float, below: int = sys.maxsize
 ) -> None:
-    """Scale a StatefulSet, and log it, if it has another number of workers. Raises ApiError."""
+    """Scale a StatefulSet, and log it, if it has another number of workers, and fewer than `below`.
+
+    Raises ApiError.
+    """
     found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
     current = found["spec"].get("replicas", 0)
-    if current != number and not (from_zero_only and current):
+    if current != number and current < below:
         scale(api, {name: number}, retry_seconds)
         log(f"{name} had {current} workers: scaled to {number}")
 

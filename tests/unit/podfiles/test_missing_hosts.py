@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from typing import Any
 
 import hosts
 import kube
@@ -122,6 +123,8 @@ def test_hosts_that_are_missing_for_one_reason_are_reported_together(
 def test_a_thousand_missing_hosts_cost_one_list_and_a_short_message(
     workers: Workers, rendezvous: StartRendezvous
 ) -> None:
+    stateful_set = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 1000}}
+    workers.api.put("apps/statefulsets", stateful_set)
     for ordinal in range(0, 1000, 2):
         workers.create_pod(ordinal, phase=f"Phase {ordinal}" if ordinal < 40 else "Pending")
     with pytest.raises(settings.RunError) as raised:
@@ -236,6 +239,24 @@ def test_workers_that_were_scaled_to_zero_are_scaled_up_again(
     (patch,) = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 2}}, "optional hosts are the autoscaler's business"
     assert "hvd-worker had 0 workers: scaled to 2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("current", "changes", "scaled"),
+    [(1, {}, [3]), (2, {}, []), (1, {"mode": "elastic"}, [])],
+    ids=["fewer than it needs", "those of helm test", "elastic"],
+)
+def test_workers_that_a_gitops_tool_left_alone_are_created_while_they_are_waited_for(
+    workers: Workers, current: int, changes: dict[str, Any], scaled: list[int]
+) -> None:
+    """The API server was away when the attempt began."""
+    item = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": current}}
+    workers.api.put("apps/statefulsets", item)
+    run = workers.run(2, maximum=3, **changes)
+    check = missing.PodCheck(run, kube.Api(), lambda: False)
+    check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
+    asked = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
+    assert [request.body for request in asked] == [{"spec": {"replicas": n}} for n in scaled]
 
 
 @pytest.mark.parametrize("is_over", [True, False])

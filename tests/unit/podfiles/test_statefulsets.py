@@ -124,7 +124,7 @@ def test_scaling_to_zero_waits_for_an_api_server_that_is_away(
 def test_only_workers_that_were_scaled_to_zero_are_scaled_up(
     api: kube.Api, api_server: FakeApi, name: str
 ) -> None:
-    statefulsets.set_number(api, name, 3, retry_seconds=0.0, from_zero_only=True)
+    statefulsets.set_number(api, name, 3, retry_seconds=0.0, below=1)
     assert replicas(api_server, name) == {"hvd-cpu": 2, "hvd-gpu": 3}[name]
 
 
@@ -133,7 +133,7 @@ def test_a_scale_without_replicas_is_zero(
 ) -> None:
     """The API server leaves a 0 out."""
     api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.text(200, '{"spec": {}}'))
-    statefulsets.set_number(api, "hvd-gpu", 1, retry_seconds=0.0, from_zero_only=True)
+    statefulsets.set_number(api, "hvd-gpu", 1, retry_seconds=0.0, below=1)
     assert capsys.readouterr().out.endswith("] hvd-gpu had 0 workers: scaled to 1\n")
 
 
