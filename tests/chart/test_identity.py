@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from hvdchart.values.merge import merge_values
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -18,7 +20,6 @@ from tests.chart.render import (
     render,
     run_settings,
 )
-from tests.chart.test_values_in_use import merged
 
 BASE: Values = {
     "image": {"repository": "registry.example/team/resnet", "tag": "1.0"},
@@ -97,21 +98,24 @@ def job_name(manifests: list[Manifest]) -> str:
 
 @pytest.mark.parametrize("case", ANOTHER_RUN)
 def test_what_is_trained_makes_another_run(case: str) -> None:
-    before, after = render(BASE), render(merged(BASE, ANOTHER_RUN[case]))
+    before, after = render(BASE), render(merge_values(BASE, ANOTHER_RUN[case]))
     assert hashes(before)[0] != hashes(after)[0]
     assert job_name(before) != job_name(after)
 
 
 @pytest.mark.parametrize("case", SAME_RUN_OTHER_PODS)
 def test_what_helps_a_run_to_start_is_the_same_run_with_other_settings(case: str) -> None:
-    before, after = hashes(render(BASE)), hashes(render(merged(BASE, SAME_RUN_OTHER_PODS[case])))
+    before, after = (
+        hashes(render(BASE)),
+        hashes(render(merge_values(BASE, SAME_RUN_OTHER_PODS[case]))),
+    )
     assert before[0] == after[0]
     assert before[1] != after[1]
 
 
 @pytest.mark.parametrize("case", NOT_OF_THE_RUN)
 def test_what_does_not_concern_the_run_changes_nothing(case: str) -> None:
-    assert hashes(render(BASE)) == hashes(render(merged(BASE, NOT_OF_THE_RUN[case])))
+    assert hashes(render(BASE)) == hashes(render(merge_values(BASE, NOT_OF_THE_RUN[case])))
 
 
 @pytest.fixture
@@ -132,9 +136,10 @@ def make_newer_chart(folder: Path) -> Path:
     text = text.replace("\nversion: ", "\nversion: 1").replace("\nappVersion: ", "\nappVersion: 1")
     about.write_text(text)
     values = folder / "values.yaml"
-    assert "\nworker:\n" in values.read_text()
-    added = '\nworker:\n  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
-    values.write_text(values.read_text().replace("\nworker:\n", added))
+    added = '  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
+    text, number = re.subn("(?<=\n)(worker:.*\n)", rf"\1{added}", values.read_text())
+    assert number == 1
+    values.write_text(text)
     schema = folder / "values.schema.json"
     schema.write_text(json.dumps({"type": "object"}))
     return folder
@@ -157,7 +162,9 @@ def test_without_a_record_a_newer_chart_renders_no_other_job(newer_chart: Path) 
     """The API server refuses its changed pods, where another Job would train again."""
     values = {**BASE, "serviceAccount": {"create": False}}
     assert job_name(render(values)) == job_name(render_newer(newer_chart, values))
-    assert job_name(render(values)) != job_name(render(merged(values, ANOTHER_RUN["command"])))
+    assert job_name(render(values)) != job_name(
+        render(merge_values(values, ANOTHER_RUN["command"]))
+    )
 
 
 def test_id_of_a_run_is_the_one_that_was_published() -> None:
@@ -168,6 +175,6 @@ def test_id_of_a_run_is_the_one_that_was_published() -> None:
 
 
 def test_clearing_a_value_for_a_group_makes_another_run() -> None:
-    inherited = merged(BASE, {"worker": {"nodeSelector": {"pool": "gpu"}}})
+    inherited = merge_values(BASE, {"worker": {"nodeSelector": {"pool": "gpu"}}})
     cleared = {**inherited, "workerGroups": [{"name": "cpu", "number": 2, "nodeSelector": None}]}
     assert hashes(render(inherited))[0] != hashes(render(cleared))[0]

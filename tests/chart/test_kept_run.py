@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from devtools.toolchain.tools import tool
+from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values
 from tests.chart.test_identity import make_newer_chart
-from tests.chart.test_values_in_use import merged
 from tests.e2e.cluster import Namespace
 
 # Suspended, so that neither pods nor images are needed.
@@ -60,7 +60,7 @@ def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
     upgrade(place, version, CHART, RUN)
     before = written(place)
     mounted = mounted_files(place)
-    notes = upgrade(place, version, newer, merged(RUN, {"metrics": {"enabled": True}}))
+    notes = upgrade(place, version, newer, merge_values(RUN, {"metrics": {"enabled": True}}))
     assert written(place) == before
     assert "The next run will use a newer chart." in notes
     assert mounted_files(place) == mounted
@@ -70,11 +70,11 @@ def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(
     assert labels["helm.sh/chart"].startswith("horovod-1")
     # The number of retries, the deadline and the time to live apply to the run as it is.
     longer = {"master": {"backoffLimit": 9, "activeDeadlineSeconds": 99}}
-    upgrade(place, version, newer, merged(RUN, longer))
+    upgrade(place, version, newer, merge_values(RUN, longer))
     assert place.get("job", place.job("hvd"))["spec"]["backoffLimit"] == 9
     assert before.keys() == written(place).keys()
 
-    upgrade(place, version, newer, merged(RUN, {"master": {"args": ["python", "other.py"]}}))
+    upgrade(place, version, newer, merge_values(RUN, {"master": {"args": ["python", "other.py"]}}))
     assert before.keys() & written(place).keys() == before.keys() - {job_uid(before, place)}
     assert not mounted & mounted_files(place), "the next run uses the newer chart"
     config_maps = [item["metadata"]["name"] for item in place.get("configmaps")["items"]]
@@ -87,15 +87,17 @@ def test_newer_chart_or_other_settings_do_not_repeat_a_finished_run(
 ) -> None:
     upgrade(place, version, CHART, RUN)
     first = place.job("hvd")
-    going = merged(RUN, {"master": {"suspend": False}})
+    going = merge_values(RUN, {"master": {"suspend": False}})
     end(place, "SuccessCriteriaMet", "Complete")
     notes = upgrade(place, version, newer, going)
     assert place.job("hvd") == first
     assert f"This run finished under the Job {first}: nothing was started." in notes
     assert "--set master.generation=2" in notes
-    upgrade(place, version, newer, merged(RUN, {"master": {"resources": {"limits": {"cpu": 1}}}}))
+    upgrade(
+        place, version, newer, merge_values(RUN, {"master": {"resources": {"limits": {"cpu": 1}}}})
+    )
     assert place.job("hvd") == first
-    upgrade(place, version, newer, merged(RUN, {"master": {"generation": 2}}))
+    upgrade(place, version, newer, merge_values(RUN, {"master": {"generation": 2}}))
     assert first not in place.jobs("hvd"), "a repetition was asked for"
 
 
@@ -105,7 +107,7 @@ def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, ne
     end(place, "FailureTarget", "Failed")
     upgrade(place, "helm4", newer, RUN)
     assert place.job("hvd") == first
-    upgrade(place, "helm4", newer, merged(RUN, {"shm": {"sizeLimit": "8Gi"}}))
+    upgrade(place, "helm4", newer, merge_values(RUN, {"shm": {"sizeLimit": "8Gi"}}))
     assert first not in place.jobs("hvd")
 
 

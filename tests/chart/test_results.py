@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hvdchart.values.merge import merge_values
 from tests.chart.render import IMAGE, Manifest, Values, one, pod_spec, refusal, render, run_settings
 from tests.chart.test_identity import hashes
-from tests.chart.test_values_in_use import merged
 
 CLAIM: Values = {
     "volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "out"}}],
@@ -18,7 +18,7 @@ COMMAND: Values = {"results": {"command": ["rclone", "copy", ".", "bucket:run"]}
 
 def sidecar(values: Values) -> Manifest:
     """The master's only init container."""
-    manifests = render(merged(CLAIM, values))
+    manifests = render(merge_values(CLAIM, values))
     (container,) = pod_spec(one(manifests, "Job"))["initContainers"]
     assert "initContainers" not in pod_spec(one(manifests, "StatefulSet"))
     assert one(manifests, "Pod")["spec"]["initContainers"] == [], "helm test stores nothing"
@@ -36,7 +36,7 @@ def test_results_are_stored_by_a_sidecar_of_the_master() -> None:
     env = {entry["name"]: entry["value"] for entry in container["env"]}
     assert env["RESULTS_PATH"] == "/output/run"
     assert CLAIM["volumeMounts"][0] in container["volumeMounts"]
-    assert run_settings(render(merged(CLAIM, COMMAND)))["results"] == {
+    assert run_settings(render(merge_values(CLAIM, COMMAND)))["results"] == {
         "timeoutSeconds": 3600,
         "onFailure": False,
     }
@@ -51,15 +51,17 @@ def test_master_without_results_to_store_knows_of_none() -> None:
 def test_sidecar_has_an_image_and_variables_of_its_own() -> None:
     key = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "key"}}}
     own = {"image": {"repository": "rclone/rclone", "tag": "1.76"}, "env": [key]}
-    container = sidecar(merged(COMMAND, {"results": own, "master": {"image": {"tag": "other"}}}))
+    container = sidecar(
+        merge_values(COMMAND, {"results": own, "master": {"image": {"tag": "other"}}})
+    )
     assert container["image"] == "rclone/rclone:1.76"
     assert key in container["env"]
-    inherited = sidecar(merged(COMMAND, {"master": {"image": {"tag": "other"}}}))
+    inherited = sidecar(merge_values(COMMAND, {"master": {"image": {"tag": "other"}}}))
     assert inherited["image"] == f"{IMAGE}:other"
 
 
 def test_where_results_are_stored_is_not_what_is_trained() -> None:
-    plain, stored = (hashes(render(merged(CLAIM, values))) for values in ({}, COMMAND))
+    plain, stored = (hashes(render(merge_values(CLAIM, values))) for values in ({}, COMMAND))
     assert plain[0] == stored[0]
     assert plain[1] != stored[1]
 
@@ -76,6 +78,6 @@ def test_where_results_are_stored_is_not_what_is_trained() -> None:
     ],
 )
 def test_impossible_settings_of_results_are_refused(values: Values, words: list[str]) -> None:
-    message = refusal(merged(merged(CLAIM, COMMAND), values))
+    message = refusal(merge_values(merge_values(CLAIM, COMMAND), values))
     for word in words:
         assert word in message

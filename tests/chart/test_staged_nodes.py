@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, pod_spec
 from tests.chart.test_kept_run import HELMS, RUN, upgrade
-from tests.chart.test_values_in_use import merged
 from tests.e2e.cluster import Namespace
 
 DATA: Values = {
@@ -17,8 +17,8 @@ DATA: Values = {
     "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
 }
-FIRST = merged(RUN, DATA)
-SECOND = merged(FIRST, {"master": {"args": ["python", "other.py"]}})
+FIRST = merge_values(RUN, DATA)
+SECOND = merge_values(FIRST, {"master": {"args": ["python", "other.py"]}})
 # What the record adds.
 HAVE_THEM = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a", "node-b"]}
 
@@ -88,7 +88,7 @@ def test_nodes_with_the_data_can_be_required_beside_what_the_values_require(
     ]
     own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": pools}}
     required = {"staging": {"nodes": "Required"}, "worker": {"affinity": {"nodeAffinity": own}}}
-    notes = upgrade(place, "helm4", CHART, merged(SECOND, required))
+    notes = upgrade(place, "helm4", CHART, merge_values(SECOND, required))
     assert "Workers run on these nodes only." in notes
     (found,) = affinity(place)["nodeAffinity"].values()
     assert [term["matchExpressions"][0] for term in found["nodeSelectorTerms"]] == [
@@ -103,5 +103,5 @@ def test_nodes_with_the_data_can_be_required_beside_what_the_values_require(
 def test_record_does_not_matter_to_a_release_that_wants_any_node(place: Namespace) -> None:
     upgrade(place, "helm3", CHART, FIRST)
     put_record(place, "node-a")
-    upgrade(place, "helm3", CHART, merged(SECOND, {"staging": {"nodes": "Any"}}))
+    upgrade(place, "helm3", CHART, merge_values(SECOND, {"staging": {"nodes": "Any"}}))
     assert set(affinity(place)) == {"podAntiAffinity"}

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from devtools.docs_gen.chart_docs import load_source
+from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, helm_template, parse_manifests
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
@@ -78,13 +79,6 @@ def fill(node: dict[str, Any], text: str, other: str) -> Any:
     return found or None
 
 
-def merged(base: Any, over: Any) -> Any:
-    """Merge maps key by key; `over` wins."""
-    if not (isinstance(base, dict) and isinstance(over, dict)):
-        return over
-    return {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
-
-
 def normalized(manifests: Any) -> Any:
     """Return the manifests without what differs between two renders."""
     text = json.dumps([item for item in manifests if item["kind"] != "Secret"], default=str)
@@ -113,7 +107,7 @@ def differences(marked: Any, real: Any, text: str, path: str = "") -> Iterator[s
 @cache
 def rendered(text: str, other: str, gang: str) -> Any:
     """Return the manifests with the text in every string of the schema that may be either."""
-    values = merged(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
+    values = merge_values(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
     for key in load_source()["retired"]:
         node = values
         *parents, name = key.split(".")
@@ -185,7 +179,7 @@ def null(keys: list[tuple[str, ...]]) -> Values:
         value: Any = None
         for step in reversed(path):
             value = {step: value}
-        values = merged(values, value)
+        values = merge_values(values, value)
     return values
 
 

@@ -13,9 +13,9 @@ from devtools.toolchain.tools import tool
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, upgrade
 from hvdchart.run.installed import unchanged_revision
+from hvdchart.values.merge import merge_values
 from tests.chart.render import Values
 from tests.chart.test_kept_run import HELMS, RUN, end
-from tests.chart.test_values_in_use import merged
 from tests.chart.test_watching import OUTPUT
 from tests.e2e.cluster import Namespace
 
@@ -102,7 +102,7 @@ def test_run_that_has_ended_is_unchanged_until_somebody_scales_it(release: Relea
     """As the chart decides it (templates/_run.tpl), which the library repeats."""
     place = release.place
     end(place, "SuccessCriteriaMet", "Complete")
-    release.values = merged(EVERYTHING, {"master": {"suspend": False}})
+    release.values = merge_values(EVERYTHING, {"master": {"suspend": False}})
     assert release.upgrade() == 2
     assert place.replicas("hvd-worker") == 0
     assert release.unchanged() == 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from devtools.docs_gen.chart_docs import load_source
+from hvdchart.values.merge import merge_values
 from tests.chart.render import CHART, Values, helm_template
 
 # Turns everything on, so that each value below can have an effect.
@@ -148,15 +149,6 @@ IN_BASE |= {"results.command"}
 UNREAD = {"enabled", "global"}
 
 
-def merged(base: Values, over: Values) -> Values:
-    """Merge two values files as Helm does."""
-    result = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if both else value
-    return result
-
-
 def nested(key: str, value: Any) -> Values:
     """Return {"a": {"b": 1}} for the key "a.b" and the value 1."""
     for step in reversed(key.split(".")):
@@ -202,7 +194,7 @@ VALUES, PARENTS = schema_leaves(json.loads((CHART / "values.schema.json").read_t
 
 
 def test_marked_values_are_in_the_manifests() -> None:
-    text = rendered(json.dumps(merged(BASE, MARKED)))
+    text = rendered(json.dumps(merge_values(BASE, MARKED)))
     wanted = re.findall(r"zz\d\d|ZZ\d\d|\b7\d{2,}\b|\b70\.38\b", json.dumps(MARKED))
     assert len(set(wanted)) >= 45
     missing = [mark for mark in wanted if SHOWN_AS.get(mark, mark) not in text]
@@ -211,8 +203,8 @@ def test_marked_values_are_in_the_manifests() -> None:
 
 @pytest.mark.parametrize("key", CHANGED)
 def test_changed_value_changes_the_manifests(key: str) -> None:
-    base = merged(BASE, WITH.get(key, {}))
-    changed = merged(base, nested(key, CHANGED[key]))
+    base = merge_values(BASE, WITH.get(key, {}))
+    changed = merge_values(base, nested(key, CHANGED[key]))
     assert rendered(json.dumps(base)) != rendered(json.dumps(changed))
 
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Result, Sandbox, output_of
+from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, output_of
 from tests.images.conftest import EXAMPLES, Sandboxes
+from tests.images.results import result
 
 DIGITS = ("python", "digits.py")
-
-
-def result(done: Result) -> dict[str, Any]:
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert len(lines) == 1, output_of(done)
-    parsed: dict[str, Any] = json.loads(lines[0].removeprefix("RESULT "))
-    return parsed
 
 
 def test_two_ranks_learn_to_read_digits_and_other_runs_resume(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,6 +18,7 @@ from devtools.trials.checks import (
 )
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, output_of
 from tests.images.conftest import Sandboxes
+from tests.images.results import result
 
 DIGITS = ("python", "digits_torch.py")
 
@@ -62,13 +62,6 @@ def test_sbom_lists_debian_and_python_packages(pytorch: Sandbox) -> None:
         f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}"
         for name, version in (line.split() for line in shown.splitlines())
     }
-
-
-def result(done: Result) -> dict[str, Any]:
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert len(lines) == 1, output_of(done)
-    parsed: dict[str, Any] = json.loads(lines[0].removeprefix("RESULT "))
-    return parsed
 
 
 def digits(inside: Sandbox, *options: str, ranks: int = 2, where: str = "") -> Result:
