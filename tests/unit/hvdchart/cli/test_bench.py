@@ -114,6 +114,9 @@ def test_sizes_are_measured_in_one_run_and_shown(
     # The same table from the file, without a cluster.
     again = hvdchart("bench", "--read", written, "-o", "json")
     assert json.loads(again.output) == result
+    assert "several workers" not in again.errors
+    written.write_text(json.dumps({**result, "nodes": dict.fromkeys(result["nodes"], "n0")}))
+    assert "several workers were on one node (n0)" in hvdchart("bench", "--read", written).errors
 
 
 def test_a_failed_measurement_uninstalls_and_says_why(

@@ -108,6 +108,8 @@ def test_a_folder_is_a_spec_and_its_code(
         dev.wait_for_log()
         dev.script.write_text("second")
         assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
+        fake_cluster.put("jobs", job(("Complete", "", "")))
+        dev.wait_for_error_line("hvdchart: run finished")
     finally:
         dev.process.kill()
         dev.process.communicate()

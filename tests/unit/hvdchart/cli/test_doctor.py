@@ -92,13 +92,14 @@ def test_a_namespace_that_is_missing_ends_the_examination(
 
 
 def test_servers_of_dns_are_counted(hvdchart: Command, cluster: FakeCluster) -> None:
-    for ready, state in ((False, "problem"), (True, "ok")):
+    for ready, state, text in ((False, "problem", "no server is"), (True, "ok", "2 servers are")):
         slice_ = {
             "metadata": {"name": "kube-dns-1", "labels": {"k8s-app": "kube-dns"}},
-            "endpoints": [{"conditions": {"ready": ready}}],
+            "endpoints": [{"conditions": {"ready": each}} for each in (ready, ready, False)],
         }
         cluster.put("endpointslices", slice_)
         assert states(hvdchart("doctor", "-o", "json"))["DNS"] == state
+        assert f"{text} ready" in hvdchart("doctor").output
 
 
 def test_incomplete_rules_are_completed_by_asking(hvdchart: Command, cluster: FakeCluster) -> None:
