@@ -40,13 +40,16 @@ CLASSES = 1000
 LENGTH, TOKENS = 128, 30522
 
 
-def make_image_model(name: str, size: int) -> keras.Model:
-    """Make a network of Keras: (batch, size, size, 3) -> logits of shape (batch, CLASSES)."""
-    application = getattr(keras.applications, name)
+def make_image_model(name: str, size: int | None) -> keras.Model:
+    """Make a network of Keras: (batch, size, size, 3) -> logits of shape (batch, CLASSES).
+
+    Without a size, it is the one that the network was made for.
+    """
+    application = getattr(keras.applications, IMAGE_MODELS[name])
     return application(
         weights=None,
         classes=CLASSES,
-        input_shape=(size, size, 3),
+        input_shape=(size, size, 3) if size else None,
         classifier_activation=None,
     )
 
@@ -72,24 +75,24 @@ def make_lstm(width: int = 1024) -> keras.Model:
     return keras.Model(tokens, keras.layers.Dense(CLASSES)(keras.layers.LSTM(width)(state)))
 
 
-# Each network of images with the size of its usual input.
+# The networks of images, with their names in Keras.
 IMAGE_MODELS = {
-    "resnet50": ("ResNet50", 224),
-    "inception3": ("InceptionV3", 299),
-    "vgg16": ("VGG16", 224),
-    "mobilenet2": ("MobileNetV2", 224),
+    "resnet50": "ResNet50",
+    "inception3": "InceptionV3",
+    "vgg16": "VGG16",
+    "mobilenet2": "MobileNetV2",
 }
 TEXT_MODELS: dict[str, Callable[[], keras.Model]] = {"bert": make_bert, "lstm": make_lstm}
 
 
-def make_batch(options: argparse.Namespace) -> tuple[tf.Tensor, tf.Tensor]:
+def make_batch(model: keras.Model, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Make a batch of random inputs and labels, which differ between the ranks."""
     generator = tf.random.Generator.from_seed(hvd.rank())
-    count = options.batch_size
     labels = generator.uniform((count,), maxval=CLASSES, dtype=tf.int64)
-    if options.model in TEXT_MODELS:
-        return generator.uniform((count, LENGTH), maxval=TOKENS, dtype=tf.int32), labels
-    return generator.uniform((count, options.image_size, options.image_size, 3)), labels
+    shape = (count, *model.input_shape[1:])
+    if len(shape) == 2:
+        return generator.uniform(shape, maxval=TOKENS, dtype=tf.int32), labels
+    return generator.uniform(shape), labels
 
 
 def own_files(folder: Path) -> list[str]:
@@ -118,7 +121,9 @@ def own_files(folder: Path) -> list[str]:
     return [str(file) for file in own]
 
 
-def read_batches(options: argparse.Namespace) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+def read_batches(
+    options: argparse.Namespace, model: keras.Model
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
     """Read batches of JPEG images from the TFRecord files of a folder, a part for each rank.
 
     The records have the keys image/encoded and image/class/label, as those of ImageNet do.
@@ -131,7 +136,7 @@ def read_batches(options: argparse.Namespace) -> Iterator[tuple[tf.Tensor, tf.Te
     def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         entry = tf.io.parse_single_example(record, keys)
         image = tf.io.decode_jpeg(entry["image/encoded"], channels=3)
-        image = tf.image.resize(image, (options.image_size, options.image_size)) / 255.0
+        image = tf.image.resize(image, model.input_shape[1:3]) / 255.0
         return image, entry["image/class/label"] % CLASSES
 
     own = tf.data.Dataset.from_tensor_slices(own_files(Path(options.data))).repeat()
@@ -183,10 +188,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.model in TEXT_MODELS:
         model = TEXT_MODELS[options.model]()
     else:
-        model = make_image_model(IMAGE_MODELS[options.model][0], options.image_size)
+        model = make_image_model(options.model, options.image_size)
     step = make_step(model)
-    batch = make_batch(options)
-    batches = read_batches(options) if options.data else iter(lambda: batch, None)
+    batch = make_batch(model, options.batch_size)
+    batches = read_batches(options, model) if options.data else iter(lambda: batch, None)
     for _ in range(options.warmup):
         loss = step(*next(batches))
     figures = []
@@ -249,7 +254,6 @@ def parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.data and options.model in TEXT_MODELS:
         parser.error(f"--data has images, which {options.model} does not take")
-    options.image_size = options.image_size or IMAGE_MODELS.get(options.model, ("", 0))[1]
     return options
 
 

@@ -15,14 +15,13 @@ import platform
 import socket
 import sys
 import time
-from argparse import Namespace
 from typing import Any
 
 import digits
 import horovod
 import horovod.tensorflow as hvd
 import tensorflow as tf
-from benchmark import IMAGE_MODELS, make_batch, make_image_model, make_step
+from benchmark import make_batch, make_image_model, make_step
 from tensorflow import keras
 
 # What changes the speed of a training that is otherwise the same.
@@ -34,10 +33,9 @@ class Network:
 
     def __init__(self, name: str, batch_size: int, size: int) -> None:
         keras.utils.set_random_seed(hvd.rank())
-        self._model = make_image_model(IMAGE_MODELS[name][0], size)
+        self._model = make_image_model(name, size)
         self._step = make_step(self._model)
-        options = Namespace(model=name, batch_size=batch_size, image_size=size)
-        self._batch = make_batch(options)
+        self._batch = make_batch(self._model, batch_size)
         self._reduce: Any = None
 
     def train(self, steps: int) -> dict[str, Any]:

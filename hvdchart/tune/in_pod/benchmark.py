@@ -47,7 +47,8 @@ def main() -> None:
     model = find_model(tf.keras.applications, options.model)(weights=None)
     optimizer = tf.keras.optimizers.SGD(0.01)
     loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
-    images = tf.random.uniform([options.batch_size, 224, 224, 3])
+    # Each network has a usual size of images, such as 299 pixels for InceptionV3.
+    images = tf.random.uniform([options.batch_size, *model.input_shape[1:]])
     labels = tf.random.uniform([options.batch_size], maxval=999, dtype=tf.int64)
 
     def train() -> None:

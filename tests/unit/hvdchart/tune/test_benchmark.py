@@ -25,7 +25,12 @@ def function(step):
     return run
 module.function = function
 module.keras.applications = SimpleNamespace(Tiny=MagicMock(), Big=MagicMock(), tiny=None)
-module.keras.applications.Tiny.return_value.trainable_variables = [MagicMock()]
+tiny = module.keras.applications.Tiny.return_value
+tiny.trainable_variables, tiny.input_shape = [MagicMock()], (None, 299, 299, 3)
+def uniform(shape, **_):
+    with open(os.environ["SHAPES"], "a") as shapes:
+        print(shape, file=shapes)
+module.random.uniform = uniform
 import sys
 sys.modules[__name__] = module
 """
@@ -53,11 +58,14 @@ def start(
     (folder / "horovod").mkdir(exist_ok=True)
     (folder / "horovod" / "__init__.py").write_text("")
     (folder / "horovod" / "tensorflow.py").write_text(HOROVOD)
-    steps = folder / "steps"
+    steps, shapes = folder / "steps", folder / "shapes"
     steps.write_text("")
     return subprocess.run(
         [sys.executable, "-c", Path(benchmark.__file__).read_text(), "--model", "Tiny", *options],
-        env={**os.environ, "PYTHONPATH": str(folder), "STEPS": str(steps), "RANK": str(rank)},
+        env={
+            **os.environ, "PYTHONPATH": str(folder), "STEPS": str(steps), "SHAPES": str(shapes),
+            "RANK": str(rank),
+        },
         input=lines, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -66,6 +74,11 @@ def test_rank_0_prints_the_speed_of_all_ranks_after_the_warm_up(tmp_path: Path) 
     (line,), steps = run(tmp_path, "--warm-up", "2", "--steps", "5")
     assert steps == 7
     assert json.loads(line.removeprefix("RESULT "))["imagesPerSecond"] > 0
+
+
+def test_images_have_the_size_that_the_network_is_made_for(tmp_path: Path) -> None:
+    run(tmp_path, "--batch-size", "2")
+    assert (tmp_path / "shapes").read_text().splitlines() == ["[2, 299, 299, 3]", "[2]"]
 
 
 def test_other_ranks_print_nothing(tmp_path: Path) -> None:
