@@ -37,6 +37,11 @@ def image_files(image: Image) -> dict[str, Path]:
     return {place.relative_to(image.context).as_posix(): file for place, file in placed.items()}
 
 
+def has_patch(image: Image, name: str) -> bool:
+    """Whether the image's Horovod has a patch of images/patches."""
+    return name in {patch.name for patch in build_horovod.patches(image.folder)}
+
+
 def image_key(image: Image, base_key: str) -> str:
     """Changes with the base, and with every file, its path and every argument of the build."""
     files = image_files(image)

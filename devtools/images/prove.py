@@ -14,7 +14,7 @@ from devtools.common.errors import ImageError
 from devtools.common.ui import note
 from devtools.images.build import build
 from devtools.images.catalogue import ROOT, Image, When, find, load_catalogue
-from devtools.images.content import content_of
+from devtools.images.content import content_of, has_patch
 from devtools.images.engine import Engine
 from devtools.images.inside import unpacked_size
 from devtools.images.proof import Proof, write
@@ -73,7 +73,8 @@ def tests_of(image: Image) -> list[Path]:
             raise ImageError(
                 f"{image.name} has no tests of its own: there is no {folder}", "write some"
             )
-    return [_TESTS / "test_runtimes.py", *folders]
+    elastic = [_TESTS / "test_elastic.py"] if has_patch(image, "elastic.patch") else []
+    return [_TESTS / "test_runtimes.py", *elastic, *folders]
 
 
 def run_tests(name: str, tests: list[Path]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import pytest
 
 from devtools.images.build import build
 from devtools.images.catalogue import Image, When, load_catalogue
+from devtools.images.content import has_patch
 from devtools.images.prove import gpu_for, test_folders
 from devtools.trials.sandbox import Sandbox, sandbox
 
@@ -65,16 +66,18 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> SkippedFol
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of `image` run in every image with a framework that is tested in every run, or in the
-    image of `--prove`.
+    image of `--prove`; those of a patch only where Horovod has it.
     """
     if "image" in metafunc.fixturenames:
-        proving = metafunc.config.getoption("--prove", default=None)
+        proving, images = metafunc.config.getoption("--prove", default=None), load_catalogue()
         usual = [
             image.name
-            for image in load_catalogue().values()
+            for image in images.values()
             if image.framework and image.tested is When.ALWAYS
         ]
         names = [proving] if proving else usual
+        for mark in metafunc.definition.iter_markers("patch"):
+            names = [name for name in names if has_patch(images[name], *mark.args)]
         metafunc.parametrize("image", names, indirect=True, scope="session")
 
 

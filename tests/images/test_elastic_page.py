@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devtools.trials.sandbox import OWN_UID
 from tests.images.conftest import Sandboxes
-from tests.images.cpu.test_elastic import ELASTIC
+from tests.images.test_elastic import ELASTIC
 
 PAGE = Path(__file__).parents[2] / "docs" / "elastic.md"
 

@@ -265,6 +265,10 @@ def test_tests_of_a_separate_image_run_only_in_its_proof(
     assert conftest.skip_reason(shared, "other") == reason
     assert conftest.skip_reason(shared, "cpu") is None
     assert proving.tests_of(images["cpu"])[1:] == [folder, shared]
+    # So do those whose Horovod has the same patch.
+    (images["cpu"].folder / "series").write_text("elastic.patch\n")
+    elastic = folder.parent / "test_elastic.py"
+    assert proving.tests_of(images["cpu"])[1:] == [elastic, folder, shared]
     # An image with a newer framework has the tests of the older one.
     images["cpu-next"] = dataclasses.replace(images["cpu"], name="cpu-next")
     assert conftest.skip_reason(folder, "cpu-next") is None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from devtools.images.catalogue import load_catalogue
+from devtools.images.content import has_patch
 from images.common import build_horovod, finish
 
 
@@ -45,3 +46,11 @@ def test_cuda_next_has_the_patches_of_cpu_and_one_more() -> None:
     on_cpus = build_horovod.patches(images["cpu"].folder)
     on_gpus = build_horovod.patches(images["cuda-next"].folder)
     assert on_gpus == [*on_cpus, build_horovod.PATCHES / "streams-of-gpus.patch"]
+
+
+def test_every_patched_horovod_goes_on_with_elastic_runs() -> None:
+    patched = [image for image in load_catalogue().values() if (image.folder / "series").exists()]
+    assert {image.name for image in patched} >= {"cpu", "pytorch"}
+    for image in patched:
+        assert has_patch(image, "elastic.patch"), image.name
+        assert has_patch(image, "autotune-again.patch"), image.name

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from devtools.images.catalogue import Image
 from devtools.trials.sandbox import OWN_UID, Sandbox, output_of
 
 HERE = Path(__file__).parent
@@ -16,10 +19,13 @@ ELASTIC = (
     # Tuning begins after few steps, and is not over when the rank is lost.
     *("--autotune", "--autotune-warmup-samples", "1", "--autotune-steps-per-sample", "1"),
 )
+pytestmark = pytest.mark.patch("elastic.patch")
 
 
-def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(cpu: Sandbox) -> None:
-    said = cpu.python((HERE / "elastic_driver.py").read_text())
+def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
+    inside: Sandbox,
+) -> None:
+    said = inside.python((HERE / "elastic_driver.py").read_text())
     assert json.loads(said.partition("RESULT ")[2]) == {
         "failed_host_gets_processes_again": [["b0", "b1"], 0],
         "process_that_ends_while_the_driver_waits_for_its_host_is_replaced": [["b0"], 0],
@@ -29,12 +35,16 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(cpu
     }
 
 
-def test_training_goes_on_after_a_rank_was_lost_that_it_cannot_do_without(cpu: Sandbox) -> None:
+def test_training_goes_on_after_a_rank_was_lost_that_it_cannot_do_without(
+    image: Image, inside: Sandbox
+) -> None:
     """A grouped allreduce fails, the host gets a process again, and autotuning begins anew."""
-    discovery = cpu.folder / "hosts"
+    discovery = inside.folder / "hosts"
     discovery.write_text("#!/bin/sh\necho localhost:1\necho 127.0.0.1:1\n")
     discovery.chmod(0o755)
-    (cpu.folder / "elastic_ranks.py").write_text((HERE / "elastic_ranks.py").read_text())
-    done = cpu.run(*ELASTIC, "python3", "/output/elastic_ranks.py", uid=OWN_UID)
+    script = inside.folder / "elastic_ranks.py"
+    script.write_text((HERE / script.name).read_text())
+    ranks = ("python3", f"/output/{script.name}", str(image.framework))
+    done = inside.run(*ELASTIC, *ranks, uid=OWN_UID)
     assert done.returncode == 0, output_of(done)
     assert "DONE 60 [2, 2]" in done.stdout, output_of(done)
