@@ -88,6 +88,17 @@ def test_signal_to_the_group_reaches_the_script_once() -> None:
         assert rank.wait(60) == 41
 
 
+def test_signal_to_the_rank_alone_stays_there() -> None:
+    """Only Hydra, which gives its ranks PMI_FD, sends no other."""
+    with python(COUNTS) as rank:
+        wait_for_script(rank)
+        rank.send_signal(signal.SIGTERM)
+        status = Path(f"/proc/{rank.pid}/status")
+        wait_until(lambda: re.search(SETTLED, status.read_text(), re.S), 20, "it has settled")
+        os.killpg(rank.pid, signal.SIGUSR1)
+        assert rank.wait(60) == 40
+
+
 def test_script_dies_with_its_rank() -> None:
     with python(PAUSES) as rank:
         wait_for_script(rank)

@@ -99,6 +99,8 @@ def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> Non
     assert packages.install(code) == "hvdother-2.0"
     assert version_in_a_rank("hvdother") == "2.0"
     assert "No module named 'hvdleaf'" in version_in_a_rank("hvdleaf"), "of the latest run only"
+    left = {path.name for path in packages.FOLDER.iterdir()}
+    assert left == {"lock", "current", packages.identify(code)}
 
 
 def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:

@@ -103,6 +103,7 @@ def test_what_listens_is_judged_by_its_first_line(
         if answer is None:
             current.wait(lambda: current.prober.answering == {HOST: address})
             assert current.prober.reasons == {}
+            assert not current.prober._targets[0].is_held, "it is followed only where asked for"
         else:
             expected = answer.replace("PORT", str(worker.port))
             current.wait(lambda: current.prober.reasons == {HOST: expected})

@@ -175,6 +175,10 @@ def test_host_has_two_seconds_to_answer(monkeypatch: pytest.MonkeyPatch) -> None
         current = Probing([HOST], silent.getsockname()[1])
         current.endpoints = {HOST.name: Endpoint("127.0.0.1")}
         current.prober._follow_endpoints()
+        current.prober._handle_due()
+        connection = current.prober._targets[0].connection
+        assert connection
+        assert not connection.getblocking(), "it would keep the other hosts waiting"
         for now, reasons in ((0.0, 0), (1.9, 0), (2.0, 1)):
             clock.now = now
             current.prober._handle_due()

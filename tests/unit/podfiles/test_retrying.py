@@ -147,9 +147,11 @@ def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
 ) -> None:
     api, began = kube.Api(), clock.now
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
-    for _ in range(3):
+    for number in range(3):
+        asked = len(api_server.requests)
         with pytest.raises(kube.ApiError):
             api.get("core/pods/a")
+        assert (len(api_server.requests) - asked == 1) is (number > 0)
     assert 14 * MINUTE < clock.now - began <= 15 * MINUTE
     # Later calls, such as those at the end of the training, are patient again.
     clock.now = began + 55 * MINUTE
