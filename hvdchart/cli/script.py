@@ -9,12 +9,13 @@ import typer
 from hvdchart.cli.options import Code, Context, CreateNamespace, Helm, Namespace, print_warnings
 from hvdchart.cli.run import Followed, Wait, launch
 from hvdchart.cli.terminal import say
-from hvdchart.errors import FileError
+from hvdchart.errors import ClusterError, FileError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hvdchart.plan.model import Plan
+    from hvdchart.run.cluster import Cluster
 
 _EPILOG = """\b
 Examples:
@@ -54,7 +55,11 @@ def run(
         ),
     ] = "",
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the run (default: that of the script).")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the run (default: that of the script, unless a run of it is active).",
+        ),
     ] = "",
     namespace: Namespace = None,
     context: Context = None,
@@ -73,10 +78,28 @@ def run(
 
     plan = _plan(script, arguments or (), code, name, image, workers, gpus)
     print_warnings(plan)
+    cluster = Cluster.connect(context, namespace)
+    if not name:
+        _check_replaces_nothing(cluster, plan.spec.name)
     launch(
-        plan, Cluster.connect(context, namespace), Program(helm, context),
+        plan, cluster, Program(helm, context),
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
+
+
+def _check_replaces_nothing(cluster: "Cluster", name: str) -> None:
+    """Raise ClusterError for a run that has not ended: it may be of somebody else's script.
+
+    Many scripts have the same name.
+    """
+    from hvdchart.run.status import run_status
+
+    current = run_status(cluster.release(name))
+    if current.state in ("waiting", "running", "retrying"):
+        raise ClusterError(
+            f"run {name} in namespace {cluster.namespace} is {current.state}: --name {name} "
+            "replaces it, any other --name starts another run beside it"
+        )
 
 
 def _plan(

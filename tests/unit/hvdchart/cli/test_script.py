@@ -15,6 +15,7 @@ from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
+from tests.unit.hvdchart.runs import MASTER, job
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -87,6 +88,23 @@ def test_the_folder_of_a_script_comes_with_it(
         assert {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"} == {
             *archive.getnames()
         }
+
+
+def test_an_active_run_is_replaced_by_its_name_only(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    """Two people may have a train.py."""
+    play(fake_cluster, job(), MASTER)
+    script = script.rename(script.with_name("hvd.py"))
+    done = hvdchart("run", script, "--detach")
+    assert (done.code, helm.calls) == (7, [])
+    assert done.errors.endswith(
+        "run hvd in namespace team is running: --name hvd replaces it, any other --name starts "
+        "another run beside it\n"
+    )
+    assert hvdchart("run", script, "--detach", "--name", "hvd").code == 0
+    play(fake_cluster, DONE, ENDED_MASTER)
+    assert hvdchart("run", script, "--detach").code == 0
 
 
 @pytest.mark.parametrize(
