@@ -221,7 +221,8 @@ def test_hvdchart_accepts_the_command_lines_of_code_blocks(page: Path) -> None:
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         try:
-            command.make_context("hvdchart", words)
+            # A command keeps the names of the option for help that it is first used with.
+            command.make_context("hvdchart", words, **(app.app.info.context_settings or {}))
         except UsageError as error:
             pytest.fail(f"{name(page)}: `{line}`: {error.format_message()}")
 

@@ -198,7 +198,8 @@ def test_examples_in_help_are_accepted(hvdchart: Command, words: tuple[str, ...]
         while hasattr(command, "commands"):
             command = command.commands[given.pop(0)]
             end = None if end is None else end - 1
-        command.make_context("hvdchart", given[:end])
+        # A command keeps the names of the option for help that it is first used with.
+        command.make_context("hvdchart", given[:end], **(app.app.info.context_settings or {}))
 
 
 @pytest.mark.parametrize(
