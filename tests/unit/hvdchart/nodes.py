@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hvdchart.discover.nodes import read_nodes
+from hvdchart.discover.spec_text import spec_text
+from hvdchart.spec.load import parse_spec
+from hvdchart.spec.model import Spec
+
 NFD = "feature.node.kubernetes.io/"
 
 
@@ -87,3 +92,11 @@ def amd(name: str) -> dict[str, Any]:
         f"{NFD}cpu-hardware_multithreading": "false",
     }  # fmt: skip
     return node(name, "96", "1Ti", labels, devices={"amd.com/gpu": "8"})
+
+
+def discovered(
+    nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None = None, **more: Any
+) -> tuple[str, Spec]:
+    """The text that discover writes, and its spec."""
+    text = spec_text(read_nodes(nodes, pods or []), "run", **more)
+    return text, parse_spec(text.encode())
