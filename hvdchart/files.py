@@ -1,13 +1,18 @@
-"""Writes files in one step, and compares them with a text."""
+"""Writes files in one step, compares them with a text, and reads patterns of ignored files."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hvdchart.errors import FileError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 
 def write_atomically(path: Path, content: str | bytes, mode: int | None = None) -> None:
@@ -56,3 +61,19 @@ def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:
         old.splitlines(), new.splitlines(), old_name, new_name, n=2, lineterm=""
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def read_patterns(file: Path, lines: Sequence[str]) -> GitIgnoreSpec:
+    """Return the patterns of `lines`, the content of `file`, with the meaning of .gitignore.
+
+    Raises FileError with the number of a line that is no pattern, such as a lone `!`.
+    """
+    # Most commands read no such file.
+    from pathspec import GitIgnoreSpec
+
+    for number, line in enumerate(lines, 1):
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:
+            raise FileError(f"{file}:{number}: {line!r} is not a pattern of .gitignore") from None
+    return GitIgnoreSpec.from_lines(lines)

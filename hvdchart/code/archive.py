@@ -15,6 +15,7 @@ from pathspec import GitIgnoreSpec
 
 from hvdchart.chart_files import read_data
 from hvdchart.errors import FileError
+from hvdchart.files import read_patterns
 from hvdchart.quantity import pluralize
 from hvdchart.spec.yaml_tree import Plain
 
@@ -109,7 +110,7 @@ def _read_rules(folder: Path) -> Iterator[_Ignored]:
         file = folder / name
         if file.is_file():
             lines = file.read_text("utf-8", "surrogateescape").splitlines()
-            yield _Ignored(folder, GitIgnoreSpec.from_lines(lines))
+            yield _Ignored(folder, read_patterns(file, lines))
 
 
 def _is_ignored(path: Path, rules: list[_Ignored], *, is_folder: bool) -> bool:

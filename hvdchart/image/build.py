@@ -14,6 +14,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from hvdchart.errors import FileError, ImageError
+from hvdchart.files import read_patterns
 from hvdchart.image.engines import ENGINES, is_working, runtime_options, working_engines
 from hvdchart.image.memory import keep_duration, last_duration
 
@@ -57,7 +58,7 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
         raise FileError(f"{folder / dockerfile}: no such file; `hvdchart init` can write one")
     ignore = folder / ".dockerignore"
     lines = ignore.read_text("utf-8", "replace").splitlines() if ignore.is_file() else []
-    spec = GitIgnoreSpec.from_lines(["/.git/", *map(_anchor, lines)])
+    spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, [*map(_anchor, lines)])
     found = {str(name) for name in spec.match_tree_files(folder, negate=True)}
     # Docker sends it, whether it is ignored or not.
     return sorted(found | {dockerfile})

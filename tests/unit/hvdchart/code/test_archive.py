@@ -44,6 +44,12 @@ def test_folder_is_an_archive_of_its_files(tmp_path: Path) -> None:
     assert unpacked(tmp_path) == {"model/net.py": b"net", "train.py": b"train"}
 
 
+def test_a_line_that_is_no_pattern_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, train_dot_py="", model___dot_gitignore="*.h5\n\n\\\n")
+    with pytest.raises(FileError, match=r"/model/\.gitignore:3: '\\\\' is not a pattern"):
+        unpacked(tmp_path)
+
+
 def test_ignored_files_are_left_out_as_git_does(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -92,6 +92,12 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     assert [name for name in context_files(folder) if name != ".dockerignore"] == left
 
 
+def test_a_line_that_is_no_pattern_is_refused(folder: Path) -> None:
+    (folder / ".dockerignore").write_text("data\n!\n")
+    with pytest.raises(FileError, match=r"/\.dockerignore:2: '!' is not a pattern of \.gitignore"):
+        context_files(folder)
+
+
 def test_a_build_that_fails_shows_its_last_lines(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
