@@ -59,7 +59,11 @@ SURE_TO_REPEAT = {
 # What the kernel says of volumes that stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 # What ranks raise that have lost their peer; TensorFlow has errors of its own with Horovod's words.
-CONSEQUENCES = ("HorovodInternalError", "Horovod has been shut down")
+# The last two are horovodrun's own, about ranks that have failed.
+CONSEQUENCES = (
+    *("HorovodInternalError", "Horovod has been shut down"),
+    *("Horovod detected that one or more processes", "mpirun failed with exit code"),
+)
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
 
@@ -123,6 +127,8 @@ class ErrorOutput:
         lines = self._lines.copy()
         match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
         rank = int(match["rank"]) if match else None
+        # By the launcher: the first rank that ended may be one that lost its peer.
+        named = rank
         number = (match.groupdict().get("signal") if match else None) or "0"
         ended = next((n for n in failed if n["at"] > since and rank in (None, n["rank"])), None)
         if ended and number == "0":
@@ -136,7 +142,7 @@ class ErrorOutput:
         # Ranks that lost their peer: a consequence, unless it is all that there is.
         own = [item for item in recent if not is_consequence(item.text)]
         candidates = own if own or rank is not None else recent
-        first = next((t for t in candidates if t.rank is None or rank in (None, t.rank)), None)
+        first = next((t for t in candidates if t.rank is None or named in (None, t.rank)), None)
         if number == "0" and first:
             # Of several that ended, the launcher's first may be one that lost its peer.
             is_known = first.rank is None and len(own) == len(recent)
@@ -145,7 +151,9 @@ class ErrorOutput:
         if rank is None:
             return None
         what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
-        return Cause(_describe_rank(rank, hosts), what, number == "0" and code == USAGE)
+        # An elastic run may have replaced the hosts with which it began.
+        who = f"rank {rank} on {ended['host']}: " if ended else _describe_rank(rank, hosts)
+        return Cause(who, what, number == "0" and code == USAGE)
 
     def _pass_on(self) -> None:
         rest = b""

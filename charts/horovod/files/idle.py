@@ -26,8 +26,9 @@ def end_what_is_left(run: Run, rendezvous: HostRendezvous, used: Mapping[Host, s
         new = _wait_for_new(run, rendezvous, used, done)
         if new is None:
             return
-        for host, (code, output) in remote.call(new, PROGRAM, seconds=END_WITHIN).items():
-            if code:
+        answers = remote.call(new, PROGRAM, seconds=END_WITHIN, is_stopped=lambda: rendezvous.ended)
+        for host, (code, output) in answers.items():
+            if code and not rendezvous.ended:
                 log(f"cannot end what earlier attempts may have left on {host.name}: {output}")
 
 

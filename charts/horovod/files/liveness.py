@@ -2,7 +2,7 @@
 
 Nothing is sent on it. The kernels ask each other after some idle seconds (TCP keepalive), and a
 kernel answers however busy its host is. That costs no CPU time on the hosts, where a connection to
-sshd every few seconds would cost ten milliseconds and a line in the log each time.
+sshd every few seconds would cost ten milliseconds each time.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from settings import (
     DEFECT,
     ConfigurationError,
     Host,
+    LostHostError,
     NotANumberError,
     Pod,
     Run,
@@ -134,10 +135,10 @@ def follow_hosts(
         ssh.write_client_config(run.ssh_port, now)
         pods = rendezvous.pods(now)
         problem = deliver(code, pods)
+        record_nodes(run, api, pods)
         if rendezvous.wait_for_change(now, 0.0) is None:
             # The attempt has ended meanwhile: the list is that of the next one.
             return
-        record_nodes(run, api, pods)
         # A host without the code is not used, and counts as one that has not joined.
         known = {host: address for host, address in now.items() if code.is_on(host, pods[host])}
         write_live_hosts(list(known))
@@ -218,10 +219,10 @@ def attempt(
         resumed = replace(run, resumed=record.was_training)
         train(resumed, api, events, launcher, preparation, record)
     except RunError as error:
-        record.progress.close(is_success=False)
+        # The next attempt is compared with the last step. A host that is lost cannot tell it.
+        record.progress.close(tells_last=not isinstance(error, LostHostError))
         return error
-    # The last step is told now.
-    record.progress.close(is_success=True)
+    record.progress.close(tells_last=True)
     return NotANumberError() if run.fail_on_nan and record.progress.is_nan else None
 
 

@@ -110,15 +110,15 @@ class Progress:
         self._thread = threading.Thread(target=self._follow, args=(hosts,), daemon=True)
         self._thread.start()
 
-    def close(self, *, is_success: bool) -> None:
-        """End the session; after a training that succeeded the last step is worth a moment."""
+    def close(self, *, tells_last: bool) -> None:
+        """End the session; with `tells_last`, wait a moment for the last step."""
         self._closed.set()
         with self._guard:
             process = self._process
         if process is None or self._thread is None:
             return
         assert process.stdin  # noqa: S101
-        if is_success:
+        if tells_last:
             process.stdin.close()
             self._thread.join(LAST_WITHIN)
         process.kill()

@@ -54,7 +54,8 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
         api.merge_patch(
             f"core/configmaps/{name}", {"data": dict.fromkeys(new, now)}, retry_seconds=0.0
         )
-        more = f"; {len(known)} other nodes had them before" if known else ""
+        others = "1 other node" if len(known) == 1 else f"{len(known)} other nodes"
+        more = f"; {others} had them before" if known else ""
         log(f"recorded in ConfigMap {name}: the data of staging.path are on {_format(new)}{more}")
     else:
         where = _format(sorted(nodes))

@@ -87,6 +87,9 @@ class Stalls:
         elif notice["kind"] == RAISED:
             self._launcher.raised.append({**notice, "at": time.monotonic()})
         elif notice["kind"] == FAILED:
+            if self._run.elastic:
+                # The run has gone on without those that failed before.
+                self._launcher.failed.clear()
             self._launcher.failed.append({**notice, "at": time.monotonic()})
         elif notice["kind"] == ENDED:
             leavers.end(host, rank, notice.get("connection"))

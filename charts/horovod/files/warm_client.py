@@ -138,8 +138,8 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
     def pass_on(number: int, frame: FrameType | None) -> None:
         try:
             connection.send(bytes([number]))
-        except BrokenPipeError:
-            # The rank has ended.
+        except OSError:
+            # The rank has ended, and the connection may be closed.
             return
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

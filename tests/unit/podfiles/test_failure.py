@@ -185,6 +185,17 @@ def test_ranks_tell_which_of_them_raised_what(
 
 
 HOROVODRUN = "Process 1 exit with status code 1.\n"
+# What horovodrun itself raises, with Gloo and with MPI.
+ITS_OWN = """\
+Traceback (most recent call last):
+  File "/usr/lib/horovod/runner/gloo_run.py", line 286, in launch_gloo
+    raise RuntimeError(
+RuntimeError: {}
+"""
+GLOO = ITS_OWN.format(
+    "Horovod detected that one or more processes exited with non-zero status, thus"
+)
+OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
 OUT_OF_MEMORY = (
     "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
     "(worker.resources.limits.memory))"
@@ -203,16 +214,33 @@ OUT_OF_MEMORY = (
         (HOROVODRUN, [(0, 1), (1, -9)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
         (HOROVODRUN, [(0, -9)], "rank 1 on hvd-cpu-0: exit code 1", False),
         (KILLED, [(1, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        # Rank 0 has lost its peer, and is the first to end.
+        (TAGGED + PEER, [(0, 1), (1, 1)],
+         "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94", True),
+        (GLOO, [(1, 3)], "rank 1 on hvd-cpu-0: exit code 3", False),
+        (OVER_MPI, [(1, 2)], "rank 1 on hvd-cpu-0: exit code 2", True),
     ],
 )  # fmt: skip
 def test_rank_that_no_launcher_names_has_told_how_it_ended(
     output: str, failed: list[tuple[int, int]], expected: str, sure: bool
 ) -> None:
     now = time.monotonic()
-    notices: list[Notice] = [{"rank": rank, "status": code, "at": now} for rank, code in failed]
-    found = cause(output, failed=[{"rank": 2, "status": -9, "at": now - 60}, *notices])
+    notices: list[Notice] = [
+        {"rank": rank, "host": HOSTS[rank // 2].name, "status": code, "at": now}
+        for rank, code in failed
+    ]
+    old: Notice = {"rank": 2, "host": "hvd-cpu-1", "status": -9, "at": now - 60}
+    found = cause(output, failed=[old, *notices])
     assert found
     assert (found.text, found.is_sure_to_repeat) == (expected, sure)
+
+
+def test_host_of_a_failed_rank_is_the_one_that_it_told_from() -> None:
+    """An elastic run may have replaced the host that this rank had at the start."""
+    told: Notice = {"rank": 1, "host": "hvd-cpu-9", "status": 3, "at": time.monotonic()}
+    found = cause("", failed=[told])
+    assert found
+    assert found.text == "rank 1 on hvd-cpu-9: exit code 3"
 
 
 @pytest.mark.parametrize(

@@ -178,12 +178,12 @@ def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_serve
 def test_a_watch_may_be_shorter_and_its_connection_outlives_the_servers_limit(
     api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retry_seconds: list[float] = []
+    timeouts: list[float] = []
 
     class Connection(http.client.HTTPSConnection):
         def connect(self) -> None:
             assert self.timeout is not None
-            retry_seconds.append(self.timeout)
+            timeouts.append(self.timeout)
             super().connect()
 
     monkeypatch.setattr(kube, "HTTPSConnection", Connection)
@@ -191,7 +191,7 @@ def test_a_watch_may_be_shorter_and_its_connection_outlives_the_servers_limit(
     assert list(api.watch("core/pods", {"timeoutSeconds": "7"})) == []
     assert api_server.requests[0].query["timeoutSeconds"] == "7"
     api.get("core/pods/a")
-    watching, reading = retry_seconds
+    watching, reading = timeouts
     assert 7 < watching < 8
     assert reading == 10
 

@@ -108,7 +108,7 @@ def test_a_registry_that_comes_back_is_no_problem(
     rendezvous: StartRendezvous,
     background: Background,
 ) -> None:
-    """The retry_seconds begins anew when the pod was well in between."""
+    """The time begins anew when the pod was well in between."""
     workers.create_pod(0, containerStatuses=[waiting_container(PULL, AWAY)])
     waiting = background(rendezvous(workers.run(1)).wait)
     workers.api.wait(lambda: workers.checks() > 1)

@@ -23,6 +23,11 @@ from tests.unit.podfiles.rendezvous import Background
 # Writes the number and the epoch of each attempt, and fails until the attempt given.
 FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_EPOCH" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
 PROBLEM = "horovodrun ended with exit code 3: its last lines above say why"
+# Of the script, on a rank that is another one in each attempt.
+MISTAKE = (
+    "echo 'Traceback (most recent call last):'; echo '  File \"/app/train.py\", line 94, in f';"
+    "echo 'TypeError: no'; echo \"  Process name: [[7,1],$HVD_ATTEMPT]\""
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +79,26 @@ def test_a_script_that_reports_new_steps_is_started_again_at_once(
     assert "the next attempt begins at once; 1 of 2 retries are left" in read_log(capsys)
 
 
+def test_attempts_are_compared_by_their_last_steps(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake at the same step each time is no progress, whenever the step was looked at."""
+
+    def follow(told: progress.Progress, hosts: object) -> None:
+        told.take(f"horovod_step {os.environ['HVD_ATTEMPT']}0", 0.0)
+
+    def close(told: progress.Progress, *, tells_last: bool) -> None:
+        if tells_last:
+            told.take("horovod_step 500", 0.0)
+
+    monkeypatch.setattr(progress.Progress, "follow", follow)
+    monkeypatch.setattr(progress.Progress, "close", close)
+    pod.put_job(spec={"backoffLimit": 9})
+    pod.install(f'echo x >>"$OUT/tried"; {{ {MISTAKE}; }} >&2; exit 1')
+    assert pod.run() == 1
+    assert (pod.generated.parent / "tried").read_text() == "x\nx\n"
+
+
 def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 3
@@ -89,12 +114,8 @@ def test_the_first_rank_that_failed_is_told_everywhere(
     pod: MasterPod, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Twice the same mistake of the script, on any rank: it is not tried a third time."""
-    script = (
-        "echo 'Traceback (most recent call last):'; echo '  File \"/app/train.py\", line 94, in f';"
-        "echo 'TypeError: no'; echo \"  Process name: [[7,1],$HVD_ATTEMPT]\""
-    )
     pod.put_job(spec={"backoffLimit": 9})
-    pod.install(f'echo x >>"$OUT/tried"; {{ {script}; }} >&2; exit 1')
+    pod.install(f'echo x >>"$OUT/tried"; {{ {MISTAKE}; }} >&2; exit 1')
     assert pod.run() == 1
     cause = "rank 2 on hvd-worker-1: TypeError: no, train.py:94"
     assert pod.termination_log.read_text() == f"{cause}\n"

@@ -162,7 +162,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
 ) -> None:
     monkeypatch.setattr(record, "RUNNING_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
-    # The retry_seconds of the last call, too, which gives the record back.
+    # The time of the last call, too, which gives the record back.
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
     for method, path in BOOKKEEPING:
         pod.api.fail(method, path, failure, times=20)

@@ -207,20 +207,20 @@ def test_the_next_host_is_followed_when_a_session_ends(
     wait_until(kept.entry, 10, "the second host tells its step")
     assert (tmp_path / "asked").read_text().split() == ["hvd-cpu-0.hvd", "hvd-cpu-1.hvd"]
     assert json.loads(kept.entry())["step"] == 7
-    kept.close(is_success=False)
+    kept.close(tells_last=False)
 
 
 def test_the_last_step_is_told_at_the_end(followed: Callable[[str], Progress]) -> None:
     kept = followed('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
     wait_until(kept.entry, 10, "the host tells its step")
-    kept.close(is_success=True)
+    kept.close(tells_last=True)
     assert json.loads(kept.entry())["step"] == 8
 
 
 def test_a_master_without_ssh_goes_on(followed: Callable[[str], Progress], tmp_path: Path) -> None:
     kept = followed("exit 0")
     (tmp_path / "bin" / "ssh").unlink()
-    kept.close(is_success=True)
+    kept.close(tells_last=True)
     assert kept.entry() == ""
 
 

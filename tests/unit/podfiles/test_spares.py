@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+from collections.abc import Callable
 from typing import Any
 
 import idle
@@ -165,7 +166,10 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
         ssh, "write_client_config", lambda port, addresses: configured.append(names(addresses))
     )
 
-    def call(hosts: list[settings.Host], *_: Any, **__: Any) -> dict[settings.Host, Any]:
+    stopped: list[Callable[[], bool]] = []
+
+    def call(hosts: list[settings.Host], *_: Any, **options: Any) -> dict[settings.Host, Any]:
+        stopped.append(options["is_stopped"])
         if hosts:
             called.put([host.name for host in hosts])
         return dict.fromkeys(hosts, (0, ""))
@@ -187,9 +191,11 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
         workers.listen(ordinal, ssh_banner("r1"))
         assert called.get(timeout=TIMEOUT) == [f"hvd-worker-{ordinal}"]
     assert configured[-1] == ["hvd-worker-0", "hvd-worker-1", "hvd-worker-2"]
+    assert not any(is_stopped() for is_stopped in stopped)
     current.close()
     assert ending.result(TIMEOUT) is None
     assert called.empty()
+    assert all(is_stopped() for is_stopped in stopped), "a session would keep the master waiting"
 
 
 def test_each_attempt_ends_what_is_left_on_workers_without_ranks(

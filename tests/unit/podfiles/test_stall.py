@@ -252,6 +252,16 @@ def test_what_a_rank_raised_is_kept_for_the_launch(launcher: Launcher, watch: Wa
     assert launcher.raised == launcher.failed == []
 
 
+@pytest.mark.parametrize(("mode", "kept"), [("mpirun", [0, 3]), ("elastic", [3])])
+def test_an_elastic_run_forgets_a_failure_that_it_has_survived(
+    launcher: Launcher, watch: Watch, mode: str, kept: list[int]
+) -> None:
+    stalls, _ = watch(mode=mode)
+    for rank in (0, 3):
+        stalls.take({"kind": "failed", "host": "hvd-cpu-1", "rank": rank, "status": -9})
+    assert [notice["rank"] for notice in launcher.failed] == kept
+
+
 def test_attempt_that_stalls_has_not_finished_whatever_its_launcher_ends_with(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,9 +282,9 @@ def test_training_whose_last_loss_is_nan_has_not_finished(
 
     close = progress.Progress.close
 
-    def tell_and_close(told: progress.Progress, *, is_success: bool) -> None:
+    def tell_and_close(told: progress.Progress, *, tells_last: bool) -> None:
         told.take("horovod_step 3\thorovod_loss nan", 0.0)
-        close(told, is_success=is_success)
+        close(told, tells_last=tells_last)
 
     monkeypatch.setattr(progress.Progress, "close", tell_and_close)
     pod.put_job(spec={"backoffLimit": 0})

@@ -28,7 +28,7 @@ end = time.monotonic() + 15
 while not kept.entry() and time.monotonic() < end:
     time.sleep(0.01)
 print(kept.entry())
-kept.close(is_success=True)
+kept.close(tells_last=True)
 """
 
 
