@@ -22,7 +22,7 @@ from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Word, read_statements
 from hvdchart.migrate.sizes import SizeError, workers_and_slots
-from hvdchart.migrate.variables import assign, assigned_name, change, conditional
+from hvdchart.migrate.variables import assign, assigned_name, change, conditional, export, exports
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
@@ -71,6 +71,8 @@ class Script:
         self.statements = statements
         self.variables: dict[str, str | None] = {}
         self.exported: set[str] = set()
+        # Those that a check names already.
+        self.unknown: set[str] = set()
         self.mlt = Mlt(ledger)
         self.launch: tuple[KeyPath, list[Text]] | None = None
 
@@ -78,9 +80,13 @@ class Script:
         """Fill in the values and entries; returns the names of release and namespace."""
         doubts = conditional([statement for _, statement in self.statements])
         for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
-            known = dict(self.variables)
+            known, has_launched = dict(self.variables), self.launch is not None
+            given = set(self.exported)
             self._read(path, statement)
-            if is_doubtful:
+            if has_launched:
+                # The ranks have the variables of before.
+                self.variables, self.exported = known, given
+            elif is_doubtful and not self.launch:
                 changed = {n for n, v in self.variables.items() if known.get(n, "") != v}
                 self.variables.update(dict.fromkeys(changed | known.keys() - self.variables))
         if self.mlt.used and self.launch:
@@ -115,8 +121,8 @@ class Script:
         texts = expand(words, self.variables)
         while texts and PurePosixPath(texts[0].text).name in _WRAPPERS:
             texts = self._unwrap(path, texts)
-        program = PurePosixPath(texts[0].text).name if texts else ""
-        if program == "export":
+        program = (PurePosixPath(texts[0].text).name or texts[0].text) if texts else ""
+        if exports(program, statement):
             self._export(path, statement)
         elif program == "mlt":
             self.mlt.read(path, texts[1:])
@@ -170,20 +176,17 @@ class Script:
         self.ledger.drop(path, reason if used else "no line uses it")
 
     def _export(self, path: KeyPath, statement: Statement) -> None:
-        words = statement.words[1:]
-        for word in words:
-            if ASSIGNMENT.match(word.raw):
-                assign(Statement(statement.line, [word]), self.variables)
-            name = assigned_name(word)
+        for name in export(statement, self.variables):
             self.exported.add(name)
-            if self.variables.get(name, None) is None and ASSIGNMENT.match(word.raw):
+            if self.variables.get(name, "") is None:
+                self.unknown.add(name)
                 self.ledger.add_check(f"only a shell knows the value of {name} ({path[0]}): set it "
                                       "in worker.env if the ranks need it")  # fmt: skip
         self.ledger.drop(path, "a variable for the launcher, which has a line of its own")
 
     def _leave_out(self, path: KeyPath, statement: Statement, program: str) -> None:
         ledger = self.ledger
-        if program in _NO_EFFECT or re.fullmatch(r"[-#!=.*]*", program):
+        if program in _NO_EFFECT or (program != "." and re.fullmatch(r"[-#!=.*]*", program)):
             ledger.drop(path, "it changes nothing that the run keeps")
         elif program in ("cd", "pushd"):
             ledger.drop(path, "commands start in the image's directory")
@@ -264,6 +267,10 @@ class Script:
             for name in sorted(self.exported)
             if self.variables.get(name) is not None
         }
+        for name in sorted(self.exported - self.unknown):
+            if self.variables.get(name, "") is None:
+                ledger.add_check(f"only a shell knows the value of {name}: set it in worker.env if "
+                                 "the ranks need it")  # fmt: skip
         won = exported(ledger, path, line, own)
         for name in won:
             if name in given and given[name] != won[name]:

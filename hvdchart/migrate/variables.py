@@ -50,21 +50,49 @@ def _assign(word: Word, variables: Known) -> None:
 def change(program: str, statement: Statement, variables: Known) -> bool:
     """Follow a builtin of the shell that sets or removes variables; False for another program."""
     words = statement.words[1:]
-    names = [match[0] for word in words if (match := NAME.match(word.raw))]
+    # Each of them takes quoted words, too.
+    names = [match[0] for word in words if (match := NAME.match(word.raw.lstrip("\"'")))]
     if program == "unset":
         for name in names:
             variables.pop(name, None)
         return True
     if program in _DECLARES:
-        is_plain = all(word.raw in ("-r", "-x", "-g") for word in words if word.raw[:1] == "-")
+        is_plain = all(word.raw in ("-r", "-g") for word in words if word.raw[:1] in "-\"'")
         for word in words:
             if ASSIGNMENT.match(word.raw):
                 _assign(word, variables)
         names = [] if is_plain else names
+    elif program == "let":
+        names = [name for word in words for name in NAME.findall(word.raw)]
     elif program not in _SETS:
         return False
     variables.update(dict.fromkeys(names))
     return True
+
+
+def exports(program: str, statement: Statement) -> bool:
+    """Whether a statement gives variables to programs: export, or declare -x."""
+    return program == "export" or (program in _DECLARES and "x" in _options(statement))
+
+
+def export(statement: Statement, variables: Known) -> Iterator[str]:
+    """Set the variables of such a statement, and return their names."""
+    options = _options(statement)
+    for word in statement.words[1:]:
+        if word.raw.startswith("-"):
+            continue
+        name = assigned_name(word)
+        if ASSIGNMENT.match(word.raw):
+            _assign(word, variables)
+        if options - {"x", "r", "g", "p"}:
+            # It calculates a number, changes the letters, or takes the variable back.
+            variables[name] = None
+        yield name
+
+
+def _options(statement: Statement) -> set[str]:
+    raw = (word.raw for word in statement.words[1:])
+    return {letter for word in raw if word.startswith("-") for letter in word[1:]}
 
 
 def conditional(statements: Sequence[Statement]) -> Iterator[bool]:

@@ -66,6 +66,10 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("A=1\nread -r A\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A=1\ndeclare -i A=A+1\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A+=1\nmpirun -np 2 t $A", "only a shell knows $A"),
+        ("A=2\nlet \"A = A * 4\"\nmpirun -np $A t", "only a shell knows $A"),
+        ("A=2\nlet 'B=1, A=8'\nmpirun -np $A t", "only a shell knows $A"),
+        ("A=2\ndeclare \"A=8\"\nmpirun -np $A t", "only a shell knows $A"),
+        ("A=1\ndeclare -ix A=A+1\nmpirun -np 2 t $A", "only a shell knows $A"),
         ("A=1 mpirun -np 2 t $A", "only a shell knows $A"),
         ("mpirun -np 2 python $1", "only a shell knows $1; expected 1=VALUE in a line above"),
         ("mpirun -np 2 python *.py", "only a shell knows *"),
@@ -266,3 +270,41 @@ def test_line_of_a_script_that_is_dropped_is_named_on_the_first_screen() -> None
     )
     assert migration.checks[1].startswith("only a shell knows the value of A (line 2)")
     assert re.search(r"set worker\.resources", " ".join(migration.checks))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "pip install x && A=1 mpirun -np 1 t",
+        "export A=1; mpirun -np 1 t; unset A",
+        "export A=1; mpirun -np 1 t; export B=1 A=2",
+        "A=1; export A\nmpirun -np 1 t",
+        "declare -x A=1\nmpirun -np 1 t",
+        "typeset -rx A=1\nmpirun -np 1 t",
+    ],
+)
+def test_ranks_get_the_variables_that_they_had(script: str) -> None:
+    assert migrate_line(script).values["worker"]["env"] == [{"name": "A", "value": "1"}]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "make && export A=1 && mpirun -np 1 t",
+        "export A; A+=x; mpirun -np 1 t",
+        "export A=$(date)\nmpirun -np 1 t",
+        "export A=1; read A\nmpirun -np 1 t",
+        "export A=1; export -n A\nmpirun -np 1 t",
+    ],
+)
+def test_variable_of_the_ranks_that_only_a_shell_knows_is_to_be_checked_once(script: str) -> None:
+    migration = migrate_line(script)
+    assert "env" not in migration.values["worker"]
+    checks = [text for text in migration.checks if text.startswith("only a shell knows the value")]
+    assert len(checks) == 1
+    assert "of A" in checks[0]
+
+
+def test_dot_that_reads_a_file_is_to_be_checked() -> None:
+    (check, *_) = migrate_line(". env.sh\nmpirun -np 1 t").checks
+    assert "(. env.sh): if it sets variables" in check
