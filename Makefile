@@ -30,7 +30,7 @@ endif
 
 # Halves of about the same length. These tests take milliseconds each, and pytest-xdist would take a fifth more.
 unit-pods:
-	@$(PY) -m pytest -q tests/unit/podfiles -m "not fuzz and not slow"
+	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/pods tests/unit/podfiles -m "not fuzz and not slow"
 
 unit-others:
 	@$(PY) -m pytest -q tests/unit --ignore tests/unit/podfiles -m "not fuzz and not slow"

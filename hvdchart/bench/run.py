@@ -12,11 +12,10 @@ from hvdchart.bench.scaling import (
     parse_measurement,
     worker_pods,
 )
-from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.helm import Helm, release_chart
 from hvdchart.run.release import Object
 from hvdchart.run.temporary import temporary_run
 
@@ -44,7 +43,6 @@ def measure(
     failed or when the pods were not the same throughout.
     """
     name = plan.spec.name
-    _check_free(cluster, name, Helm(helm, context))
     found, last = BenchOutput(), ""
     with temporary_run(cluster, plan, context=context, program=helm) as lines:
         for line in lines:
@@ -65,12 +63,3 @@ def measure(
         )
     check_side_by_side(found.measured)
     return found
-
-
-def _check_free(cluster: Cluster, name: str, helm: Helm) -> None:
-    """Raise ClusterError where a release has the name: it would be replaced and uninstalled."""
-    if cluster.release(name).exists or release_chart(name, cluster.namespace, helm):
-        raise ClusterError(
-            f"{name} exists already in namespace {cluster.namespace}: another measurement runs, or "
-            f"was interrupted; in that case remove it: hvdchart undeploy {name}"
-        )

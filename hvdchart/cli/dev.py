@@ -101,8 +101,13 @@ def dev(
     if code is None:
         first = next((path for path in (*specs, *(files or ())) if path != Path("-")), None)
         if first is None:
-            raise typer.BadParameter("--code is missing: the script or folder to watch and to run")
+            raise typer.BadParameter(
+                "name a project or a spec; for a spec on standard input, also --code"
+            )
         code = first.parent
+    for path in (*specs, *(files or ()), code):
+        if path != Path("-") and not path.exists():
+            raise FileError(f"{path}: no such file or folder")
     cluster = Cluster.connect(context, namespace)
     said: set[str] = set()
 

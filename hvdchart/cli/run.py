@@ -214,7 +214,7 @@ def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
     if chart not in (None, "horovod"):
         raise ClusterError(
             f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
-            "choose another with --set name=NAME"
+            "choose another with --set name=NAME, or under `run` with --name NAME"
         )
     return release
 

@@ -58,7 +58,7 @@ def run(
         str,
         typer.Option(
             metavar="NAME",
-            help="Name of the run (default: that of the script, unless a run of it is active).",
+            help="Name of the run, also to replace an active one (default: that of the script).",
         ),
     ] = "",
     namespace: Namespace = None,
@@ -95,7 +95,7 @@ def _check_replaces_nothing(cluster: "Cluster", name: str) -> None:
     from hvdchart.run.status import run_status
 
     current = run_status(cluster.release(name))
-    if current.state in ("waiting", "running", "retrying"):
+    if current.job and not current.over:
         raise ClusterError(
             f"run {name} in namespace {cluster.namespace} is {current.state}: --name {name} "
             "replaces it, any other --name starts another run beside it"
@@ -119,7 +119,7 @@ def _plan(
 
     if not script.is_file():
         raise FileError(f"{script} is not a script: to run a folder, use hvdchart deploy")
-    if code is None:
+    if code is None or code.resolve() == script.resolve():
         shown = script.name
         if script.with_name("requirements.txt").is_file():
             say(f"requirements.txt beside {script} is not used: add --code {script.parent}")

@@ -17,15 +17,27 @@ from hvdchart.run.logs import LogLine, follow
 def temporary_run(
     cluster: Cluster, plan: Plan, *, context: str | None, program: str
 ) -> Iterator[Iterator[LogLine]]:
-    """Install a plan, yield the lines of its log until its run ends, and uninstall it."""
+    """Install a plan, yield the lines of its log until its run ends, and uninstall it.
+
+    Raises ClusterError where a release has the name: it would be replaced and uninstalled.
+    """
     name = plan.spec.name
+    # Refused requests end here: Helm would explain them less well.
+    cluster.release(name)
+    if helm.release_chart(name, cluster.namespace, helm.Helm(program, context)):
+        raise ClusterError(
+            f"{name} exists already in namespace {cluster.namespace}: another measurement runs, or "
+            f"was interrupted; in that case remove it: hvdchart undeploy {name}"
+        )
     try:
         helm.deploy(plan, cluster.namespace, context=context, helm=program)
     except (KeyboardInterrupt, HelmError) as problem:
         # Helm may have created a part of the release. It has not if it ended before it began, and
         # a release that another command changes is not this one's.
         if BUSY not in str(problem):
-            with suppress(ClusterError, HelmError):
+            # After Ctrl-C, nothing else says that a run may be left.
+            is_said = isinstance(problem, HelmError)
+            with suppress(ClusterError, *((HelmError,) if is_said else ())):
                 helm.undeploy(name, cluster.namespace, context=context, helm=program)
         raise
     try:

@@ -48,7 +48,9 @@ def main() -> None:
     optimizer = tf.keras.optimizers.SGD(0.01)
     loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
     # Each network has a usual size of images, such as 299 pixels for InceptionV3.
-    images = tf.random.uniform([options.batch_size, *model.input_shape[1:]])
+    # MobileNetV3 is made for any size.
+    shape = (length or 224 for length in model.input_shape[1:])
+    images = tf.random.uniform([options.batch_size, *shape])
     labels = tf.random.uniform([options.batch_size], maxval=999, dtype=tf.int64)
 
     def train() -> None:

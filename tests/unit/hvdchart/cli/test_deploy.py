@@ -130,7 +130,7 @@ def test_a_name_of_another_chart_is_refused(
     assert done.code == 7
     assert done.errors.endswith(
         "hvdchart: hvd is the name of a release of chart postgresql in namespace team: "
-        "choose another with --set name=NAME\n"
+        "choose another with --set name=NAME, or under `run` with --name NAME\n"
     )
     assert "upgrade" not in helm.commands()
 

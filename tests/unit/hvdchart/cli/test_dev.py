@@ -118,7 +118,18 @@ def test_a_folder_is_a_spec_and_its_code(
 def test_code_on_standard_input_has_no_folder(hvdchart: Command) -> None:
     for words in ([], ["-"]):
         done = hvdchart("dev", *words)
-        assert (done.code, "--code is missing" in done.errors) == (2, True), done.errors
+        assert done.code == 2, done.errors
+        assert "for a spec on standard input, also --code" in " ".join(done.errors.split())
+
+
+@pytest.mark.parametrize("missing", ["projct", "projct/run.spec.yaml"])
+def test_a_mistyped_path_is_not_waited_for(
+    hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path, missing: str
+) -> None:
+    done = hvdchart("dev", tmp_path / missing)
+    assert done.code == 5
+    assert f"{tmp_path / missing}: no such file or folder" in done.errors
+    assert fake_cluster.requests == []
 
 
 def test_code_that_vanishes_is_waited_for(dev: Dev) -> None:

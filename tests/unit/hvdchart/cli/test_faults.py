@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -172,6 +173,17 @@ def test_release_of_a_measurement_that_helm_cannot_complete_is_uninstalled(
     assert done.code == 6
     assert "context deadline exceeded; the API server is slow: try again" in said(done)
     assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
+) -> None:
+    helm.answer("get", json.dumps({"name": "run", "chart": "horovod", "version": "1"}))
+    done = hvdchart(command, SPEC)
+    assert done.code == 7
+    assert f"-{command} exists already in namespace team: another measurement runs" in said(done)
+    assert not {"upgrade", "uninstall"} & {*helm.commands()}
 
 
 @pytest.mark.parametrize("command", ["bench", "tune"])

@@ -77,6 +77,8 @@ def test_the_folder_of_a_script_comes_with_it(
     assert f"requirements.txt beside {script} is not used: add --code {script.parent}" in (
         alone.errors
     )
+    assert hvdchart("run", script, "--code", script, "--detach").code == 0
+    assert values(helm)["master"]["args"] == ["python", "My_Train.py"]
     inner = script.parent / "inner" / "train.py"
     inner.parent.mkdir()
     inner.write_text("pass\n")
@@ -102,6 +104,8 @@ def test_an_active_run_is_replaced_by_its_name_only(
         "run hvd in namespace team is running: --name hvd replaces it, any other --name starts "
         "another run beside it\n"
     )
+    play(fake_cluster, job(suspend=True), MASTER)
+    assert hvdchart("run", script, "--detach").code == 7, "somebody stopped it"
     assert hvdchart("run", script, "--detach", "--name", "hvd").code == 0
     play(fake_cluster, DONE, ENDED_MASTER)
     assert hvdchart("run", script, "--detach").code == 0

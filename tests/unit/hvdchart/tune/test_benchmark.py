@@ -81,6 +81,16 @@ def test_images_have_the_size_that_the_network_is_made_for(tmp_path: Path) -> No
     assert (tmp_path / "shapes").read_text().splitlines() == ["[2, 299, 299, 3]", "[2]"]
 
 
+def test_network_for_images_of_any_size_gets_224_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as MobileNetV3."""
+    changed = TENSORFLOW.replace("(None, 299, 299, 3)", "(None, None, None, 3)")
+    monkeypatch.setattr(f"{__name__}.TENSORFLOW", changed)
+    run(tmp_path, "--batch-size", "2")
+    assert (tmp_path / "shapes").read_text().splitlines() == ["[2, 224, 224, 3]", "[2]"]
+
+
 def test_other_ranks_print_nothing(tmp_path: Path) -> None:
     assert run(tmp_path, rank=1) == ([], 13)
 
