@@ -1,4 +1,4 @@
-"""Wording that several reports share."""
+"""Texts that several packages word, or read, in the same way."""
 
 from __future__ import annotations
 
@@ -10,3 +10,16 @@ def join_names(names: Iterable[str], limit: int = 3) -> str:
     listed = list(names)
     more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
     return ", ".join(listed[:limit]) + more
+
+
+def split_image(reference: str) -> dict[str, str]:
+    """The chart's keys for an image reference: repository, tag, digest.
+
+    registry:5000/a/b -> registry:5000/a/b and the tag latest, as for the kubelet.
+    """
+    name, _, digest = reference.partition("@")
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = name, "" if digest else "latest"
+    parts = {"repository": repository, "tag": tag, "digest": digest}
+    return {key: value for key, value in parts.items() if value}

@@ -81,9 +81,7 @@ def read_document(file: Path) -> Object:
         raise FileError(f"{file}: cannot read the result: {error}") from error
     if wrong is not None:
         place = dotted(tuple(wrong.instance_path))
-        problem = (
-            f"{place}: {shorten(wrong.message, 160)}" if place else shorten(wrong.message, 160)
-        )
+        problem = f"{place and f'{place}: '}{shorten(wrong.message, 160)}"
         raise FileError(f"{file}: is not a result of `hvdchart bench -w`: {problem}")
     return found
 

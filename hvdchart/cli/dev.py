@@ -22,6 +22,7 @@ from hvdchart.cli.options import (
 )
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError, FileError, HvdchartError
+from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 # How many revisions Helm keeps: it reads all of them several times at each save.
 _REVISIONS = 2
-# What `hvdchart init` calls the spec of a project.
-_SPEC_NAME = "run.spec.yaml"
 _EPILOGS = {
     "dev": """\b
 Examples:
@@ -67,7 +66,7 @@ def dev(
         list[Path] | None,
         typer.Argument(
             metavar="PROJECT|SPEC...",
-            help=f"Folder with code and {_SPEC_NAME}, or spec files, merged in order.",
+            help=f"Folder with code and {SPEC_NAME}, or spec files, merged in order.",
         ),
     ] = None,
     code: Annotated[
@@ -97,7 +96,7 @@ def dev(
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
 
-    specs = [path / _SPEC_NAME if path.is_dir() else path for path in specs or ()]
+    specs = [path / SPEC_NAME if path.is_dir() else path for path in specs or ()]
     if code is None:
         first = next((path for path in (*specs, *(files or ())) if path != Path("-")), None)
         if first is None:

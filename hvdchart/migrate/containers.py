@@ -8,19 +8,7 @@ from hvdchart.chart_files import is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
-
-
-def split_image(reference: str) -> dict[str, str]:
-    """The chart's keys for an image reference: repository, tag, digest.
-
-    registry:5000/a/b -> registry:5000/a/b and the tag latest, as for the kubelet.
-    """
-    name, _, digest = reference.partition("@")
-    repository, colon, tag = name.rpartition(":")
-    if not colon or "/" in tag:
-        repository, tag = name, "" if digest else "latest"
-    parts = {"repository": repository, "tag": tag, "digest": digest}
-    return {key: value for key, value in parts.items() if value}
+from hvdchart.text import split_image
 
 
 def carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:

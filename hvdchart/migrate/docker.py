@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hvdchart.migrate.containers import split_image
 from hvdchart.migrate.environment import Entry
 from hvdchart.migrate.expansion import Text
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.pod_spec import NOT_PRIVILEGED
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
+from hvdchart.text import split_image
 
 PROGRAMS = ("docker", "nvidia-docker", "podman")
 # Options without an argument, and why the chart needs none.

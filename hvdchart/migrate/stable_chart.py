@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hvdchart.migrate.containers import carry_over_resources, split_image
+from hvdchart.migrate.containers import carry_over_resources
 from hvdchart.migrate.environment import (
     Environment,
     add_variable_map,
@@ -27,7 +27,7 @@ from hvdchart.migrate.pod_spec import (
 )
 from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
-from hvdchart.text import join_names
+from hvdchart.text import join_names, split_image
 
 NAME = "the old chart"
 # One is enough: no other chart has them.

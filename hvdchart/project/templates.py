@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
+from hvdchart.project import SPEC_NAME
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
+from hvdchart.text import split_image
 
 if TYPE_CHECKING:
     from hvdchart.spec.model import Spec
@@ -131,7 +133,7 @@ def make_project(
     files = {
         "train.py": example(template.example),
         **{file: example(file) for file in (_PROGRESS, *template.modules)},
-        "run.spec.yaml": spec,
+        SPEC_NAME: spec,
         "README.md": readme,
         ".hvdignore": _IGNORED + _IGNORED_WITH_IMAGE * has_dockerfile,
     }
@@ -174,13 +176,8 @@ def _app_version() -> str:
 
 
 def _image(reference: str) -> str:
-    """A reference as the spec's `image`; a port of the registry is no tag."""
-    named, _, digest = reference.partition("@")
-    repository, colon, tag = named.rpartition(":")
-    if not colon or "/" in tag:
-        repository, tag = named, "" if digest else "latest"
-    keys = {"repository": repository, "tag": tag, "digest": digest}
-    shown = (f"{key}: {_quoted(value)}" for key, value in keys.items() if value)
+    """A reference as the spec's `image`."""
+    shown = (f"{key}: {_quoted(value)}" for key, value in split_image(reference).items())
     return f"{{{', '.join(shown)}}}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.containers import split_image
+from hvdchart.text import split_image
 from tests.unit.hvdchart.migrate.old_files import (
     LAUNCHER,
     WORKER,
