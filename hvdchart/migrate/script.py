@@ -22,7 +22,7 @@ from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Word, read_statements
 from hvdchart.migrate.sizes import SizeError, workers_and_slots
-from hvdchart.migrate.variables import assign, assigned_name, change, conditional, export, exports
+from hvdchart.migrate.variables import assign, assigned_name, change, conditional, declare, exports
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
@@ -176,7 +176,7 @@ class Script:
         self.ledger.drop(path, reason if used else "no line uses it")
 
     def _export(self, path: KeyPath, statement: Statement) -> None:
-        for name in export(statement, self.variables):
+        for name in declare(statement, self.variables):
             self.exported.add(name)
             if self.variables.get(name, "") is None:
                 self.unknown.add(name)

@@ -57,12 +57,9 @@ def change(program: str, statement: Statement, variables: Known) -> bool:
             variables.pop(name, None)
         return True
     if program in _DECLARES:
-        is_plain = all(word.raw in ("-r", "-g") for word in words if word.raw[:1] in "-\"'")
-        for word in words:
-            if ASSIGNMENT.match(word.raw):
-                _assign(word, variables)
-        names = [] if is_plain else names
-    elif program == "let":
+        declare(statement, variables)
+        return True
+    if program == "let":
         names = [name for word in words for name in NAME.findall(word.raw)]
     elif program not in _SETS:
         return False
@@ -75,19 +72,20 @@ def exports(program: str, statement: Statement) -> bool:
     return program == "export" or (program in _DECLARES and "x" in _options(statement))
 
 
-def export(statement: Statement, variables: Known) -> Iterator[str]:
-    """Set the variables of such a statement, and return their names."""
-    options = _options(statement)
+def declare(statement: Statement, variables: Known) -> list[str]:
+    """Set the variables of export, declare and the like, and return their names."""
+    # Others calculate a number, change the letters, or take the variable back.
+    is_plain, names = _options(statement) <= {"x", "r", "g", "p"}, []
     for word in statement.words[1:]:
-        if word.raw.startswith("-"):
+        match = NAME.match(word.raw.lstrip("\"'"))
+        if match is None:
             continue
-        name = assigned_name(word)
+        names.append(match[0])
         if ASSIGNMENT.match(word.raw):
             _assign(word, variables)
-        if options - {"x", "r", "g", "p"}:
-            # It calculates a number, changes the letters, or takes the variable back.
-            variables[name] = None
-        yield name
+        if not is_plain or word.raw[0] in "\"'":
+            variables[match[0]] = None
+    return names
 
 
 def _options(statement: Statement) -> set[str]:

@@ -295,6 +295,7 @@ def test_ranks_get_the_variables_that_they_had(script: str) -> None:
         "export A=$(date)\nmpirun -np 1 t",
         "export A=1; read A\nmpirun -np 1 t",
         "export A=1; export -n A\nmpirun -np 1 t",
+        'export "A=1"\nmpirun -np 1 t',
     ],
 )
 def test_variable_of_the_ranks_that_only_a_shell_knows_is_to_be_checked_once(script: str) -> None:
