@@ -31,7 +31,8 @@ class Script(NamedTuple):
 
     rank: int
     pid: int
-    # When the process began, by which another one of the same number is told from it.
+    # When the process began, by which another one of the same number is told from it; empty if it
+    # had ended before it was written down.
     began: str
     notices: str
     epoch: str
@@ -42,15 +43,19 @@ def register(rank: int, pid: int) -> None:
     address, epoch = os.environ.get(notices.ADDRESS, ""), os.environ.get(EPOCH, "")
     beside = os.path.join(FOLDER, f".{rank}")
     try:
+        began = basics.read_stat(pid)[19]
+    except OSError:
+        # It has ended already, and its exit code is still told to its master.
+        began = ""
+    try:
         os.makedirs(FOLDER, exist_ok=True)
-        script = Script(rank, pid, basics.read_stat(pid)[19], address, epoch)
         with open(beside, "w", encoding="utf-8") as file:
-            json.dump(script, file)
+            json.dump(Script(rank, pid, began, address, epoch), file)
         # In one step: the worker reads at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
-        # It has ended already, this is no worker, or its memory is full. The rank can do without.
-        if os.path.exists(basics.GENERATED) and os.path.exists(f"/proc/{pid}"):
+        # This is no worker, or its memory is full. The rank can do without.
+        if os.path.exists(basics.GENERATED):
             print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
 
 

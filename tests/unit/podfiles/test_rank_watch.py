@@ -17,6 +17,7 @@ import basics
 import notice_server
 import notices as notices_program
 import pytest
+import rank_end
 import rank_watch
 import ranks
 import stacks
@@ -135,6 +136,20 @@ def test_rank_runs_without_its_entry(
     tmp_path.rmdir()
     ranks.register(3, os.getpid())
     assert capsys.readouterr().out == "", "this is no worker"
+
+
+def test_rank_that_failed_at_once_still_tells_how(
+    script: subprocess.Popen[bytes], folder: Path, notices: Notices
+) -> None:
+    """Its process may be gone before the one that the launcher started can look at it."""
+    script.kill()
+    script.wait()
+    (folder / "3").unlink()
+    ranks.register(3, script.pid)
+    assert list(ranks.running()) == []
+    rank_end.tell_failure(3, 5)
+    told = notices.get(timeout=20)
+    assert (told["kind"], told["rank"], told["status"]) == (rank_end.FAILED, 3, 5)
 
 
 def test_other_senders_are_not_heard(notices: Notices) -> None:
