@@ -40,7 +40,8 @@ def running_operator(namespace: Namespace) -> Iterator[None]:
     program = tool("mpi-operator")
     crd = module_folder(FOLDER, MPI_OPERATOR) / CRD
     namespace.kubectl("apply", "--server-side", "--filename", str(crd))
-    established = "--for=condition=Established"
+    # `--for=condition` fails where a new CRD has no conditions yet; this form waits.
+    established = "--for=jsonpath={.status.acceptedNames.kind}=MPIJob"
     namespace.kubectl("wait", established, "crd/mpijobs.kubeflow.org", "--timeout=60s")
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
