@@ -50,9 +50,9 @@ TITLES = {"resnet50": "ResNet-50", "inception3": "Inception-v3"}
 EPOCHS = 15
 # With pages of 4 KiB, one process was up to 18 % faster or slower than the next one like it.
 ENVIRONMENT = {**asked.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-# The filter of containerd 1.6, which the local cluster has, denies process_vm_readv(2): ranks of one
-# worker then copy each tensor twice, and an allreduce takes a quarter longer. Those of containerd
-# from 1.7 on and of Docker allow it.
+# The filter of containerd 1.6, which the local cluster has, denies process_vm_readv(2): ranks of
+# one worker then copy each tensor twice, and an allreduce takes a quarter longer. Those of
+# containerd from 1.7 on and of Docker allow it.
 UNFILTERED = {"type": "Unconfined"}
 # In a mount namespace of its own, so that nothing stays mounted.
 ON_HOST = """
