@@ -70,7 +70,6 @@ Exit codes: 0 printed.""",
 app = typer.Typer(
     name="hvdchart",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Plan and run distributed Horovod training on Kubernetes.",
