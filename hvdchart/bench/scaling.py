@@ -27,7 +27,7 @@ from hvdchart.values.merge import merge_values
 BENCHMARK = "benchmark.py"
 _DRIVER = "hvdchart_bench.py"
 # Student's t for 95 % and 1, 2, ... degrees of freedom; beyond, its expansion (Abramowitz and
-# Stegun, 26.7.5), which is right in four digits there.
+# Stegun, 26.7.5), which is right to a thousandth there.
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 

@@ -18,9 +18,6 @@ class Right(NamedTuple):
     resource: str
     verb: str
 
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
-
 
 _CHANGE = ("get", "create", "patch", "delete")
 _RBAC, _NETWORK = "rbac.authorization.k8s.io", "networking.k8s.io"

@@ -91,7 +91,6 @@ _OWN_TYPES: Mapping[str, Any] = {
     "Repository": {"type": "string", "pattern":
                    "^[A-Za-z0-9][-A-Za-z0-9._]*(:[0-9]+)?(/[a-z0-9._-]+)*$"},
     "Tag": {"type": "string", "pattern": "^[A-Za-z0-9_][-A-Za-z0-9._]{0,127}$"},
-    "Port": {"type": "integer", "minimum": 1, "maximum": 65535},
     **{f"{name}List": {"type": "array", "items": {"$ref": f"#/definitions/{name}"}} for name in (
         "Volume", "VolumeMount", "EnvVar", "Toleration", "TopologySpreadConstraint",
         "LocalObjectReference", "EnvFromSource", "Container", "HostAlias")},

@@ -87,3 +87,5 @@ def test_difference_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xff")
     with pytest.raises(FileError, match="a: cannot read: 'utf-8'"):
         difference(tmp_path / "a", "")
+    with pytest.raises(FileError, match=r"cannot read: .* Is a directory"):
+        difference(tmp_path, "")

@@ -33,7 +33,7 @@ import json, os
 ranks, hosts = int(os.environ["RANKS"]), int(os.environ["HOSTS"])
 assert ranks == 2 * hosts, (ranks, hosts)
 if hosts == 3:
-    raise SystemExit("broken on three")
+    raise SystemExit("x" * 900 + "broken on three")
 print("round 1")
 print("RESULT", json.dumps({"imagesPerSecond": hosts * 10.0}))
 """
@@ -66,10 +66,10 @@ def test_the_masters_line_is_cut_to_the_first_hosts(
     assert driver.on_first_hosts(line, str(file), len(run.hosts))[:2] == (line, run.ranks)
 
 
-def drive(tmp_path: Path, sizes: list[int]) -> tuple[int, list[Any], str]:
+def drive(tmp_path: Path, sizes: list[int], launched: str = LAUNCHER) -> tuple[int, list[Any], str]:
     """Run the driver on three hosts; its exit code, its measurements and all of its output."""
     launcher, hostfile = tmp_path / "mpirun", tmp_path / "hosts"
-    launcher.write_text(LAUNCHER)
+    launcher.write_text(launched)
     launcher.chmod(0o755)
     hostfile.write_text("".join(f"h{n}.s slots=2\n" for n in range(3)))
     job = {"sizes": sizes, "turns": 2, "command": [sys.executable, "-c", RANK]}
@@ -93,13 +93,41 @@ def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
     assert machine["processor"]
 
 
+def test_each_measurement_is_printed_before_the_next_one_ends(tmp_path: Path) -> None:
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("h0.s slots=2\nh1.s slots=2\n")
+    # The measurement on two hosts ends when standard input does.
+    script = """case "$*" in
+    *MACHINE*) ;;
+    *"-np 2"*) echo 'RESULT {"imagesPerSecond": 3}' ;;
+    *) cat; echo 'RESULT {"imagesPerSecond": 5}' ;;
+    esac"""
+    launcher = ["sh", "-c", script, "sh", "-np", "4", "--hostfile", str(hostfile), "rank", "4"]
+    job = {"sizes": [1, 2], "turns": 1, "command": ["train"]}
+    line = [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *launcher]
+    with subprocess.Popen(
+        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline().removeprefix("BENCH "))
+        rest, _ = process.communicate()
+    assert first["result"] == {"imagesPerSecond": 3}
+    assert json.loads(rest.removeprefix("BENCH "))["result"] == {"imagesPerSecond": 5}
+
+
 def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
     code, found, _ = drive(tmp_path, [3, 1])
     assert code == 1
     (failed,) = found
     assert failed["result"] is None
     assert failed["error"].startswith("exit code 1: ")
-    assert "broken on three" in failed["error"]
+    assert failed["error"].endswith("xbroken on three\n")
+    assert len(failed["error"]) == len("exit code 1: ") + 800, "the end of the output"
+
+
+def test_launcher_that_does_not_reach_its_hosts_ends_the_run(tmp_path: Path) -> None:
+    launcher = "#!/bin/sh\necho cannot reach h1\nexit 7\n"
+    assert drive(tmp_path, [1], launcher) == (1, [], "cannot reach h1\n")
 
 
 @pytest.mark.parametrize(

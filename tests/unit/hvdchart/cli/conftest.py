@@ -28,3 +28,9 @@ def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> 
 def finished(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that has finished; its workers' logs go on."""
     return play(fake_cluster, DONE, ENDED_MASTER)
+
+
+@pytest.fixture
+def kubectl(programs: Path) -> StubProgram:
+    """A kubectl that does nothing."""
+    return StubProgram(programs, "kubectl")

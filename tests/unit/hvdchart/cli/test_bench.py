@@ -97,13 +97,17 @@ def test_sizes_are_measured_in_one_run_and_shown(
     rows = [line.strip("│").split("│") for line in done.output.splitlines() if "│" in line]
     cells = [[cell.strip() for cell in row] for row in rows]
     assert [row[0] for row in cells] == ["1", "2"]
+    assert (cells[1][1], cells[1][3]) == ("2", "10.0")
     assert cells[1][2].startswith("20.0 +- ")
     assert cells[1][4].startswith("95.2% +- ")
     assert "1 x (Xeon, 8 CPUs) on 2 nodes; 2 turns, 20" in done.output
     assert "image team/train@sha256:1; " in done.output
     result = json.loads(written.read_text())
+    assert written.read_text() == json.dumps(result, indent=1) + "\n"
     assert [row["turns"] for row in result["rows"]] == [[10.0, 11.0], [19.0, 21.0]]
     assert picture.read_text().startswith("<svg ")
+    title = "hvd: benchmark.py --model vgg16 --batch-size 32 --steps 3<"
+    assert title in picture.read_text()
     assert helm.commands()[-1] == "uninstall"
     (call,) = [call for call in helm.calls if call.arguments[0] == "upgrade"]
     values = json.loads(call.input)

@@ -57,6 +57,10 @@ def test_deploy_follows_the_phases_and_the_logs(
     assert done.code == 0, done.errors
     assert f"[{JOB}-x] first\n" in done.output
     assert phases(done.errors)[-1] == "done: finished"
+    assert "replaces" not in done.errors, "the run is the one that was there"
+    seconds = [float(line.split()[1]) for line in done.errors.splitlines() if " s  " in line]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] < 3600, "since the start of the command"
 
 
 def test_deploy_waits_with_progress_and_without_logs(

@@ -101,6 +101,19 @@ def test_an_image_of_its_own_is_not_built_where_the_spec_names_another(
     assert deployed_image(helm).get("tag") != tag_of(project)
 
 
+def test_a_spec_on_standard_input_is_of_no_folder(
+    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It may be of another folder than the one with a Dockerfile in which the command runs."""
+    spec = project / "run.spec.yaml"
+    monkeypatch.chdir(project)
+    with spec.open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert hvdchart("deploy", "-", "--detach").code == 0
+    assert docker.calls == []
+
+
 def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
     helm: StubProgram, tmp_path: Path,

@@ -23,6 +23,8 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 ROOT = chart_dir().parents[1]
+# Several workers write to the claim: the plan has a warning.
+WARNED = {**SPEC, "volumes": {"output": {"pvc": "results"}}}
 
 
 class Dev:
@@ -32,14 +34,21 @@ class Dev:
         self.script = folder / "train.py"
         self.script.write_text("first")
         self.spec = folder / "run.spec.yaml"
-        self.spec.write_text(json.dumps(SPEC))
+        self.spec.write_text(json.dumps(WARNED))
         answer_as(helm, "hvd")
         self._helm = helm
+        self.errors = ""
         files = [str(folder)] if is_project else [str(self.spec), "--code", str(self.script)]
         command = [sys.executable, "-m", "hvdchart", "dev", *files]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
         )
+
+    def save(self, text: str) -> None:
+        """Save the script in one step, as editors do: nobody reads half of it."""
+        beside = self.script.parent.with_suffix(".new")
+        beside.write_text(text)
+        beside.replace(self.script)
 
     def upgrades(self) -> list[Call]:
         """Each `helm upgrade` so far."""
@@ -61,9 +70,15 @@ class Dev:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
+    def kill(self) -> str:
+        """End it; all that it has printed to standard error."""
+        self.process.kill()
+        return self.errors + self.process.communicate()[1]
+
     def wait_for_error_line(self, text: str) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
+            self.errors += line
             if text in line:
                 return
         raise AssertionError(f"no line with {text!r}")
@@ -77,7 +92,7 @@ def dev(fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path) -> Iterato
         yield running
     finally:
         running.process.kill()
-        running.process.communicate()
+        running.process.wait()
 
 
 def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: StubProgram) -> None:
@@ -85,14 +100,15 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: Stub
     assert values["code"] == {"files": {"train.py": "first"}}
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
     dev.wait_for_log()
-    dev.script.write_text("second")
+    dev.save("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
     helm.answer("upgrade", errors="Error: quota exceeded", code=1)
-    dev.script.write_text("third")
+    dev.save("third")
     dev.wait_for_error_line("quota exceeded")
     answer_as(helm, "hvd")
-    dev.script.write_text("fourth")
+    dev.save("fourth")
     assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
+    assert dev.kill().count("warning: volumes output are claims") == 1, "at the first one"
 
 
 def test_a_folder_is_a_spec_and_its_code(
@@ -106,10 +122,12 @@ def test_a_folder_is_a_spec_and_its_code(
         first = dev.wait_for_deployed(1)
         assert first["master"]["args"] == ["train"]
         dev.wait_for_log()
-        dev.script.write_text("second")
+        dev.save("second")
         assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
+        told = {"job": JOB, "progress": json.dumps({"step": 7, "steps": 9, "secondsLeft": 5})}
+        fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": told})
         fake_cluster.put("jobs", job(("Complete", "", "")))
-        dev.wait_for_error_line("hvdchart: run finished")
+        dev.wait_for_error_line("hvdchart: run finished at step 7 of 9\n")
     finally:
         dev.process.kill()
         dev.process.communicate()
@@ -148,12 +166,12 @@ def test_kubernetes_validates_what_was_not_validated_in_this_session(dev: Dev) -
     """Without that, a misspelt field of `values` would be dropped in silence."""
     dev.wait_for_deployed(1)
     dev.wait_for_log()
-    dev.script.write_text("second")
+    dev.save("second")
     dev.wait_for_deployed(2)
-    dev.spec.write_text(json.dumps({**SPEC, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
-    dev.script.write_text("third")
+    dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
+    dev.save("third")
     dev.wait_for_deployed(3)
-    dev.script.write_text("fourth")
+    dev.save("fourth")
     dev.wait_for_deployed(4)
     without = "--disable-openapi-validation"
     assert [without in call.arguments for call in dev.upgrades()] == [False, True, False, True]
@@ -170,7 +188,7 @@ def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
     dev.wait_for_error_line("run stopped; the workers wait for the next change")
     (patch,) = [request for request in fake_cluster.requests if request.method == "PATCH"]
     assert (patch.path.rpartition("/")[2], patch.body) == (JOB, {"spec": {"suspend": True}})
-    dev.script.write_text("second")
+    dev.save("second")
     dev.wait_for_deployed(2)
     assert dev.process.poll() is None
     dev.interrupt()
@@ -196,18 +214,23 @@ def test_the_projects_image_is_built_once_and_used_by_each_run(
     (tmp_path / "Dockerfile").write_text("FROM base")
     (tmp_path / ".dockerignore").write_text("*")
     play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
-    monkeypatch.setenv("HVDCHART_LOAD_WITH", str(StubProgram(programs, "loader").path))
+    loader = StubProgram(programs, "loader")
+    monkeypatch.setenv("HVDCHART_LOAD_WITH", str(loader.path))
     dev = Dev(tmp_path, helm)
     try:
         image = dev.wait_for_deployed(1)["image"]
         assert image == {"repository": "a", "tag": Source(tmp_path, "a").reference()[2:]}
         docker.answer("inspect")
-        dev.script.write_text("second")
+        dev.save("second")
         assert dev.wait_for_deployed(2)["image"] == image
         assert docker.commands().count("build") == 1
+        reference = f"a:{image['tag']}"
+        assert {*loader.calls[0].arguments} == {reference}
+        dev.save("third")
+        dev.wait_for_deployed(3)
+        assert dev.kill().count(f"{reference} is built already\n") == 1, "at the first one"
     finally:
         dev.process.kill()
-        dev.process.communicate()
 
 
 @pytest.mark.parametrize("there", [True, False])

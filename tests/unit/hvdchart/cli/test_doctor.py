@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,34 @@ def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: Fak
     assert "ok       cluster                 Kubernetes v1.34.4" in lines
     assert "ok       image builder           buildah" in lines
     assert "PROBLEM" not in done.output
+    assert "not on PATH" not in done.output
+
+
+def test_without_kubectl_the_commands_that_call_it_are_named(
+    hvdchart: Command, cluster: FakeCluster, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (programs / "kubectl").unlink()
+    # The stand-ins start `cat`, and the system may have a kubectl of its own.
+    (programs / "cat").symlink_to(shutil.which("cat") or "")
+    monkeypatch.setenv("PATH", str(programs))
+    done = hvdchart("doctor")
+    assert done.code == 0
+    assert "?        kubectl                 not on PATH\n" in done.output
+    assert "-> exec, debug, top, tensorboard and timeline call it: install it\n" in done.output
+
+
+def test_claim_for_one_node_does_not_serve_the_workers_of_a_spec(
+    hvdchart: Command, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    spec = tmp_path / "run.spec.yaml"
+    spec.write_text(json.dumps({**SPEC, "volumes": {"output": {"pvc": "results"}}}))
+    cluster.put("persistentvolumeclaims", {
+        "metadata": {"name": "results"}, "spec": {"accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": "Bound"},
+    })  # fmt: skip
+    done = hvdchart("doctor", spec)
+    assert done.code == 7
+    assert "2 workers mount it, and it allows ReadWriteOnce" in done.output
 
 
 def test_each_problem_is_counted_and_has_a_fix(

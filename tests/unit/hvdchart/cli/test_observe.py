@@ -111,6 +111,8 @@ def test_logs_of_a_rank_have_its_lines_alone(hvdchart: Command, running: FakeClu
     running.log(f"{JOB}-x", "[0]<stdout>:zero", "[1]<stdout>:one", "[1]<stderr>:two", end=True)
     done = hvdchart("logs", "hvd", "--rank", "1", "--no-follow")
     assert done.output == "[rank 1] one\n[rank 1] two\n"
+    asked = [request.path for request in running.requests if request.resource == "log"]
+    assert [path.split("/")[-2] for path in asked] == [f"{JOB}-x"], "the master's log has them"
 
 
 def test_logs_of_a_rank_that_the_launcher_does_not_name_are_refused(

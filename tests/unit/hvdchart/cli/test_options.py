@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from hvdchart.cli.options import parse_duration, parse_numbers, split_words
+from hvdchart.cli.options import parse_duration, parse_numbers, print_document, split_words
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,17 @@ def test_numbers_and_words_are_read() -> None:
     assert parse_numbers("omp", "") == ()
     assert parse_numbers("omp", "1, 2,123456") == (1, 2, 123456)
     assert split_words("command", "a 'b c'") == ["a", "b c"]
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ("json", '{\n  "b": "\\u00e9",\n  "a": [\n    1\n  ]\n}\n'),
+        ("yaml", "---\nb: é\na:\n- 1\n"),
+    ],
+)
+def test_documents_keep_their_order(
+    capsys: pytest.CaptureFixture[str], output: str, text: str
+) -> None:
+    print_document({"b": "é", "a": [1]}, output)
+    assert capsys.readouterr().out == text

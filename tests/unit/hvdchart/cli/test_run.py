@@ -117,9 +117,10 @@ def test_interrupted_deploy_leaves_the_run_and_exits_with_130(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hvdchart.run.logs.follow", interrupt)
-    answer = hvdchart("logs", "hvd")
-    assert answer.code == 130
+    for name in ("logs.follow", "events.follow_events", "watch.watch_release"):
+        monkeypatch.setattr(f"hvdchart.run.{name}", interrupt)
+    for command in (["logs", "hvd"], ["events", "hvd", "-f"], ["status", "hvd", "--watch"]):
+        assert hvdchart(*command).code == 130
     monkeypatch.setattr("hvdchart.cli.run._follow", interrupt)
     done = hvdchart("deploy", spec)
     assert done.code == 130

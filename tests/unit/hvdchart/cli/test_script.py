@@ -56,13 +56,13 @@ def test_options_say_where_and_on_what_a_script_runs(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach", "-n", "mine"]
-    done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: é')
+    done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: 😀')
     assert done.code == 0, done.errors
     arguments = upgraded(helm)
     assert arguments[1] == "my-train"
     assert arguments[arguments.index("--namespace") + 1] == "mine"
     sent = values(helm)
-    assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: é']
+    assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: 😀']
     worker = sent["worker"]
     assert (worker["number"], worker["slots"]) == (3, 4)
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == "4"

@@ -50,9 +50,10 @@ def test_tune_measures_in_a_run_and_writes_the_best_setting(
     assert "hvdchart tune run.spec.yaml`" in target.read_text()
     assert "+100.0% faster" in target.read_text()
     assert helm.commands().count("uninstall") == 2
-    installed = json.loads(next(c.input for c in helm.calls if c.arguments[0] == "upgrade"))
+    installed, again = (json.loads(c.input) for c in helm.calls if c.arguments[0] == "upgrade")
     assert installed["worker"]["number"] == 1
     driven = json.loads(installed["master"]["args"][-2])
+    assert json.loads(again["master"]["args"][-2]) == driven, "the plan's and the only other one"
     assert driven["command"] == ["bench", "a b"]
     assert len(driven["runs"]) == 4
     assert driven["runs"][1] == {
@@ -71,6 +72,7 @@ def test_tune_without_a_faster_setting_keeps_the_plans(
     assert done.code == 0, done.errors
     assert "2/2    failed  OMP_NUM_THREADS=3" in done.errors
     assert "keep the plan's" in done.output
+    assert "in turn with the plan's" not in done.output
     assert helm.commands().count("upgrade") == 1
     assert upgraded(helm)[-1] == "main"
     installed = json.loads(next(c.input for c in helm.calls if c.arguments[0] == "upgrade"))

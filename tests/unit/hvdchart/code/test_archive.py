@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hvdchart.chart_files import read_data
-from hvdchart.code.archive import pack_code
+from hvdchart.code.archive import list_files, pack_code
 from hvdchart.errors import FileError
 
 
@@ -98,7 +98,7 @@ def test_large_code_is_refused_with_its_largest_file(tmp_path: Path, kind: str) 
     noise = os.urandom(read_data("resources.json")["codeCharacters"])
     (folder / "weights.txt").write_text(noise.hex())
     with pytest.raises(
-        FileError, match=r"more than 400000 .* of \d{3} kB; .*weights\.txt \(800 kB\).*hvdignore"
+        FileError, match=r"more than 400000 .* of 800 kB; .*weights\.txt \(800 kB\).*hvdignore"
     ):
         pack_code(folder if kind == "folder" else folder / "weights.txt")
 
@@ -135,6 +135,18 @@ def test_missing_path_is_refused_by_name(tmp_path: Path) -> None:
         pack_code(tmp_path / "train.py")
 
 
+def test_missing_folder_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="none: cannot read the code: No such file"):
+        list_files(tmp_path / "none")
+
+
+def test_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
+    # A file that nobody can read at its beginning, root included.
+    (tmp_path / "memory").symlink_to("/proc/self/mem")
+    with pytest.raises(FileError, match="memory: cannot read the code: Input/output error"):
+        pack_code(tmp_path)
+
+
 def test_binary_script_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_bytes(b"\xff\xfe")
     with pytest.raises(FileError, match=r"train\.py: cannot read the code"):
@@ -151,3 +163,10 @@ def test_pipe_is_refused_by_name(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="pipe: is neither a file nor a folder"):
         pack_code(tmp_path)
+
+
+def test_link_to_a_folder_is_refused_by_name(tmp_path: Path) -> None:
+    folder = write(tmp_path / "project", train_dot_py="")
+    (folder / "data").symlink_to(write(tmp_path / "elsewhere", set_dot_bin=""))
+    with pytest.raises(FileError, match="data: is neither a file nor a folder"):
+        pack_code(folder)

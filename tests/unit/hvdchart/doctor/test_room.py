@@ -79,6 +79,22 @@ def test_a_default_of_the_namespace_meets_what_a_quota_demands() -> None:
     assert quota_texts([quota(limits_cpu="100")], [default]) == []
 
 
+def test_a_default_request_is_no_limit() -> None:
+    default = limit_range(defaultRequest={"cpu": "4"})
+    (problem,) = quota_texts([quota(limits_cpu="100")], [default])
+    assert problem.startswith("quota q requires limits.cpu")
+
+
+def test_a_default_request_meets_what_a_quota_demands() -> None:
+    values: dict[str, Any] = {"worker": {}, "master": {}}
+    default = limit_range(defaultRequest={"cpu": "4"})
+    found = [
+        [each.state for each in examine_quotas([quota(cpu="100")], ranges, pod_needs(values))]
+        for ranges in ([default], [])
+    ]
+    assert found == [["ok"], ["problem"]]
+
+
 def test_a_quota_for_some_pods_only_is_not_counted() -> None:
     scoped = quota(pods="0")
     scoped["spec"]["scopes"] = ["BestEffort"]
@@ -111,6 +127,8 @@ def test_without_a_spec_quotas_are_named() -> None:
     [
         ("restricted", {}, ""),
         ("restricted", {"podSecurityContext": {"runAsUser": 0}}, "needs baseline"),
+        ("restricted", {"podSecurityContext": {"runAsNonRoot": False}}, "needs baseline"),
+        ("restricted", {"securityContext": {"allowPrivilegeEscalation": True}}, "needs baseline"),
         ("baseline", {"podSecurityContext": {"runAsUser": 0}}, ""),
         ("baseline", {"volumes": [{"name": "d", "hostPath": {}}]}, "volume d needs privileged"),
         ("baseline", {"hostNetwork": True}, "hostNetwork needs privileged"),
@@ -146,13 +164,20 @@ def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str 
         (claim("Pending"), 1, "it is Pending: no volume is bound to it"),
         (claim("Pending", storage_class="late"), 1, ""),
         (claim(mode="ReadWriteOnce"), 1, ""),
-        (claim(mode="ReadWriteOnce"), 4, "4 workers mount it, and it allows ReadWriteOnce"),
+        (claim(mode="ReadWriteOnce"), 2, "2 workers mount it, and it allows ReadWriteOnce"),
     ],
 )
 def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) -> None:
     classes = [{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}]
     (finding,) = examine_claims({"data": found}, classes, workers)
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
+
+
+def test_each_claim_has_its_finding() -> None:
+    found = examine_claims({"data": None, "out": claim()}, None, 4)
+    assert [(each.subject, each.state) for each in found] == [
+        ("claim data", "problem"), ("claim out", "ok"),
+    ]  # fmt: skip
 
 
 def test_claims_are_those_of_all_pods() -> None:
@@ -190,6 +215,8 @@ def test_a_default_class_serves_new_claims() -> None:
     ]
     assert examine_classes(classes).text == "a, b; default: b"
     assert examine_classes(classes[:1]).state == "unknown"
+    assert examine_classes(classes[:1]).text == "no default StorageClass among: a"
+    assert examine_classes([]).text == "no default StorageClass among: none"
 
 
 def test_needs_are_read_from_the_values_of_a_spec() -> None:
@@ -203,6 +230,10 @@ def test_needs_are_read_from_the_values_of_a_spec() -> None:
     assert [(pod.name, pod.number, dict(pod.gpus)) for pod in pod_needs(values)] == [
         ("a", 2, {}), ("b", 3, {"nvidia.com/gpu": 2}), ("master", 1, {}),
     ]  # fmt: skip
+
+
+def test_values_without_numbers_need_a_worker_and_a_master() -> None:
+    assert [(pod.name, pod.number) for pod in pod_needs({})] == [("worker", 1), ("master", 1)]
 
 
 def test_spares_need_what_other_workers_need() -> None:

@@ -48,6 +48,7 @@ SHELL = "the line needs a shell before the launcher starts"
          "migrate does not understand option --no-such-option of mpirun"),
         (["mpirun", "-np", "many", "a"], "migrate does not understand option -np of mpirun"),
         (["mpirun", "-np"], "migrate does not understand option -np of mpirun"),
+        (["mpirun", "-np", "12345678", "a"], "migrate does not understand option -np of mpirun"),
         (["mpirun", "--mca", "btl"], "migrate does not understand option --mca of mpirun"),
         (["mpirun", "--mca=btl", "self", "a"],
          "migrate does not understand option --mca=btl of mpirun"),
@@ -78,6 +79,7 @@ def test_launcher_options_are_kept_in_their_order() -> None:
 
 @pytest.mark.parametrize("option", ["-np 4", "-n 4", "-c 4", "--num-proc 4", "-np=4"])
 def test_number_of_ranks_is_read_and_dropped(option: str) -> None:
+    assert parse_command_line(["mpirun", "-np", "1234567", "a"]).ranks == 1234567
     line = parse_command_line(["mpirun", *option.split(), "a"])
     reason = "the chart takes it from worker.number and worker.slots"
     assert (line.ranks, line.options, line.dropped) == (4, [], [(option, reason)])

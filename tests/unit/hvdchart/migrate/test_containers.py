@@ -100,6 +100,7 @@ def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
         ({"limits": {"nvidia.com/mig-1g.5gb": "3"}}, 3),
         ({"limits": {"cpu": 4, "gpu.intel.com/xe": 1}, "requests": {"gpu.intel.com/xe": 1}}, 1),
         ({"limits": {"nvidia.com/gpu": 0}}, None),
+        ({"limits": {"nvidia.com/gpu": 1_000_000}}, None),
         ({"limits": {"cpu": 4}}, None),
         ({}, None),
     ],

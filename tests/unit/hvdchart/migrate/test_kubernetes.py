@@ -8,7 +8,7 @@ import pytest
 
 from devtools.checks import kube_schemas
 from hvdchart.errors import SpecError
-from hvdchart.migrate.kubernetes import find_problem, value_problem
+from hvdchart.migrate.kubernetes import did_you_mean, find_problem, value_problem
 from hvdchart.spec.yaml_tree import parse
 from tests.unit.hvdchart.migrate.old_files import migrate_job, migrate_old
 
@@ -75,6 +75,80 @@ def test_value_that_the_api_refuses(new: str, value: Any, path: str) -> None:
 )
 def test_value_that_the_api_accepts(new: str, value: Any) -> None:
     assert value_problem(new.split("."), value) is None
+
+
+def affinity(kind: str, weight: int) -> dict[str, Any]:
+    """An affinity with a preference of this weight."""
+    term = {"nodeAffinity": ("preference", {"matchExpressions": [{"key": "a", "operator": "Gt"}]}),
+            "podAffinity": ("podAffinityTerm", {"topologyKey": "zone"})}[kind]  # fmt: skip
+    preferred = [{"weight": weight, term[0]: term[1]}]
+    return {kind: {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def spread(skew: int, operator: str = "Exists") -> list[dict[str, Any]]:
+    """A constraint on the spread of pods that a label selects."""
+    selector = {"matchExpressions": [{"key": "a", "operator": operator}]}
+    return [{"maxSkew": skew, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+             "labelSelector": selector}]  # fmt: skip
+
+
+def source(**sources: Any) -> list[dict[str, Any]]:
+    """A variable whose value comes from the cluster."""
+    return [{"name": "A", "valueFrom": sources}]
+
+
+KEY = {"name": "s", "key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("new", "last", "first_refused"),
+    [
+        ("volumes", [{"name": "a" * 63}], [{"name": "a" * 64}]),
+        ("volumes", [{"name": "a", "nfs": {"server": "s", "path": "/"}}],
+         [{"name": "a", "nfs": {"server": "", "path": "/"}}]),
+        ("volumes", [{"name": "a", "csi": {"driver": "d"}}],
+         [{"name": "a", "csi": {"driver": ""}}]),
+        ("volumeMounts", [{"name": "a", "mountPath": "/"}], [{"name": "a", "mountPath": ""}]),
+        ("priorityClassName", "a" * 253, "a" * 254),
+        ("image.tag", "a" * 128, "a" * 129),
+        ("worker.nodeSelector", {"a": "b" * 63}, {"a": "b" * 64}),
+        ("podSecurityContext.runAsUser", 2**31 - 1, 2**31),
+        ("podSecurityContext.runAsUser", 0, -1),
+        ("worker.affinity", affinity("nodeAffinity", 1), affinity("nodeAffinity", 0)),
+        ("worker.affinity", affinity("nodeAffinity", 100), affinity("nodeAffinity", 101)),
+        ("worker.affinity", affinity("podAffinity", 1), affinity("podAffinity", 0)),
+        ("worker.affinity", affinity("podAffinity", 100), affinity("podAffinity", 101)),
+        ("worker.topologySpreadConstraints", spread(1), spread(0)),
+        ("worker.topologySpreadConstraints", spread(1, "DoesNotExist"), spread(1, "Gt")),
+        ("worker.env", source(secretKeyRef=KEY), source()),
+        ("worker.env", source(secretKeyRef=KEY), source(secretKeyRef=KEY, configMapKeyRef=KEY)),
+        ("worker.env", source(configMapKeyRef=KEY), source(configMapKeyRef={**KEY, "key": ""})),
+        ("worker.env", [{"name": "A", "value": ""}], [{"name": "", "value": ""}]),
+        ("worker.tolerations", [{"operator": "Exists", "key": "", "value": ""}],
+         [{"operator": "Exists", "key": "", "value": "a"}]),
+        ("worker.resources", {"limits": {"cpu": 0}}, {"limits": {"cpu": -1}}),
+        ("worker.resources", {"limits": {"cpu": 1}, "requests": {"cpu": "1000m"}},
+         {"limits": {"cpu": 1}, "requests": {"cpu": "1001m"}}),
+        ("worker.resources", {"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 2}},
+         {"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": 1}}),
+    ],
+)  # fmt: skip
+def test_value_at_a_limit_of_the_api_is_accepted_and_the_next_one_refused(
+    new: str, last: Any, first_refused: Any
+) -> None:
+    assert value_problem(new.split("."), last) is None
+    assert value_problem(new.split("."), first_refused) is not None
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    problem = value_problem(["worker", "nodeSelector"], {"a": ["x" * 200]})
+    assert problem is not None
+    assert problem.problem == f'Kubernetes does not accept it: ["{"x" * 155}...'
+
+
+def test_few_keys_are_all_named_where_none_is_meant() -> None:
+    assert did_you_mean("zoom", "abcdefgh") == "one of a, b, c, d, e, f, g, h"
+    assert did_you_mean("zoom", "abcdefghi") == "a key of Kubernetes"
 
 
 def test_misspelt_key_is_answered_with_the_one_that_is_meant() -> None:

@@ -93,6 +93,10 @@ def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) 
     found = json.loads(done.output)
     assert [row["workers"] for row in found["expected"]] == [1, 2, 4, 8, 16]
     assert found["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
+    digits = {"imagesPerSecond": 1, "efficiency": 4, "model expects": 4}
+    for row in (*found["expected"], *found["published"]):
+        rounded = {key: round(row[key], number) for key, number in digits.items() if key in row}
+        assert rounded.items() <= row.items()
     assert (found["published"][0]["published"], found["published"][0]["ranks"]) == (0.92, 32)
     shown = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45")
     assert "- each host has a link of 10 Gbit/s (TCP, of which" in shown.output
@@ -100,6 +104,8 @@ def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) 
     assert "expected speed" in shown.output
     faster = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1")
     assert " 1 Gbit/s" in faster.output
+    unknown = ["--set", "train.batchSize=null", "--expect", "resnet50", "--speed", "45"]
+    assert "samples/s with batches of 64: " in hvdchart("plan", SPEC, *unknown).output
 
 
 def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: Path) -> None:
@@ -108,6 +114,11 @@ def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: P
     assert done.code == 0, done.errors
     assert ", times 2.00 as fitted to measurements; " in done.output
     assert "a rank alone trains 40 samples/s with batches of 64: 1.600 s" in done.output
+    # The size of a batch is that of the measurement.
+    halved = ["python", "benchmark.py", "--batch-size", "32"]
+    measured = ["--measured", result(tmp_path, ["a", "b"], command=halved)]
+    done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)
+    assert "a rank alone trains 40 samples/s with batches of 32: 0.800 s" in done.output
     # On one node nothing was said of a network.
     measured = ["--measured", result(tmp_path, ["a", "a"])]
     done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)

@@ -67,6 +67,11 @@ def test_a_key_is_removed(spec: Path) -> None:
     assert spec.read_text().startswith(TEXT[: TEXT.index("  tag")])
 
 
+def test_an_item_of_a_list_is_removed(spec: Path) -> None:
+    unset_values(spec, ["train.command.1"])
+    assert spec.read_text() == TEXT.replace("[python, train.py]", "[python]")
+
+
 def test_a_value_is_read_by_its_path(spec: Path) -> None:
     assert get(spec, "nodes.0.count") == 2
     assert get(spec, "train.command") == ["python", "train.py"]
@@ -87,7 +92,7 @@ def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
     [
         ("nodes.0.count=many", "nodes"),
         ("wroker=1", "wroker"),
-        ("nodes.1.count=1", "'1' is not an item"),
+        ("nodes.1.count=1", "'1' is not an item; expected a number from 0 to 0"),
         ("name.first=a", "'first' is below 'resnet'"),
         ("nodes.0.count", "expected path=value"),
         ("=1", "a path such as nodes.0.count"),
@@ -104,13 +109,36 @@ def test_a_change_that_would_make_the_spec_wrong_is_refused(
 
 
 @pytest.mark.parametrize(
-    "path", ["nodes.0.counts", "volumes.data", "nodes.3", "values.podLabels.a"]
+    ("path", "expected", "problem"),
+    [
+        ("nodes.0.counts", "one of name, count, coresPerSocket, memory", "there is no 'counts'"),
+        ("volumes.data", "one of apiVersion, name, nodes", "there is no 'volumes'"),
+        ("nodes.1", "a number from 0 to 0", "'1' is not an item"),
+        ("values.podLabels.a", "one of a.b", "there is no 'a'"),
+        ("name.first", "no further step", "'first' is below 'resnet'"),
+    ],
 )
-def test_what_is_not_there_can_be_neither_read_nor_removed(spec: Path, path: str) -> None:
-    with pytest.raises(SpecError):
+def test_what_is_not_there_can_be_neither_read_nor_removed(
+    spec: Path, path: str, expected: str, problem: str
+) -> None:
+    with pytest.raises(SpecError, match=f"there is no .*; expected {expected}"):
         get(spec, path)
-    with pytest.raises(SpecError):
+    with pytest.raises(SpecError, match=problem):
         unset_values(spec, [path])
+    assert spec.read_text() == TEXT
+
+
+def test_empty_maps_and_lists_are_values_too(spec: Path) -> None:
+    spec.write_text(TEXT.replace("a.b: x", "{}").replace("[python, train.py]", "[]"))
+    listed = dict(items(spec))
+    assert (listed["values.podLabels"], listed["train.command"]) == ({}, [])
+    with pytest.raises(SpecError, match="there is no 'a'; expected no key: the map is empty"):
+        get(spec, "values.podLabels.a")
+
+
+def test_key_is_added_below_a_key_that_has_no_value(spec: Path) -> None:
+    spec.write_text(TEXT.replace("    a.b: x\n", ""))
+    set_values(spec, [r"values.podLabels.a\.b=x"])
     assert spec.read_text() == TEXT
 
 
@@ -130,7 +158,7 @@ def test_a_list_without_indentation_stays_so(tmp_path: Path) -> None:
     file = tmp_path / "flat.yaml"
     flat = (
         "apiVersion: hvdchart/v1\nname: r\nnodes:\n- name: a\n  count: 1\n  gpus: 1\n"
-        "train:\n  command:\n  - a\n"
+        "train:\n  command:\n  - a\nvalues:\n  a: [1, 2]\n  b: []\n"
     )
     file.write_text(flat)
     set_values(file, ["nodes.0.count=3"])

@@ -24,7 +24,7 @@ DIGEST = f"sha256:{'0' * 64}"
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 def test_a_new_project_can_be_deployed_as_it_is(template: object, tmp_path: Path) -> None:
     chosen = next(each for each in TEMPLATES.values() if each is template)
-    folder = tmp_path / "mine"
+    folder = tmp_path / "team" / "mine"
     files = make_project(folder, "mine", chosen)
     assert {file.name for file in files} == {file.name for file in folder.iterdir()}
     spec = load_spec(folder / "run.spec.yaml")

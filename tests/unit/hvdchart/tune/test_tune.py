@@ -53,6 +53,8 @@ def test_settings_begin_with_the_plans_own() -> None:
     assert settings[0] == OWN
     assert len({json.dumps(setting, sort_keys=True) for setting in settings}) == len(settings) == 8
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
+    settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), Grid())
+    assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
 
 
 def test_grid_on_the_command_line_replaces_the_derived_one() -> None:
@@ -102,8 +104,10 @@ def test_tuning_run_has_the_plans_binding_and_no_retries() -> None:
 def test_tuning_run_of_a_bound_run_with_a_long_name_is_a_spec_that_the_chart_takes() -> None:
     text = spec_text("{name: x, count: 2, coresPerSocket: 4, tuning: {binding: core}}")
     text = text.replace("name: run", f"name: {'a' * 45}") + "tuning: {binding: core}\n"
+    text += "launch: {options: [--tag-output]}\n"
     plan = make_plan(parse_spec(text.encode()))
     tuned = tuning_plan(plan, [OWN], ["a"], 1)
+    assert tuned.launching.options == ("--tag-output",)
     assert tuned.launching.binding == plan.launching.binding
     assert len(f"{tuned.spec.name}-worker") == 52
 
@@ -122,6 +126,8 @@ def test_best_setting_beats_the_plan_by_more_than_noise_in_turns() -> None:
     assert choose_best(drifting) is drifting[1], "each turn is compared with itself"
     silent = measured((), (5,))
     assert choose_best(silent) is silent[1]
+    shorter = measured((10, 10), (12,))
+    assert choose_best(shorter) is shorter[1], "a run without a speed leaves a turn incomplete"
     failed = measured((10,), ())
     assert choose_best(failed) is failed[0]
 
@@ -182,6 +188,7 @@ def test_results_are_collected_by_setting() -> None:
         ('x\n[1,0]<stdout>RESULT {"imagesPerSecond": 7}\nbye\n', 7.0),
         ('RESULT {"imagesPerSecond": null}', None),
         ("RESULT {broken", None),
+        ('RESULT {"other": 1}', None),
         ("nothing", None),
     ],
 )
@@ -195,7 +202,7 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     launcher.write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
     launcher.chmod(0o755)
     rank = (
-        "import os, json; n = int(os.environ['N']); assert n; "
+        "import os, json; n = int(os.environ['N']); assert n, 'x' * 900; "
         "print('RESULT', json.dumps({'imagesPerSecond': n * 2}))"
     )
     job = {
@@ -211,7 +218,25 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     assert first == (0, 8.0, "")
     assert second is not None
     assert second[1] is None
-    assert "AssertionError" in second[2]
+    assert second[2].startswith("exit code 1: xxx")
+    assert len(second[2]) == len("exit code 1: ") + 800, "the end of the output"
+
+
+def test_driver_prints_each_result_before_the_next_run_ends(tmp_path: Path) -> None:
+    launcher = tmp_path / "mpirun"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+    # The second run ends when standard input does.
+    script = 'test "$N" = 1 || cat; echo "RESULT {\\"imagesPerSecond\\": $N}"'
+    job = {"command": ["sh", "-c", script], "runs": [{"N": "1"}, {"N": "2"}]}
+    line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
+    with subprocess.Popen(
+        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert parse_result(process.stdout.readline()) == (0, 1.0, "")
+        rest, _ = process.communicate()
+    assert parse_result(rest) == (1, 2.0, "")
 
 
 def test_driver_fails_when_no_run_printed_a_speed(tmp_path: Path) -> None:
