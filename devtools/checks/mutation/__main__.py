@@ -130,17 +130,20 @@ def report(outcomes: list[Outcome], total: Mapping[str, int], target: Mapping[st
 def main() -> int:
     """Measure; status 1 when a target is below `--least`, or a survivor has no reason."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(targets())}")
+    about = f"a module's path, or one of {', '.join(targets())}"
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=about)
     parser.add_argument("--sample", type=int, default=0, help="mutants of each target (0: all)")
     parser.add_argument("--minutes", type=float, default=0, help="try new ones so long (0: all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--least", type=float, default=0.9, help="the lowest score that passes")
     arguments = parser.parse_args()
-    unknown = sorted(set(arguments.targets) - set(targets()))
+    every = {str(path.relative_to(ROOT)): name for name in targets() for path in targets()[name]}
+    unknown = sorted(set(arguments.targets) - {*every, *every.values()})
     if unknown:
-        parser.error(f"unknown target {unknown[0]!r}: use {', '.join(targets())}")
-    names = arguments.targets or list(targets())
-    target = {str(path.relative_to(ROOT)): name for name in names for path in targets()[name]}
+        parser.error(f"unknown target {unknown[0]!r}: use {about}")
+    asked = set(arguments.targets or targets())
+    target = {path: name for path, name in every.items() if asked & {path, name}}
+    names = dict.fromkeys(target.values())
     with ProcessPoolExecutor(arguments.jobs) as pool:
         found = [m for part in pool.map(mutants_of, map(ROOT.joinpath, target)) for m in part]
     chosen = [
@@ -148,7 +151,7 @@ def main() -> int:
         for name in names
         for mutant in choose((m for m in found if target[m.module] == name), arguments.sample)
     ]
-    reach = leave_out_failing(find_reach(arguments.jobs), arguments.jobs)
+    reach = leave_out_failing(find_reach(arguments.jobs, list(names)), arguments.jobs)
     outcomes = measure(choose(chosen, 0), reach, arguments.jobs, arguments.minutes)
     lowest = report(outcomes, Counter(target[mutant.module] for mutant in found), target)
     known = known_survivors(read_survivors())

@@ -20,13 +20,13 @@ from typing import Any, TextIO, cast
 
 from devtools.checks.mutation.mutants import ROOT, Mutant, targets
 from devtools.checks.mutation.reach import Reach, RecordedTest, add_probes, find_importers
-from devtools.checks.mutation.worker import LOG, TEMPORARY, TESTS, clear
+from devtools.checks.mutation.worker import LOG, TEMPORARY, TESTS, TESTS_OF_PODS, clear
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.ui import note
 from hvdchart.files import write_atomically
 
-# What tests import, and what records their calls: when it changes, they are recorded again.
-HELPERS = [*TESTS, "tests/fakes", "devtools/checks/mutation"]
+# What all tests import, and what records their calls: when it changes, they are recorded again.
+HELPERS = ["tests/fakes", "devtools/checks/mutation"]
 # A mutant whose test takes longer than so many seconds and times its usual duration has hung it;
 # and the seconds that a new process has to import tests.
 EXTRA, FACTOR, IMPORT = 5.0, 5.0, 15.0
@@ -127,16 +127,16 @@ def all_modules() -> list[Path]:
     return [module for modules in targets().values() for module in modules]
 
 
-def _test_files() -> list[Path]:
-    """The files of tests that run against mutants."""
-    return [file for folder in TESTS for file in sorted((ROOT / folder).rglob("test_*.py"))]
+def find_reach(jobs: int, names: Sequence[str]) -> Reach:
+    """What each test calls: from the cache, for files of tests that are as they were.
 
-
-def find_reach(jobs: int) -> Reach:
-    """What each test calls: from the cache, for files of tests that are as they were."""
-    files = _test_files()
-    helpers = {file for name in HELPERS for file in (ROOT / name).rglob("*.py")} - set(files)
-    common = content_key([*all_modules(), *sorted(helpers)])
+    Only the tests of the pods' programs call these, and some call the library, too.
+    """
+    is_pods = list(names) == ["pods"]
+    modules, folders = (targets()["pods"], [TESTS_OF_PODS]) if is_pods else (all_modules(), TESTS)
+    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("test_*.py"))]
+    helpers = {f for name in (*folders, *HELPERS) for f in (ROOT / name).rglob("*.py")} - set(files)
+    common = content_key([*modules, *sorted(helpers)])
     folder = cache_dir() / "mutation" / "reach"
     cached = {str(file.relative_to(ROOT)): folder / content_key([file], common) for file in files}
     missing = [name for name, entry in cached.items() if not entry.exists()]

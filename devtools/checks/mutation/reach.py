@@ -113,8 +113,8 @@ class Reach:
         if fresh:
             places += [[mutant.module], sorted(self.importers.get(mutant.module, ()))]
             for test in self.tests:
-                own = (_GENERATED, module.stem)
-                if _is_near(test, module) and any(each in Path(test.file).stem for each in own):
+                is_for_all = _GENERATED in Path(test.file).stem or _is_own(test, module)
+                if is_for_all and _is_near(test, module):
                     ranks[test.name] = (-1, test)
         for rank, names in enumerate(places):
             for test in (test for name in names for test in self.callers.get(name, ())):
@@ -122,7 +122,7 @@ class Reach:
 
         def order(found: tuple[int, RecordedTest]) -> tuple[bool, bool, int, float]:
             rank, test = found
-            is_own = rank < 0 or module.stem in Path(test.file).stem
+            is_own = rank < 0 or _is_own(test, module)
             return not is_own, not _is_near(test, module), rank, test.cpu
 
         found = sorted(ranks.values(), key=order)
@@ -140,8 +140,15 @@ class Reach:
 
 
 def _is_near(test: RecordedTest, module: Path) -> bool:
-    """Whether a test is in the folder for tests of the module's package."""
-    return module.parent.name in Path(test.file).parent.parts
+    """Whether a test is in the folder for tests of the module's package; of files/ in podfiles/."""
+    folder = module.parent.name.replace("files", "podfiles")
+    return folder in Path(test.file).parent.parts
+
+
+def _is_own(test: RecordedTest, module: Path) -> bool:
+    """Whether a test is named after a module: test_keys.py, or in warm/ for the modules warm_*."""
+    file, (subject, *_) = Path(test.file), module.stem.split("_")
+    return module.stem in file.stem or file.parent.name == subject != module.parent.name
 
 
 def find_importers(sources: Mapping[str, str]) -> dict[str, set[str]]:

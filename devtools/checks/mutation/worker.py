@@ -30,7 +30,8 @@ from devtools.checks.mutation.mutants import Mutant
 from devtools.checks.mutation.patches import Patches, find_patches, living_functions
 from devtools.checks.mutation.reach import parse_log
 
-TESTS = ["tests/unit/hvdchart", "tests/unit/podfiles"]
+TESTS_OF_PODS = "tests/unit/podfiles"
+TESTS = ["tests/unit/hvdchart", TESTS_OF_PODS]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-m", "not fuzz"]
 # linux/prctl.h: processes that lose their parent become this one's, so that it can end them.
 PR_SET_CHILD_SUBREAPER = 36

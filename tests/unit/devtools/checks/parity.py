@@ -26,9 +26,9 @@ def untested():
 '''
 
 
-def mutant(operator: str, text: str, source: str = SOURCE) -> Mutant:
+def mutant(operator: str, text: str, source: str = SOURCE, module: str = PARITY) -> Mutant:
     """The mutant of a line."""
     (found,) = (
-        each for each in find_mutants(PARITY, source) if operator in each.name and each.text == text
+        each for each in find_mutants(module, source) if operator in each.name and each.text == text
     )
     return found

@@ -111,6 +111,26 @@ def test_what_is_read_on_import_is_tried_with_tests_of_the_module_and_of_its_imp
     assert not Reach(tests, set(), {}).is_imported(body)
 
 
+@pytest.mark.parametrize(
+    ("module", "own"), [("warm_checks", "warm/test_checks.py"), ("ssh", "ssh/test_login.py")]
+)
+def test_tests_in_the_folder_of_some_modules_of_pods_are_their_own(module: str, own: str) -> None:
+    path = f"charts/horovod/files/{module}.py"
+    tests = [
+        make_test("unit/podfiles/test_a.py::fast", 1, f"{path}:6"),
+        make_test(f"unit/podfiles/{own}::own", 2, f"{path}:6"),
+        make_test(f"unit/podfiles/{own}::data", 3),
+    ]
+    reach = Reach(tests, set(), {})
+    fast, function, data = (test.name for test in tests)
+    for text, operator, names in (
+        ("return number == 0", "Eq_NotEq", [function, fast]),
+        ("LIMIT = 3", "NumberReplacer", [function, data, fast]),
+    ):
+        change = mutant(operator, text, module=path)
+        assert [test.name for test in reach.choose(change)] == names
+
+
 def test_tests_of_the_package_come_first_and_of_data_those_of_what_is_generated() -> None:
     function = f"{PARITY}:6"
     tests = [
