@@ -139,7 +139,7 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
         connection.settimeout(None)
         if reason is None and warm_fork.fork_rank(connection, listener, alive, received):
             return request, received
-    except (OSError, ValueError) as problem:
+    except (LookupError, OSError, ValueError) as problem:
         say(f"a rank's request failed: {problem}")
     for descriptor in received:
         os.close(descriptor)

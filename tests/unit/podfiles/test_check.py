@@ -104,7 +104,7 @@ def test_bandwidth_is_printed_once(
     image: Path, rank: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(image, "torch", 3, rank=rank)
-    clock = itertools.count(step=7)
+    clock = itertools.count(3, step=7)
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     bandwidth.main()
     # Ten times in 7 s: 32 MiB in 0.7 s, of which each rank sends 2 * 2 / 3.

@@ -90,6 +90,30 @@ def test_hosts_of_an_elastic_run_come_and_go(
     assert names(change.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"], "it may come back"
 
 
+def test_hosts_that_an_elastic_run_loses_are_not_reported_as_missing(
+    workers: Workers, reports: None, rendezvous: StartRendezvous, background: Background
+) -> None:
+    looks = threading.Semaphore(0)
+
+    def look() -> bool:
+        """The thread that reports asks each time whether the pod is to end."""
+        looks.release()
+        return False
+
+    workers.start(0)
+    elastic = rendezvous(workers.run(1, mode="elastic"), look)
+    change = background(elastic.wait_for_change, elastic.wait())
+    workers.stop(0)
+    assert change.result(TIMEOUT) == {}
+    checks = []
+    for _ in range(2):
+        while looks.acquire(blocking=False):
+            pass
+        assert all(looks.acquire(timeout=TIMEOUT) for _ in range(3))
+        checks.append(workers.checks())
+    assert checks[0] == checks[1], "no pods were read"
+
+
 def test_a_host_of_an_elastic_run_may_come_back_at_another_address(
     workers: Workers, rendezvous: StartRendezvous, background: Background
 ) -> None:
@@ -171,6 +195,26 @@ def test_each_host_that_comes_begins_the_time_out_anew(
     current.deadline = 0.0
     with pytest.raises(settings.HostsTimeoutError):
         waiting.result(TIMEOUT)
+
+
+def test_waiting_ends_when_a_host_that_came_back_completes_the_others(
+    workers: Workers,
+    rendezvous: StartRendezvous,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once, not only when the master looks whether it was asked to end."""
+    monkeypatch.setattr(hosts, "STOP_CHECK_EVERY", 60.0)
+    current = rendezvous(workers.run(2))
+    waiting = background(current.wait)
+    workers.start(0)
+    wait_until(lambda: len(current._arrived) == 1, TIMEOUT, "the first host has come")
+    workers.stop(0)
+    wait_until(lambda: not current.addresses(), TIMEOUT, "it is gone")
+    workers.start(1)
+    wait_until(lambda: len(current._arrived) == 2, TIMEOUT, "the second host has come")
+    workers.start(0)
+    assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"]
 
 
 def test_helm_test_waits_no_longer_for_hosts_that_come_one_after_the_other(

@@ -73,11 +73,14 @@ def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
     short_waits: None,
     rendezvous: StartRendezvous,
     background: Background,
+    monkeypatch: pytest.MonkeyPatch,
     status: dict[str, Any],
     code: int,
     remedy: str,
 ) -> None:
     """The exit code lets the Job try again where that may help."""
+    # It ends as soon as the problem has lasted.
+    monkeypatch.setattr(hosts, "STOP_CHECK_EVERY", 60.0)
     for ordinal in (0, 1):
         workers.create_pod(ordinal, containerStatuses=[status])
     with pytest.raises(settings.RunError) as raised:

@@ -11,15 +11,17 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import attempts
 import basics
 import fence
 import leaving
 import losses
+import master
 import notice_server
 import pytest
 import rank_end
@@ -223,8 +225,20 @@ def leaves(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("code", [143, 1, 0])
 def test_attempt_that_a_worker_has_left_counts_as_no_failure(
-    pod: MasterPod, leaves: str, capsys: pytest.CaptureFixture[str], code: int
+    pod: MasterPod,
+    leaves: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
 ) -> None:
+    pauses: list[float] = []
+    wait = attempts.wait
+
+    def note_and_wait(pause: float, is_stopped: Callable[[], bool]) -> bool:
+        pauses.append(pause)
+        return wait(pause, is_stopped)
+
+    monkeypatch.setattr(master, "wait", note_and_wait)
     pod.put_job(spec={"backoffLimit": 0})
     pod.install(f'[ "$HVD_ATTEMPT" -ge 4 ] || {{ {leaves}; exit {code}; }}')
     assert pod.run() == 0
@@ -234,6 +248,7 @@ def test_attempt_that_a_worker_has_left_counts_as_no_failure(
     assert failures == ([why] * 3 if code else [])
     assert output.err.count(f"[hvd] error: {why}\n") == len(failures)
     assert output.out.count("does not count as a failure") == len(failures)
+    assert pauses == [0.0] * len(failures)
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     assert (item["data"]["state"], item["data"]["failures"]) == ("Finished", "0")
     warned = "hvd-worker-1 was terminated, but the ranks ended with 0" in output.out

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import attempts
+import ending
 import hosts
 import master
 import progress
@@ -17,6 +18,7 @@ import pytest
 import user_code
 
 from tests.fakes import faults
+from tests.unit.podfiles.follower import Names
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 
@@ -169,6 +171,16 @@ def test_the_number_of_retries_is_kept_while_the_job_cannot_be_read(
     assert len(made(pod)) == 2
 
 
+def test_without_a_service_account_the_run_has_the_number_of_retries(
+    pod: MasterPod, names: Names
+) -> None:
+    for ordinal in (0, 1):
+        names[f"hvd-worker-{ordinal}.hvd"] = [pod.workers.address(ordinal)]
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(api=False, retries=1) == 3
+    assert len(made(pod)) == 2
+
+
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterPod) -> None:
     announce = master.announce_failure
 
@@ -289,9 +301,18 @@ def test_a_master_that_is_asked_to_end_in_a_pause_ends(
         if len(failed) == 2:
             signal.raise_signal(signal.SIGTERM)
 
+    was_asked: list[bool] = []
+    read = ending.read_job
+
+    def read_job(api: Any, stopped: bool, *retry_seconds: float | None) -> Any:
+        was_asked.append(stopped)
+        return read(api, stopped, *retry_seconds)
+
+    monkeypatch.setattr(master, "read_job", read_job)
     monkeypatch.setattr(master, "announce_failure", ask_to_end)
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    assert was_asked == [False, False, True], "the Job's deadline may be the reason"
     assert len(made(pod)) == 2
     assert pod.replicas() == 2, "another master follows"
     assert "its pod was deleted or evicted" in pod.termination_log.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Mapping
@@ -87,6 +88,14 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
     )
     pod.workers.stop(0)
     assert background(rendezvous.wait_for_change, first).result(TIMEOUT) == {}
+    waited: list[float | None] = []
+    wait_for_change = rendezvous.wait_for_change
+
+    def wait(known: dict[Host, str], seconds: float | None = None) -> dict[Host, str] | None:
+        waited.append(seconds)
+        return wait_for_change(known, seconds)
+
+    monkeypatch.setattr(rendezvous, "wait_for_change", wait)
     following = background(
         master.follow_hosts, run, None, rendezvous, Refused(4), lambda text: None
     )
@@ -101,6 +110,9 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
     assert waits == [
         f"{pause} s, or when hosts join or leave" for pause in (0.01, 0.02, 0.03, 0.03)
     ]
+    # For a host, then for nothing: whether the attempt has ended. At last, for the end.
+    pauses = ((None, 0.0, pause) for pause in (0.01, 0.02, 0.03, 0.03))
+    assert waited == [*itertools.chain(*pauses), None, 0.0, None]
 
 
 def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(

@@ -240,7 +240,9 @@ def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
         os.truncate(folder / "3.stack", 0)
         os.write(descriptor, text)
         assert (folder / "3.stack").read_bytes() == text
+        assert stacks.has_open(os.getpid(), str(folder / "3.stack"))
         os.close(descriptor)
+        assert not stacks.has_open(os.getpid(), str(folder / "3.stack"))
     assert (folder / "3.stack").stat().st_mode & 0o777 == 0o600
 
 
@@ -260,6 +262,29 @@ def test_ranks_that_write_nothing_are_not_waited_for_long(
     shown = 'shows its Python stack:\nCurrent thread 0x1:\n  File "train.py", line 7 in f\n'
     assert stacks.read(3, time.monotonic() + 20) == shown
     os.close(descriptor)
+
+
+def test_stack_is_shown_when_the_rank_has_written_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = iter([b"", b"one\n", b"one\ntwo\n", b"one\ntwo\n"])
+    monkeypatch.setattr(stacks, "SETTLED", 0.0)
+    monkeypatch.setattr(basics, "read", lambda path: next(written))
+    assert stacks.read(3, time.monotonic() + 20) == "shows its Python stack:\none\ntwo\n"
+
+
+def test_rank_that_ends_before_it_is_asked_for_its_stack_is_described(
+    script: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def ask(asked: ranks.Script) -> str:
+        raise ProcessLookupError(asked.pid)
+
+    monkeypatch.setattr(stacks, "ask", ask)
+    monkeypatch.setattr("sys.argv", ["stacks.py"])
+    assert stacks.main() == 0
+    assert capsys.readouterr().out == "rank 3 has ended\n"
 
 
 def test_two_masters_may_listen_in_one_pod(notices: Notices) -> None:

@@ -7,6 +7,7 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
+import hosts
 import idle
 import master
 import probing
@@ -18,7 +19,7 @@ from spares import choose_hosts, record_hosts
 
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
-from tests.unit.podfiles.master_pod import MasterPod
+from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import (
     Background,
     StartRendezvous,
@@ -168,11 +169,11 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
 
     stopped: list[Callable[[], bool]] = []
 
-    def call(hosts: list[settings.Host], *_: Any, **options: Any) -> dict[settings.Host, Any]:
+    def call(asked: list[settings.Host], *_: Any, **options: Any) -> dict[settings.Host, Any]:
         stopped.append(options["is_stopped"])
-        if hosts:
-            called.put([host.name for host in hosts])
-        return dict.fromkeys(hosts, (0, ""))
+        if asked:
+            called.put([host.name for host in asked])
+        return dict.fromkeys(asked, (0, ""))
 
     monkeypatch.setattr(remote, "call", call)
     workers.publish(1)
@@ -196,6 +197,29 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
     assert ending.result(TIMEOUT) is None
     assert called.empty()
     assert all(is_stopped() for is_stopped in stopped), "a session would keep the master waiting"
+
+
+def test_worker_whose_session_fails_is_named_unless_the_attempt_is_over(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    current = hosts.HostRendezvous(workers.run(3, api=False), None, lambda: False)
+    used, second, third = current.run.hosts
+    current.answering.update(dict.fromkeys(current.run.hosts, "10.0.0.1"))
+    monkeypatch.setattr(ssh, "write_client_config", lambda port, addresses: None)
+
+    def call(called: list[settings.Host], *_: Any, **__: Any) -> dict[settings.Host, Any]:
+        if called == [second, third]:
+            del current.answering[third]
+            return {second: (255, "no route"), third: (0, "")}
+        current.answering[third] = "10.0.0.1"
+        current.ended = called == [third]
+        return dict.fromkeys(called, (255, "closed"))
+
+    monkeypatch.setattr(remote, "call", call)
+    idle.end_what_is_left(current.run, current, {used: "10.0.0.1"})
+    assert read_log(capsys) == [
+        "cannot end what earlier attempts may have left on hvd-worker-1: no route"
+    ]
 
 
 def test_each_attempt_ends_what_is_left_on_workers_without_ranks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import hosts
 import kube
 import missing
 import pytest
@@ -99,6 +100,16 @@ def test_pods_that_were_read_before_the_request_to_end_are_not_replaced(
     check = missing.PodCheck(run, kube.Api(), lambda: is_over)
     check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
     assert bool(workers.api.items("core/pods")) is is_over
+
+
+@pytest.mark.parametrize("over", ["the rendezvous", "the master", ""])
+def test_master_replaces_no_workers_when_it_is_over(workers: Workers, over: str) -> None:
+    workers.create_pod(0, "r0")
+    current = hosts.HostRendezvous(workers.run(1), kube.Api(), lambda: over == "the master")
+    if over == "the rendezvous":
+        current.close()
+    current.explain({current.run.hosts[0]: "no answer"})
+    assert bool(workers.api.items("core/pods")) is bool(over)
 
 
 def test_all_stale_workers_are_replaced_at_once_although_none_answers(

@@ -168,7 +168,7 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
     with running_rank(pods) as client:
         for _ in range(2):
             done = pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH)
-            assert (done.stdout, done.stderr) == (b"1\n", b"")
+            assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
         wait_for(client, "saving")
         (pods.worker.generated / "go-4").write_text("")
         assert client.wait(20) == 143

@@ -10,6 +10,7 @@ from warm_checks import (
     ColdStart,
     Program,
     check_environment,
+    check_interpreter,
     check_script,
     check_use,
     parse_command,
@@ -31,6 +32,31 @@ def test_missing_variable_is_a_difference() -> None:
         check_environment({"HOME": "/other", "A": "1"}, {"HOME": "/root", "A": "1"})
     with pytest.raises(ColdStart, match="IMPORTS"):
         check_environment({"PATH": "/bin"}, {"PATH": "/bin", "IMPORTS": "x"})
+
+
+def test_first_differences_are_named() -> None:
+    rank = {f"NAME_{number}": "1" for number in range(9)}
+    with pytest.raises(ColdStart, match=r"\(NAME_0, NAME_1, NAME_2, NAME_3, NAME_4\)"):
+        check_environment(rank, {})
+
+
+def test_python_of_the_rank_is_the_workers_and_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its folder, Python finds its packages."""
+    python, linked, other = (tmp_path / name for name in ("a/python3", "b/python3", "a/sh"))
+    for file in (python, other):
+        file.parent.mkdir(exist_ok=True)
+        file.touch(0o755)
+    linked.parent.mkdir()
+    linked.symlink_to(python)
+    monkeypatch.setenv("PATH", str(python.parent))
+    check_interpreter("python3", str(python))
+    for program in ("sh", "python4", str(other)):
+        with pytest.raises(ColdStart, match=f"^{program} is not {python}, the worker's Python$"):
+            check_interpreter(program, str(python))
+    with pytest.raises(ColdStart, match=f"^{linked} has other packages than {python}, "):
+        check_interpreter(str(linked), str(python))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +157,7 @@ def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> N
         "d.setdefault('TF_X', os.environ['A'])",
         "d.update({'TF_X': 1}, TF_X=os.environ['A'])",
         "os.environ.pop('TF_X')",
+        "import framework; os.environ['TF_X'] = '1'",
     ],
 )
 def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
@@ -145,6 +172,12 @@ def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
 )  # fmt: skip
 def test_program_that_may_need_it_waits(text: str) -> None:
     check_use(Program("code", text, [], unbuffered=False))
+
+
+@pytest.mark.parametrize("text", ["import sys\nfrom os import path", "print('runs')", ""])
+def test_program_of_the_standard_library_does_not_wait(text: str) -> None:
+    with pytest.raises(ColdStart, match="still being imported, and the program does not use them"):
+        check_use(Program("code", text, [], unbuffered=False))
 
 
 def test_module_may_need_it() -> None:

@@ -143,14 +143,15 @@ def test_module_that_fails_does_not_end_the_warm_process(own_worker: Worker, tex
         assert output.endswith("new\n")
 
 
-def test_module_with_a_thread_is_not_forked(own_worker: Worker) -> None:
-    """What the thread has locked would stay locked."""
+def test_module_with_threads_is_not_forked(own_worker: Worker) -> None:
+    """What a thread has locked would stay locked."""
     (own_worker.modules / "busy.py").write_text(
-        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "import threading\n"
+        "for _ in range(2): threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
     with warm(own_worker, ["busy", "framework"]):
         output = run(own_worker)
-        assert "the imported modules run 1 threads (python" in output
+        assert "the imported modules run 2 threads (python" in output
         assert output.endswith("new\n")
 
 

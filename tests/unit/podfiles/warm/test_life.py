@@ -43,6 +43,14 @@ while True:
 """
 
 
+def send_nonsense(worker: Worker) -> None:
+    """Connect to the warm process without a request, with a cut one and with an empty one."""
+    for content in (b"", b"\0\0\0\2{]", b"\0\0\0\2{}"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(worker.socket))
+            connection.sendall(content)
+
+
 def has_imported(worker: Worker, times: int) -> bool:
     """Whether the warm process has imported its modules so many times."""
     return worker.log.count("imported framework") == times
@@ -140,6 +148,7 @@ def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last() -> 
         with running(worker, WAITS) as (client, _):
             os.kill(importing, signal.SIGKILL)
             wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
+            send_nonsense(worker)
             # Importing again would take the memory that the running rank may need.
             other = worker.run("python3", "-c", "import framework; print('runs')")
             assert b"start cold: the warm process was killed" in other.stdout
@@ -169,6 +178,7 @@ def test_warm_process_ends_with_its_worker() -> None:
         with warm(worker) as process:
             (watching,) = children(process.pid)
             (importing,) = children(watching)
+            assert os.getsid(watching) == watching, "what ends the worker's session would end it"
         wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
 
 
@@ -239,8 +249,6 @@ def test_rank_is_not_handed_to_another_user() -> None:
 
 
 def test_client_that_sends_nonsense_does_not_stop_the_warm_process(warm_worker: Worker) -> None:
-    for content in (b"", b"\0\0\0\2{]", b"\0\0\0\2{}"):
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(warm_worker.socket))
-            connection.sendall(content)
+    send_nonsense(warm_worker)
     assert "cold" not in warm_worker.show("import framework")
+    assert "the warm process ended" not in warm_worker.log

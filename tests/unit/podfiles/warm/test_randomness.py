@@ -62,6 +62,11 @@ def set_global_attribute(name, value):
     attributes[name] = value
 """,
 }
+# As TensorFlow is until something draws a number.
+UNTOUCHED = {
+    "tensorflow/python/ops/stateful_random_ops": "global_generator = None",
+    "tensorflow/python/eager/context": "class Context: _rng = None\n_context = Context()",
+}
 PRELOAD = [name.replace("/", ".").replace(".__init__", "") for name in MODULES]
 DRAW = """
 import random, numpy.random, torch, multiprocessing
@@ -87,10 +92,11 @@ def test_ranks_do_not_share_random_states_of_the_import() -> None:
     assert first[-1] == "{'global_seed_generator': None}"
 
 
-def test_untouched_generator_of_torch_starts_as_in_a_new_process() -> None:
-    """It has the same state in all processes, until a script seeds it."""
+def test_untouched_generators_start_as_in_a_new_process() -> None:
+    """That of Torch has the same state in all processes, until a script seeds it."""
     draw = "import torch; print(torch.default_generator.own.random())"
-    with make_worker(MODULES) as worker, warm(worker, ["torch", "framework"]):
+    preload = [name for name in PRELOAD if name != "touched"]
+    with make_worker(MODULES | UNTOUCHED) as worker, warm(worker, [*preload, "framework"]):
         first, second = (worker.show(draw) for _ in range(2))
     with make_worker(MODULES) as worker:
         assert first == second == worker.show(draw)

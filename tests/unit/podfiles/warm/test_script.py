@@ -153,7 +153,8 @@ def test_script_runs_in_a_fork_as_in_a_new_process(
 def test_program_of_an_option_runs_as_in_a_new_process(
     folder: Path, cold_worker: Worker, warm_worker: Worker, option: str
 ) -> None:
-    program = NAMES.replace("__file__, ", "").replace(", __cached__", "") + STREAMS
+    names = NAMES.replace("__file__, ", "").replace(", __cached__", "")
+    program = f"{names}x: int = 1\nprint(__annotations__)\n{STREAMS}"
     words = [option, program] if option[-1] == "c" else [option, "train.py"]
     (folder / "train.py").write_text(program)
     done = both(cold_worker, warm_worker, "python3", *words, "an argument")
@@ -227,6 +228,12 @@ def test_inherited_state_reaches_the_script(
     assert "(200, 300)" in text
     assert "'57'" in text
     assert "SIGUSR2" in text.splitlines()[3]
+
+
+def test_title_that_is_too_long_is_cut(warm_worker: Worker) -> None:
+    code = "import framework; print(repr(open('/proc/self/cmdline').read()[-2:]))"
+    done = warm_worker.run("python3", "-c", code, "x" * 9000)
+    assert done.stdout.endswith(b"'x\\x00'\n"), done.stdout
 
 
 def test_descriptors_of_the_launcher_keep_their_numbers(warm_worker: Worker) -> None:

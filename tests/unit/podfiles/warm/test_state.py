@@ -55,6 +55,32 @@ def test_bound_rank_must_not_have_counted_other_cpus(
     assert (reason in found) if reason and found else (found == reason)
 
 
+def test_rank_on_the_cpus_of_the_import_needs_no_other_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm_state, "threads", lambda: 1)
+    monkeypatch.setattr(warm_state, "find_library", lambda parts: "libgomp.so.1")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1} if pid else {3})
+    assert warm_state.WarmState().find_reason(request(cpus=[3]), None) is None
+
+
+@pytest.mark.parametrize(("nice", "refused"), [(6, True), (7, False), (8, False)])
+def test_nice_value_can_be_raised_only(
+    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch, nice: int, refused: bool
+) -> None:
+    monkeypatch.setattr(os, "getpriority", lambda kind, pid: 0 if pid else 7)
+    found = state.find_reason(request(nice=nice), None)
+    assert found == (f"its nice value is {nice}" if refused else None)
+
+
+def test_threads_that_an_import_has_started_may_end_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = iter([3, 2, 1])
+    monkeypatch.setattr(warm_state, "threads", lambda: next(left))
+    assert warm_state._find_threads() is None
+
+
 def test_loaded_library_is_found_by_a_part_of_its_name() -> None:
     assert "libc" in str(warm_state.find_library(("libc.so", "libc-")))
     assert warm_state.find_library(("no-such-library",)) is None
@@ -82,8 +108,9 @@ def test_descriptor_that_an_import_has_opened_is_not_replaced(
 ) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: None)
     with (tmp_path / "file").open("w") as file:
-        number = file.fileno()
+        number = os.dup2(file.fileno(), 300)
         state.load([])
+        os.close(number)
     with (tmp_path / "of the rank").open("w") as later:
         number_of_the_rank = later.fileno() + 1
         found = state.find_reason(request(descriptors=[0, number]), None)

@@ -93,6 +93,36 @@ def test_rank_with_more_files_than_a_message_has_starts_cold(
         warm_client._ask(pair[0], 0, ["python3"], program)
 
 
+@pytest.mark.parametrize("answer", [b"", b"\0\0\0\2{]"])
+def test_rank_starts_cold_when_the_answer_is_cut_or_nonsense(pair: Pair, answer: bytes) -> None:
+    pair[1].sendall(answer)
+    pair[1].shutdown(socket.SHUT_WR)
+    with pytest.raises(ColdStart, match="the warm process does not answer: "):
+        warm_client._ask(pair[0], 0, ["python3"], Program("code", "", [], unbuffered=False))
+
+
+GUARD_IS_GONE = """
+import socket, sys
+sys.path.insert(0, {files!r})
+import warm_client
+for answer in (None, b"", b"\\0\\0\\0\\2{{]"):
+    ours, theirs = socket.socketpair()
+    if answer is None:
+        theirs.close()
+    else:
+        theirs.sendall(answer)
+        theirs.shutdown(socket.SHUT_WR)
+    print(warm_client._follow(ours, print))
+"""
+
+
+def test_rank_whose_guard_is_gone_was_killed() -> None:
+    """Before the rank is let go, or while it runs."""
+    code = GUARD_IS_GONE.format(files=str(Path(warm_client.__file__).parent))
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"-9\n-9\n-9\n"), done.stderr.decode()
+
+
 AFTER_THE_END = """
 import os, signal, socket, sys
 sys.path.insert(0, {files!r})

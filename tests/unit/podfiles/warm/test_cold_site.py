@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.podfiles.warm.worker import ONLY_RANK, Worker
+from tests.unit.podfiles.warm.worker import ONLY_RANK, Worker, make_worker
 from tests.waiting import wait_until
 
 # What a script may look at. Launchers and the chart set variables of their own.
@@ -70,6 +70,13 @@ def test_sitecustomize_of_the_image_is_imported_as_ever(
 def test_other_programs_get_the_variables_as_they_are(cold_worker: Worker) -> None:
     done = cold_worker.run("sh", "-c", "echo $PYTHONPATH $HVD_STACK")
     assert done.stdout.splitlines()[-1].decode() == str(cold_worker.modules)
+
+
+def test_rank_without_room_for_its_stack_shares_its_standard_error() -> None:
+    with make_worker() as worker:
+        (worker.root / "generated" / "ranks").touch()
+        done = worker.run("python3", "-c", "import os; os.system('echo heard >&2')")
+    assert done.stderr == b"heard\n"
 
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])

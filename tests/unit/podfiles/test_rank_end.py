@@ -1,0 +1,92 @@
+"""How a rank reports the end of its script: by itself, or as one that was asked to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import basics
+import notices
+import pytest
+import rank_end
+import ranks
+
+
+@pytest.fixture(autouse=True)
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the master is told of a worker whose rank 3 is this process."""
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
+    monkeypatch.setattr(basics, "GENERATED", str(tmp_path))
+    monkeypatch.setenv("HVD_NOTICES", "127.0.0.1,1,secret")
+    # This process goes on.
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    taken: list[dict[str, Any]] = []
+
+    def send(address: str, epoch: str, answer_within: float, **content: Any) -> None:
+        shown = {name: content.get(name) for name in ("kind", "status", "waits")}
+        taken.append({**shown, "within": answer_within, "is marked": ranks.is_any_waiting()})
+
+    monkeypatch.setattr(notices, "send", send)
+    return taken
+
+
+def register(is_asked: bool) -> None:
+    ranks.register(3, os.getpid())
+    script = ranks.find(3)
+    assert script
+    if is_asked:
+        Path(ranks._asked(script)).touch()
+
+
+@pytest.mark.parametrize(
+    ("is_asked", "status", "code"),
+    [(True, 0, 143), (True, 1, 1), (True, -9, -9), (False, 0, 0), (False, 3, 3)],
+)
+def test_elastic_rank_that_was_asked_to_end_has_not_finished_the_training(
+    is_asked: bool, status: int, code: int
+) -> None:
+    register(is_asked)
+    assert rank_end.exit_code_to_report(3, status) == code
+    assert rank_end.exit_code_to_report(4, status) == status, "a rank without an entry"
+
+
+@pytest.mark.parametrize(
+    ("is_asked", "status", "is_told"),
+    [(False, 5, True), (False, -9, True), (False, 0, False), (True, 5, False)],
+)
+def test_master_is_told_of_ranks_that_fail_by_themselves(
+    is_asked: bool, status: int, is_told: bool, told: list[dict[str, Any]]
+) -> None:
+    register(is_asked)
+    rank_end.tell_failure(3, status)
+    rank_end.tell_failure(4, status)
+    assert [(item["kind"], item["status"]) for item in told] == [("failed", status)] * is_told
+
+
+@pytest.mark.parametrize(("status", "waits"), [(0, False), (1, True), (-15, True)])
+def test_rank_that_was_asked_waits_after_a_failure_for_as_long_as_its_pod_has(
+    status: int, waits: bool, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVD_GRACE", "77")
+    register(is_asked=True)
+    rank_end.report_end(3, status)
+    kind = {"kind": "ended", "status": None, "waits": waits}
+    assert told == [{**kind, "within": 77.0, "is marked": True}]
+    assert not ranks.is_any_waiting()
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1,1,secret", "127.0.0.1,x,secret"])
+def test_rank_that_was_asked_ends_without_an_answer_of_the_master(
+    address: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send(*_: Any, **__: Any) -> None:
+        assert address, "there is no master"
+        raise ValueError(address) if "x" in address else ConnectionRefusedError(address)
+
+    monkeypatch.setattr(notices, "send", send)
+    monkeypatch.setenv("HVD_NOTICES", address or "")
+    register(is_asked=True)
+    rank_end.report_end(3, 1)
+    assert not ranks.is_any_waiting()
