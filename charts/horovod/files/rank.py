@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import basics
 import cold
 import hydra
+import memory_access
 import rank_end
 import ranks
 import threads
@@ -122,6 +123,11 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
+    # Gloo's ranks, which have this variable, exchange by sockets.
+    if place.rank == 0 and "HOROVOD_RANK" not in os.environ:
+        warning = memory_access.find_warning(place.local_size)
+        if warning:
+            print(f"[hvd] {warning}", flush=True)
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
     command = arguments.command

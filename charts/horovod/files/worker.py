@@ -21,6 +21,7 @@ from typing import IO, Mapping
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import leaving
+import memory_access
 import packages
 import rank_watch
 import ssh
@@ -138,6 +139,8 @@ def serve(command: list[str], signals: Signals) -> int:
     assert sshd.stderr  # noqa: S101
     messages = threading.Thread(target=pass_on, args=[sshd.stderr], daemon=True)
     messages.start()
+    # Ranks cannot start yet: sshd has not answered.
+    memory_access.note(int(os.environ.get("HVD_SLOTS", "1")))
     watch = rank_watch.RankWatch(os.environ)
 
     def wait(seconds: float) -> None:

@@ -1,0 +1,98 @@
+"""Whether ranks of a worker may read each other's memory, under real system call filters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import memory_access
+import pytest
+from launchers import KNOWLEDGE
+
+OPEN_MPI = KNOWLEDGE["rankVariables"]["Open MPI"]
+GLOO = KNOWLEDGE["rankVariables"]["horovodrun with Gloo"]
+PROGRAM = Path(memory_access.__file__)
+# As a container runtime does: seccomp(2) with a filter that answers one system call with an errno.
+FILTERED = """
+import ctypes, os, struct, sys
+sys.path.insert(0, sys.argv[1])
+libc, denied = ctypes.CDLL(None, use_errno=True), int(sys.argv[2])
+# Load the number of the system call; if it is the denied one, return an errno, else allow it.
+code = b"".join(
+    struct.pack("=HBBI", *each)
+    for each in ((0x20, 0, 0, 0), (0x15, 0, 1, denied), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000))
+)
+buffer = ctypes.create_string_buffer(code, len(code))
+program = struct.pack("@HP", 4, ctypes.addressof(buffer))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+import memory_access
+memory_access.DENIED = sys.argv[3]
+memory_access.note(int(sys.argv[4]))
+"""
+# asm/unistd.h: process_vm_readv, and a system call that no program here uses.
+READ = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
+OTHER = 1000
+
+
+def note(tmp_path: Path, denied: int, slots: int) -> Path:
+    """What a worker of so many slots writes down under a filter."""
+    marker = tmp_path / "denied"
+    command = [sys.executable, "-I", "-c", FILTERED, str(PROGRAM.parent), str(denied)]
+    subprocess.run([*command, str(marker), str(slots)], check=True)
+    return marker
+
+
+@pytest.mark.parametrize(
+    ("denied", "slots", "is_noted"), [(READ, 2, True), (OTHER, 2, False), (READ, 1, False)]
+)
+def test_worker_of_several_ranks_notes_that_they_cannot_read_each_other(
+    tmp_path: Path, denied: int, slots: int, is_noted: bool
+) -> None:
+    assert note(tmp_path, denied, slots).exists() == is_noted
+
+
+RANK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import memory_access, rank
+memory_access.DENIED = sys.argv[2]
+sys.argv[1:] = ["2", "true"]
+sys.exit(rank.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "number", "is_warned"),
+    [(OPEN_MPI, "0", True), (OPEN_MPI, "1", False), (GLOO, "0", False)],
+    ids=["first rank of MPI", "second rank of MPI", "first rank of Gloo"],
+)
+def test_first_rank_of_mpi_warns_of_slow_allreduces(
+    tmp_path: Path, launcher: list[str], number: str, is_warned: bool
+) -> None:
+    marker = tmp_path / "denied"
+    marker.touch()
+    place = dict(zip(launcher, (number, "2", number, "2"), strict=True))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", RANK, str(PROGRAM.parent), str(marker)],
+        env={"PATH": os.environ["PATH"], "HVD_SLOTS": "2", **place},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (f"[hvd] {memory_access.WARNING}" in done.stdout.splitlines()) == is_warned
+
+
+def test_only_runs_with_several_ranks_in_such_a_worker_are_warned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = tmp_path / "denied"
+    monkeypatch.setattr(memory_access, "DENIED", str(marker))
+    assert memory_access.find_warning(2) == ""
+    marker.touch()
+    assert "denies process_vm_readv" in memory_access.find_warning(2)
+    assert memory_access.find_warning(1) == ""
+
+
+def test_python_without_the_call_warns_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    assert not memory_access.is_denied()
