@@ -89,7 +89,7 @@ def train(
             if record:
                 record.begin_training()
             write_live_hosts(list(addresses))
-            following = (run, api, rendezvous, code, announce_loss)
+            following = (run, api, rendezvous, code, addresses, announce_loss)
             threading.Thread(target=follow_hosts, args=following, daemon=True).start()
         else:
             watching = (rendezvous, addresses, launcher, announce_loss)
@@ -114,11 +114,15 @@ def follow_hosts(
     api: Api | None,
     rendezvous: HostRendezvous,
     code: UserCode,
+    listed: dict[Host, str],
     announce_loss: Callable[[str], None],
 ) -> None:
-    """Keep an elastic run's list of hosts up to date, until the rendezvous is closed."""
+    """Keep an elastic run's list of hosts up to date, until the rendezvous is closed.
+
+    `listed`: those that are in the list already. Others may have joined while they got the code.
+    """
     # Those that ranks may use, and those that answer.
-    known = seen = rendezvous.addresses()
+    known = seen = listed
     pause = DELIVER_AGAIN_AFTER
     while True:
         now = rendezvous.wait_for_change(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -27,6 +28,16 @@ fail_on_thread_exceptions = pytest.mark.filterwarnings(
 def names(answering: dict[settings.Host, str] | None) -> list[str]:
     """Return the names of the hosts that answer, in their order."""
     return [host.name for host in answering or {}]
+
+
+def end_wait_at(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the deadline come when so many hosts answer, however long they take to do so."""
+
+    def reset(self: hosts.HostRendezvous) -> None:
+        is_time = len(getattr(self, "_arrived", ())) >= number
+        self.deadline = 0.0 if is_time else math.inf
+
+    patch.setattr(hosts.HostRendezvous, "_reset_deadline", reset)
 
 
 def fail_at_deadline(

@@ -199,9 +199,10 @@ def test_a_launcher_that_ends_by_itself_is_not_to_blame_for_a_host_that_is_gone(
 
 
 def test_a_training_that_finishes_is_not_failed_by_a_loss(
-    pod: MasterPod, background: Background
+    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod.install('touch "$OUT/hosts-1"; trap "exit 0" TERM; sleep 60 & wait')
+    monkeypatch.setattr("launch.END_WITHOUT_HOSTS_WITHIN", TIMEOUT)
+    pod.install('trap "exit 0" TERM; touch "$OUT/hosts-1"; sleep 60 & wait')
     losing = background(lose_while_training, pod, 1)
     assert pod.run(**LOST_AFTER) == 0
     losing.result(TIMEOUT)
@@ -231,9 +232,11 @@ def test_an_elastic_run_loses_the_host_from_its_list(
     monkeypatch.setattr(master, "write_live_hosts", lambda found: lists.put(names(found)))
     run = pod.workers.run(2, mode="elastic", **LOST_AFTER)
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
-    rendezvous.wait()
+    first = rendezvous.wait()
     told: list[str] = []
-    following = background(master.follow_hosts, run, None, rendezvous, UserCode(""), told.append)
+    following = background(
+        master.follow_hosts, run, None, rendezvous, UserCode(""), first, told.append
+    )
     pod.workers.drop(1)
     assert lists.get(timeout=TIMEOUT) == ["hvd-worker-0"]
     pod.workers.listen(1, ssh_banner("r1"))

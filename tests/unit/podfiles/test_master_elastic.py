@@ -18,7 +18,8 @@ from user_code import UserCode
 
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.master_pod import MasterPod, read_log
-from tests.unit.podfiles.rendezvous import Background
+from tests.unit.podfiles.rendezvous import Background, StartRendezvous, end_wait_at
+from tests.waiting import wait_until
 
 
 def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
@@ -39,9 +40,11 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     monkeypatch.setattr(master, "write_live_hosts", write_and_announce)
     (pod.generated / "bin").mkdir()
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
-    rendezvous.wait()
+    first = rendezvous.wait()
     losses: list[str] = []
-    following = background(master.follow_hosts, run, None, rendezvous, UserCode(""), losses.append)
+    following = background(
+        master.follow_hosts, run, None, rendezvous, UserCode(""), first, losses.append
+    )
     pod.workers.start(1)
     assert lists.get(timeout=TIMEOUT) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
     config = (pod.generated / "ssh_config").read_text()
@@ -54,6 +57,26 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     assert "host hvd-worker-1 joined, at 127.0.1.2" in lines
     assert "host hvd-worker-0 left" in lines
     assert len(lines) == 2
+
+
+def test_a_host_that_joins_an_elastic_run_before_it_is_followed_is_in_the_list(
+    pod: MasterPod,
+    rendezvous: StartRendezvous,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may come while the code is copied to the others."""
+    run = pod.workers.run(1, maximum=2, mode="elastic")
+    (pod.generated / "bin").mkdir()
+    current = rendezvous(run)
+    current.wait()
+    wait_until(lambda: len(current.addresses()) == 2, TIMEOUT, "both hosts answer")
+    both = current.addresses()
+    lists = queue.Queue[list[Host]]()
+    monkeypatch.setattr(master, "write_live_hosts", lists.put)
+    first = dict(list(both.items())[:1])
+    background(master.follow_hosts, run, None, current, UserCode(""), first, lambda text: None)
+    assert lists.get(timeout=TIMEOUT) == list(both)
 
 
 class Refused(UserCode):
@@ -97,7 +120,7 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
 
     monkeypatch.setattr(rendezvous, "wait_for_change", wait)
     following = background(
-        master.follow_hosts, run, None, rendezvous, Refused(4), lambda text: None
+        master.follow_hosts, run, None, rendezvous, Refused(4), {}, lambda text: None
     )
     pod.workers.start(0)
     used = [lists.get(timeout=TIMEOUT) for _ in range(5)]
@@ -123,7 +146,7 @@ def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
     pod.workers.stop(1)
     (pod.generated / "bin").mkdir()
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
-    rendezvous.wait()
+    first = rendezvous.wait()
     lists: list[Any] = []
     monkeypatch.setattr(master, "write_live_hosts", lists.append)
 
@@ -131,7 +154,9 @@ def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
         def deliver(self, pods: Mapping[Host, Pod]) -> None:
             rendezvous.close()
 
-    following = background(master.follow_hosts, run, None, rendezvous, Slow(""), lambda text: None)
+    following = background(
+        master.follow_hosts, run, None, rendezvous, Slow(""), first, lambda text: None
+    )
     pod.workers.start(1)
     assert following.result(TIMEOUT) is None
     assert lists == []
@@ -190,7 +215,8 @@ def test_the_first_master_of_another_job_waits_for_all_hosts(
     pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
     pod.workers.stop(1)
     pod.install("exit 0")
-    assert pod.run(**FEWEST, hostsTimeoutSeconds=0.3) == 1
+    end_wait_at(monkeypatch, 1)
+    assert pod.run(**FEWEST) == 1
     assert "1 of 2 hosts did not answer" in pod.termination_log.read_text()
 
 
