@@ -22,7 +22,7 @@ STATES = {
     "t": "is stopped by a debugger",
     "D": "waits for a disk or a file server, and cannot be interrupted",
 }
-# Seconds in which all ranks have to write, and without another line, after which one has done so.
+# Seconds in which all ranks have to write, and between two looks at what one has written.
 ANSWER_WITHIN, SETTLED = 5.0, 0.1
 # The outer frames of a fork are the chart's own.
 OWN_FRAME = re.compile(r'^  File ".*/warm_\w+\.py", line .*\n?', re.M)
@@ -33,7 +33,8 @@ def ask(script: ranks.Script) -> str | None:
     state = STATES.get(basics.read_stat(script.pid)[0], "")
     if state:
         return state
-    if not handles(script.pid):
+    # Without a handler, it would end the process.
+    if not has_signal(script.pid, "SigCgt"):
         return (
             "shows no Python stack: it is still starting, or its command is not python, or has the "
             "option -E, -I or -S"
@@ -59,21 +60,35 @@ def has_open(pid: int, file: str) -> bool:
     return False
 
 
-def handles(pid: int) -> bool:
-    """Whether a process has a handler for the signal, which would otherwise end it."""
+def has_signal(pid: int, *sets: str) -> bool:
+    """Whether STACK_SIGNAL is in one of these sets of signals of a process (proc(5), status)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (STACK_SIGNAL - 1) & 1)
+        name, _, mask = line.partition(":")
+        if name in sets and int(mask, 16) >> (STACK_SIGNAL - 1) & 1:
+            return True
     return False
 
 
-def read(rank: int, until: float) -> str:
-    """What a rank has written of its stack, when it adds no more lines."""
-    before = b""
-    while time.monotonic() < until:
+def is_writing(pid: int) -> bool:
+    """Whether a process has not taken the signal yet, or its handler runs, which blocks it."""
+    try:
+        return has_signal(pid, "ShdPnd", "SigBlk")
+    except OSError:
+        return False
+
+
+def read(rank: int, pid: int, until: float) -> str:
+    """What a rank has written of its stack, when it adds no more lines.
+
+    A machine that is busy may let it stand still between two lines.
+    """
+    before, is_late = b"", False
+    while not is_late:
         time.sleep(SETTLED)
+        is_late = time.monotonic() > until
         now = basics.read(ranks.stack_file(rank))
-        if now and now == before:
+        # A script may block the signal for ever.
+        if now and (is_late or (now == before and not is_writing(pid))):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
         before = now
     return "does not show its Python stack: it does not react to signals"
@@ -90,7 +105,8 @@ def main() -> int:
             asked[rank] = "has ended"
     until = time.monotonic() + ANSWER_WITHIN
     for rank, answer in asked.items():
-        print(f"rank {rank} {answer or read(rank, until).rstrip()}", flush=True)
+        shown = answer or read(rank, running[rank].pid, until).rstrip()
+        print(f"rank {rank} {shown}", flush=True)
     return 0
 
 

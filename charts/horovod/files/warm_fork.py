@@ -82,6 +82,7 @@ def _do_nothing(number: int, frame: FrameType | None) -> None:
 def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
     """Pass on signals until the rank ends, and report how it ended; kill it with its client."""
     poll = select.poll()
+    # First, and so looked at first: until its end is read below, the rank's number is its own.
     poll.register(connection, select.POLLIN)
     poll.register(reader, select.POLLIN)
     status = None

@@ -8,9 +8,12 @@ import queue
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import basics
@@ -23,6 +26,7 @@ import ranks
 import stacks
 from rank_watch import RankWatch
 
+from tests.unit.podfiles.rendezvous import Background
 from tests.waiting import wait_until
 
 Notices = queue.Queue[dict[str, Any]]
@@ -257,10 +261,10 @@ def test_ranks_that_write_nothing_are_not_waited_for_long(
     monkeypatch.setattr(stacks, "SETTLED", 0.001)
     descriptor = ranks.open_stack_file(3)
     silent = "does not show its Python stack: it does not react to signals"
-    assert stacks.read(3, time.monotonic() + 0.01) == silent
+    assert stacks.read(3, os.getpid(), time.monotonic() + 0.01) == silent
     os.write(descriptor, b'Current thread 0x1:\n  File "train.py", line 7 in f\n')
     shown = 'shows its Python stack:\nCurrent thread 0x1:\n  File "train.py", line 7 in f\n'
-    assert stacks.read(3, time.monotonic() + 20) == shown
+    assert stacks.read(3, os.getpid(), time.monotonic() + 20) == shown
     os.close(descriptor)
 
 
@@ -270,7 +274,8 @@ def test_stack_is_shown_when_the_rank_has_written_all_of_it(
     written = iter([b"", b"one\n", b"one\ntwo\n", b"one\ntwo\n"])
     monkeypatch.setattr(stacks, "SETTLED", 0.0)
     monkeypatch.setattr(basics, "read", lambda path: next(written))
-    assert stacks.read(3, time.monotonic() + 20) == "shows its Python stack:\none\ntwo\n"
+    shown = stacks.read(3, os.getpid(), time.monotonic() + 20)
+    assert shown == "shows its Python stack:\none\ntwo\n"
 
 
 def test_rank_that_ends_before_it_is_asked_for_its_stack_is_described(
@@ -285,6 +290,56 @@ def test_rank_that_ends_before_it_is_asked_for_its_stack_is_described(
     monkeypatch.setattr("sys.argv", ["stacks.py"])
     assert stacks.main() == 0
     assert capsys.readouterr().out == "rank 3 has ended\n"
+
+
+# Writes a half of its stack and stands still, with the signal blocked as in its handler.
+HALF = """
+import signal, sys
+number, file = int(sys.argv[1]), open(sys.argv[2], "w")
+signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+print("Current thread 0x1:", file=file, flush=True)
+print("half", flush=True)
+sys.stdin.readline()
+print('  File "train.py", line 7 in f', file=file, flush=True)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("ends", ["it goes on", "its time is over"])
+def test_stack_is_shown_when_the_handler_of_its_signal_has_ended(
+    folder: Path, background: Background, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    folder.mkdir()
+    looks, read = threading.Semaphore(0), basics.read
+
+    def look(path: str) -> bytes:
+        looks.release()
+        return read(path)
+
+    monkeypatch.setattr(basics, "read", look)
+    monkeypatch.setattr(stacks, "SETTLED", 0.001)
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep)
+    monkeypatch.setattr(stacks, "time", clock)
+    command = [sys.executable, "-c", HALF, str(int(ranks.STACK_SIGNAL)), ranks.stack_file(3)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as rank:
+        assert rank.stdin
+        assert rank.stdout
+        assert rank.stdout.readline() == b"half\n"
+        showing = background(stacks.read, 3, rank.pid, 1.0)
+        for _ in range(5):
+            assert looks.acquire(timeout=20)
+        assert not showing.done()
+        if ends == "it goes on":
+            rank.stdin.write(b"\n")
+            rank.stdin.flush()
+        else:
+            clock.monotonic = lambda: 2.0
+        expected = "shows its Python stack:\nCurrent thread 0x1:\n"
+        expected += '  File "train.py", line 7 in f\n' if ends == "it goes on" else ""
+        assert showing.result(20) == expected
+        rank.kill()
 
 
 def test_two_masters_may_listen_in_one_pod(notices: Notices) -> None:
