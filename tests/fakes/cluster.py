@@ -53,7 +53,7 @@ class FakeCluster(FakeApi):
         def such() -> list[Request]:
             return [r for r in self.requests if (r.resource, r.verb) == (resource, verb)]
 
-        self.wait(lambda: len(such()) >= number, 10)
+        self.wait(lambda: len(such()) >= number, 60)
         return such()[0]
 
     def _own_answer(self, request: Request) -> Failure | None:

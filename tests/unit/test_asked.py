@@ -68,7 +68,7 @@ def state(rank: asked.Rank) -> str:
 
 
 def wait_for_state(rank: asked.Rank, expected: str) -> None:
-    wait_until(lambda: state(rank) == expected, 5, f"{rank.party} is in state {expected}")
+    wait_until(lambda: state(rank) == expected, 60, f"{rank.party} is in state {expected}")
 
 
 def test_ranks_are_stopped_unless_they_are_asked(ranks: Ranks) -> None:
@@ -88,7 +88,7 @@ def test_ranks_are_stopped_unless_they_are_asked(ranks: Ranks) -> None:
 def test_ranks_end_with_the_meeting(ranks: Ranks) -> None:
     ranks.two_parties()
     ranks.meeting.close()
-    assert [process.wait(5) for process in ranks.processes] == [0, 0, 0]
+    assert [process.wait(60) for process in ranks.processes] == [0, 0, 0]
 
 
 def test_ranks_of_each_party_have_the_same_cpus_one_each(

@@ -78,6 +78,8 @@ def api_server(
 
     Calls are not repeated, so that a failure is seen at once.
     """
+    # A busy machine takes its time to create the last events.
+    monkeypatch.setattr(events, "CLOSE_WITHIN", TIMEOUT)
     if "default_retry_seconds" not in request.fixturenames:
         monkeypatch.setattr(kube, "RETRY_SECONDS", 0.0)
         monkeypatch.setattr(events, "EVENT_RETRY_SECONDS", 0.0)

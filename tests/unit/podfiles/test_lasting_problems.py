@@ -110,14 +110,23 @@ def test_a_registry_that_comes_back_is_no_problem(
     short_waits: None,
     rendezvous: StartRendezvous,
     background: Background,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The time begins anew when the pod was well in between."""
-    workers.create_pod(0, containerStatuses=[waiting_container(PULL, AWAY)])
+    now = [1000.0]
+    monkeypatch.setattr(missing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     waiting = background(rendezvous(workers.run(1)).wait)
-    workers.api.wait(lambda: workers.checks() > 1)
-    workers.create_pod(0, containerStatuses=[waiting_container("ContainerCreating", "")])
-    checks = workers.checks()
-    workers.api.wait(lambda: workers.checks() > checks + 10)
+
+    def show(reason: str, message: str) -> None:
+        workers.create_pod(0, containerStatuses=[waiting_container(reason, message)])
+        checks = workers.checks()
+        # The first of these has begun after the change, and has ended before the second.
+        workers.api.wait(lambda: workers.checks() > checks + 1)
+
+    show(PULL, AWAY)
+    show("ContainerCreating", "")
+    now[0] += 3600
+    show(PULL, AWAY)
     assert not waiting.done()
     workers.start(0)
     assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0"]

@@ -128,7 +128,7 @@ def test_a_launch_that_is_ended_leaves_nothing(
     ending.join()
     assert launcher.problem is problem
     assert not launcher.was_stopped()
-    wait_until(lambda: not is_alive(int(child.read_text())), 10, "the end of the launcher's child")
+    wait_until(lambda: not is_alive(int(child.read_text())), 60, "the end of the launcher's child")
     launcher.reset()
     assert launcher.run(["true"], dict(os.environ)) == 0
     assert launcher.problem is None
@@ -214,4 +214,4 @@ def test_what_is_left_of_the_launchers_session_is_ended() -> None:
         left = int(leader.stdout.readline())
         assert os.getpgid(left) != os.getsid(left) == leader.pid
         launch.end_session(leader.pid)
-        wait_until(lambda: not is_alive(left), 10, "it is gone")
+        wait_until(lambda: not is_alive(left), 60, "it is gone")

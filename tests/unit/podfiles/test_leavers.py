@@ -204,7 +204,7 @@ def test_master_that_does_not_answer_takes_no_more_of_the_grace_period_for_each_
 LEAVES = """
 import json, os, socket
 host, port, secret = os.environ["HVD_NOTICES"].split(",")
-notice = {"kind": "leaving", "host": "hvd-worker-1", "rank": 2, "seconds": 9}
+notice = {"kind": "leaving", "host": "hvd-worker-1", "rank": 2, "seconds": 60}
 with socket.create_connection((host, int(port))) as connection:
     line = {"secret": secret, "epoch": os.environ["HVD_EPOCH"], **notice}
     connection.sendall(json.dumps(line).encode() + b"\\n")

@@ -17,7 +17,7 @@ from settings import ConfigurationError
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
 from tests.unit.podfiles.master_pod import MasterPod, read_log
-from tests.unit.podfiles.rendezvous import Background
+from tests.unit.podfiles.rendezvous import Background, end_wait_at
 
 RECORD_ARGUMENTS = 'printf "%s\\n" "$@" >"$OUT/arguments"'
 
@@ -73,8 +73,11 @@ def test_an_image_without_the_launcher_fails_before_hosts_are_waited_for(
     assert "waiting for hosts" not in capsys.readouterr().out
 
 
-def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: MasterPod) -> None:
+def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Retries are left, but each would wait as long for the same pod."""
+    end_wait_at(monkeypatch, 1)
     pod.put_job(spec={"backoffLimit": 9})
     pod.workers.stop(1)
     pod.api.remove("core/pods", "hvd-worker-1")
@@ -82,12 +85,12 @@ def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: Maste
     about = {"kind": "StatefulSet", "name": "hvd-worker"}
     event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "FailedCreate"}
     pod.api.put("core/events", {**event, "message": message})
-    assert pod.run(hostsTimeoutSeconds=0.1) == 1
+    assert pod.run() == 1
     assert [stage for stage in pod.stages() if stage != "FailedCreate"] == ["Started", "Failed"]
     state, reason = pod.recorded()
     assert state == "Failed"
     assert reason.splitlines() == [
-        "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=0:",
+        "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=60:",
         f"  hvd-worker-1: the pod does not exist: {message}",
         "what to do: request less, or have the namespace's ResourceQuota raised",
     ]
@@ -118,6 +121,7 @@ def test_the_record_has_the_last_step_that_the_ranks_have_told(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
     # The session of the first host, which tells the last step when its input ends.
     session = 'echo "$@" >"$OUT/session"; echo "horovod_step 7"; mkfifo "$OUT/go"; echo >"$OUT/go"'
     pod.install(f'{session}; cat >/dev/null; echo "horovod_step 8"', "ssh")

@@ -76,11 +76,11 @@ def test_a_master_that_was_waited_for_may_have_finished_this_very_run(
 def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_record_alone(
     pod: MasterPod, background: Background
 ) -> None:
-    pod.install('touch "$OUT/up"; trap "touch $OUT/asked; exit 1" TERM; sleep 5 2>&- & wait')
+    pod.install('trap "touch $OUT/asked; exit 1" TERM; touch "$OUT/up"; sleep 60 2>&- & wait')
 
     def take_over() -> None:
         pod.api.wait(lambda: "Training" in pod.stages())
-        wait_until((pod.generated.parent / "up").exists, 10, "the launcher runs")
+        wait_until((pod.generated.parent / "up").exists, TIMEOUT, "the launcher runs")
         put_record(pod, **OTHER, state="Running", reason="")
 
     taken = background(take_over)

@@ -178,9 +178,10 @@ def test_a_thousand_hosts_are_asked_by_one_thread(
     # All of them are at one address here, whose listener takes fewer connections at once.
     monkeypatch.setattr(probing, "MOST_OPEN", 50)
     with FakeWorker(ssh_banner("r1")) as worker:
-        threads = threading.active_count()
+        threads = {*threading.enumerate()}
         current = probe(hosts, worker.port)
         current.endpoints = {host.name: Endpoint("127.0.0.1") for host in hosts}
         current.prober.wake()
         current.wait(lambda: len(current.prober.answering) == 1000)
-        assert threading.active_count() == threads + 1
+        (thread,) = {*threading.enumerate()} - threads
+        assert thread.name == "probe-hosts"

@@ -20,6 +20,7 @@ import remote
 from progress import Progress
 
 from tests.fakes.api import FakeApi
+from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.runs import make_record, make_run
 from tests.waiting import wait_until
 
@@ -185,6 +186,7 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     monkeypatch.setattr(remote, "GENERATED", tmp_path)
     monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
     monkeypatch.setattr(progress, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
     program = tmp_path / "bin" / "ssh"
     program.parent.mkdir()
 
@@ -204,7 +206,7 @@ def test_the_next_host_is_followed_when_a_session_ends(
     note = f'echo "$1" >>{tmp_path}/asked'
     script = 'case "$1" in *cpu-0*) exit 255 ;; esac; echo "horovod_step 7"; exec cat'
     kept = followed(f"{note}; {script}")
-    wait_until(kept.entry, 10, "the second host tells its step")
+    wait_until(kept.entry, TIMEOUT, "the second host tells its step")
     assert (tmp_path / "asked").read_text().split() == ["hvd-cpu-0.hvd", "hvd-cpu-1.hvd"]
     assert json.loads(kept.entry())["step"] == 7
     kept.close(tells_last=False)
@@ -212,7 +214,7 @@ def test_the_next_host_is_followed_when_a_session_ends(
 
 def test_the_last_step_is_told_at_the_end(followed: Callable[[str], Progress]) -> None:
     kept = followed('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
-    wait_until(kept.entry, 10, "the host tells its step")
+    wait_until(kept.entry, TIMEOUT, "the host tells its step")
     kept.close(tells_last=True)
     assert json.loads(kept.entry())["step"] == 8
 

@@ -184,6 +184,8 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
 
 def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
     sidecar(f"exec sleep {TIMEOUT}")
+    go = pod.generated / "results" / "go"
+    wait_until(go.exists, TIMEOUT, "the container waits to be asked")
     pod.install("exit 0")
     assert pod.run(results={"timeoutSeconds": 0.2}) == 0
     assert "longer than results.timeoutSeconds" in recorded(pod)

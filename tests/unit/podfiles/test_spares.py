@@ -23,10 +23,12 @@ from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import (
     Background,
     StartRendezvous,
+    end_wait_at,
     fail_on_thread_exceptions,
     names,
 )
 from tests.unit.podfiles.runs import make_run
+from tests.waiting import wait_until
 
 pytestmark = fail_on_thread_exceptions
 SMALL = {"statefulSet": "hvd-worker", "number": 1, "maximum": 2, "slots": 2, "revision": "r1"}
@@ -74,14 +76,15 @@ def test_a_spare_stands_in_for_a_host_of_its_own_group_only(
 
 
 def test_a_report_tells_how_many_are_needed_and_why_each_does_not_answer(
-    workers: Workers, rendezvous: StartRendezvous
+    workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    end_wait_at(monkeypatch, 1)
     workers.start(0)
     workers.create_pod(1, phase="Pending")
     with pytest.raises(settings.RunError) as raised:
-        rendezvous(workers.run(2, maximum=3, hostsTimeoutSeconds=0.1)).wait()
+        rendezvous(workers.run(2, maximum=3)).wait()
     lines = str(raised.value).splitlines()
-    assert lines[0] == "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=0:"
+    assert lines[0] == "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=60:"
     assert lines[1:] == [
         "  hvd-worker-1: phase Pending; it has no address yet",
         "  hvd-worker-2: the pod does not exist",
@@ -186,8 +189,7 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
         workers.listen(1, ssh_banner("r1"))
         assert called.get(timeout=TIMEOUT) == ["hvd-worker-1"]
         workers.drop(1)
-        with current.changed:
-            assert current.changed.wait_for(lambda: len(current.answering) == 1, TIMEOUT)
+        wait_until(lambda: configured[-1] == ["hvd-worker-0"], TIMEOUT, "its loss is noticed")
     for ordinal in (2, 1):
         workers.listen(ordinal, ssh_banner("r1"))
         assert called.get(timeout=TIMEOUT) == [f"hvd-worker-{ordinal}"]

@@ -197,7 +197,7 @@ def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Path) -> No
         "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
         "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac",
     )
-    code = unpacked(mounted, install_within=5.0)
+    code = unpacked(mounted, install_within=60.0)
     addresses = {host: Pod(f"10.0.0.{number}") for number, host in enumerate(hosts)}
     with pytest.raises(ConfigurationError) as error:
         code.deliver(addresses)
@@ -212,11 +212,11 @@ def test_hosts_with_the_same_problem_are_counted(
     mounted: Path, ssh: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(ssh, "case $2 in *packages.py*) echo 'no answer' >&2; exit 1;; esac")
-    code = unpacked(mounted, install_within=5.0)
+    code = unpacked(mounted, install_within=60.0)
     with pytest.raises(RunError, match=r"on hvd-cpu-0 and 2 more: no answer$") as error:
         code.deliver(dict.fromkeys(make_run().hosts, Pod("10.0.0.1")))
     assert error.value.exit_code == 1, "another attempt may help"
-    assert "pip runs on 3 hosts, at most 5 s" in capsys.readouterr().out
+    assert "pip runs on 3 hosts, at most 60 s" in capsys.readouterr().out
 
 
 def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh: Path) -> None:
@@ -239,7 +239,7 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
     mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages, "install", lambda code: f"for {code.name}")
-    code = unpacked(mounted, install_within=5.0)
+    code = unpacked(mounted, install_within=60.0)
     assert "PYTHONPATH" not in code.prepare_launcher("mpirun", {"PATH": "/bin"})
     assert "PYTHONPATH" in code.prepare_launcher("custom", {"PATH": "/bin"})
     own = code.prepare_launcher("mpirun", {"PATH": "/bin", "PYTHONPATH": "/data"})

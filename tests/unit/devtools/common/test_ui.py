@@ -47,8 +47,8 @@ def test_short_step_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_failed_step_says_so_and_ends_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     monkeypatch.setattr(ui, "console", Console(file=log))
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     with pytest.raises(ValueError, match="no"), ui.step("render"):
         raise ValueError("no")
     assert log.getvalue().startswith("failed  render (")
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before

@@ -21,7 +21,7 @@ from tests.unit.hvdchart.cli.test_run import SPEC
 from tests.unit.hvdchart.runs import job, pod, terminated
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[4]
 NAME = "hvd-bench"
 MASTER = f"{NAME}-master-1-a"

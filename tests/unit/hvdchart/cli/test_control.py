@@ -14,7 +14,7 @@ from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, FAILED, play
 from tests.unit.hvdchart.runs import JOB, MASTER, job, pod, terminated
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
 
 

@@ -21,7 +21,7 @@ from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
 from tests.unit.hvdchart.releases import store_release
 from tests.unit.hvdchart.runs import JOB, MASTER, event, job
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

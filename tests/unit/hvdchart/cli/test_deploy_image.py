@@ -20,7 +20,7 @@ from tests.unit.hvdchart.cli.test_run import SPEC, play
 from tests.unit.hvdchart.runs import MASTER, job
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 REPOSITORY = "host:5000/team/r"
 
 

@@ -21,7 +21,7 @@ from tests.unit.hvdchart.cli.test_run import SPEC, play
 from tests.unit.hvdchart.runs import JOB, RUNNING, job, pod
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 ROOT = chart_dir().parents[1]
 # Several workers write to the claim: the plan has a warning.
 WARNED = {**SPEC, "volumes": {"output": {"pvc": "results"}}}

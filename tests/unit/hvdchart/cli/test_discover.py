@@ -11,7 +11,7 @@ from tests.fakes.fixtures import Command
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.nodes import pod as other_pod
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_discover_writes_a_spec_to_stdout_or_a_file(

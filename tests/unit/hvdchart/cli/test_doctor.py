@@ -15,7 +15,7 @@ from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_run import SPEC
 from tests.unit.hvdchart.doctor.test_rights import ALL
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

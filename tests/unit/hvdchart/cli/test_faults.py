@@ -22,7 +22,7 @@ from tests.unit.hvdchart.cli.test_run import play
 from tests.unit.hvdchart.runs import MASTER, RUNNING, STATEFUL_SET, job, pod
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[4]
 SPEC = str(ROOT / "values" / "local.spec.yaml")
 COMMANDS = {

@@ -14,7 +14,7 @@ from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.image.test_check import GOOD
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, programs: Path) -> None:

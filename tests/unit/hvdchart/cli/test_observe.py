@@ -19,7 +19,7 @@ from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play
 from tests.unit.hvdchart.runs import JOB, MASTER, event, job
 
 ROOT = chart_dir().parents[1]
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 TOLD = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}
 
 

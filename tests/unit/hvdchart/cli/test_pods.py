@@ -24,7 +24,7 @@ from tests.unit.hvdchart.runs import (
     pod,
 )
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
 PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
 

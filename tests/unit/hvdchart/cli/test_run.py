@@ -13,7 +13,7 @@ from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import JOB, STATEFUL_SET, WORKERS, job, pod, terminated
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 SPEC = {
     "apiVersion": "hvdchart/v1",
     "name": "hvd",

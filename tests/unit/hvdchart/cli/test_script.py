@@ -17,7 +17,7 @@ from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
 from tests.unit.hvdchart.runs import MASTER, job
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

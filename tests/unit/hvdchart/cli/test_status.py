@@ -12,7 +12,7 @@ from tests.fakes.fixtures import Command
 from tests.unit.hvdchart.cli.test_run import FAILED, play
 from tests.unit.hvdchart.runs import JOB, LABELS, MASTER, RUNNING, event, job, pod, terminated
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_list_shows_each_run_on_a_line_or_as_json(

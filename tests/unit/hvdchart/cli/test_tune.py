@@ -13,7 +13,7 @@ from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.cli.test_run import upgraded
 from tests.unit.hvdchart.runs import job, pod, terminated
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def measure(cluster: FakeCluster, helm: StubProgram, *results: str) -> None:

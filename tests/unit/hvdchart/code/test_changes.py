@@ -11,7 +11,7 @@ from hvdchart.code.changes import CodeChanges
 from hvdchart.errors import FileError
 from hvdchart.spec.yaml_tree import Plain
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

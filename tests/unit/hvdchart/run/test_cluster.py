@@ -18,7 +18,7 @@ from tests.ports import find_port
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.runs import LABELS, MASTER, STATEFUL_SET, WORKERS, event, job
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 
 
 def named(name: str, **labels: str) -> dict[str, Any]:

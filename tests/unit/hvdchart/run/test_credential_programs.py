@@ -13,7 +13,7 @@ from hvdchart.run.cluster import Cluster
 from tests.fakes.secure import SecureApi, write_kubeconfig
 from tests.unit.hvdchart.run.test_credentials import V1, ask, data, program
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])

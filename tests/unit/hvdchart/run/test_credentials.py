@@ -19,7 +19,7 @@ from hvdchart.run import kubeconfig
 from hvdchart.run.cluster import Cluster
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 V1 = "client.authentication.k8s.io/v1"
 
 

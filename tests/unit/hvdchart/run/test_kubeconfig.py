@@ -13,7 +13,7 @@ from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.fakes.fixtures import Command
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 
 
 def changed(kubeconfig: Path, **user: Any) -> str:

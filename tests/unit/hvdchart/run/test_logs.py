@@ -14,7 +14,7 @@ from hvdchart.run.logs import LogLine, follow, has_log, read_logged_lines
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import CREATING, RUNNING, event, job, pod, terminated
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 
 MASTER = pod("hvd-master-1-a", "master", RUNNING)
 WORKER = pod("hvd-worker-0", "worker", RUNNING)

@@ -17,7 +17,7 @@ from hvdchart.run.cluster import Cluster
 from hvdchart.run.proxy import proxy_manager
 from tests.fakes.secure import SecureApi, write_kubeconfig
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = pytest.mark.timeout(120)
 PROXY = "http://proxy.example:3128"
 
 

@@ -15,7 +15,7 @@ from hvdchart.run.watch import wait_for_end, watch_release
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

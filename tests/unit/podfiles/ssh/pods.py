@@ -138,7 +138,7 @@ class Pod:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         with self.start(*command, env=environment, **pipes) as process:
             try:
-                output, errors = process.communicate(input, timeout=20)
+                output, errors = process.communicate(input, timeout=60)
             finally:
                 process.kill()
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
@@ -174,7 +174,7 @@ class Worker(Pod):
         self.process = process
         try:
             # sshd does not announce that it listens.
-            wait_until(lambda: process.poll() is not None or read_banner(port), 20, "sshd listens")
+            wait_until(lambda: process.poll() is not None or read_banner(port), 60, "sshd listens")
             assert process.poll() is None, self.log
             yield port
         finally:

@@ -115,8 +115,8 @@ def test_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
         pods.worker.process.terminate()
         assert pods.worker.process.poll() is None
         (pods.worker.generated / "go-4").write_text("")
-        assert client.wait(20) == 143, "the launcher does not learn how the rank ended"
-    assert pods.worker.process.wait(20) == 0
+        assert client.wait(60) == 143, "the launcher does not learn how the rank ended"
+    assert pods.worker.process.wait(60) == 0
     assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
     assert notices == [LEAVING, {**RANK_4, "kind": "ended"}]
     assert "Traceback" not in pods.worker.log
@@ -137,11 +137,11 @@ def test_rank_that_has_saved_lets_the_others_save_before_its_launcher_ends_them(
         wait_for(second, "saving")
         (folder / "go-4").write_text("")
         ended = {**RANK_4, "kind": "ended"}
-        wait_until(lambda: ended in notices, 20, "the master knows that one rank has ended")
+        wait_until(lambda: ended in notices, 60, "the master knows that one rank has ended")
         assert first.poll() is None, "its launcher would end the other rank now"
         assert not (folder / "checkpoint-5").exists()
         (folder / "go-5").write_text("")
-        assert first.wait(20) == second.wait(20) == 143
+        assert first.wait(60) == second.wait(60) == 143
     assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
 
 
@@ -153,10 +153,10 @@ def test_rank_that_waits_for_others_ends_when_its_launcher_says_so(
         pods.worker.process.terminate()
         wait_for(second, "saving")
         (folder / "go-4").write_text("")
-        wait_until(lambda: len(notices) == 3, 20, "the master knows that one rank has ended")
+        wait_until(lambda: len(notices) == 3, 60, "the master knows that one rank has ended")
         (marker,) = (folder / "ranks").glob("*.waits")
         os.kill(int(marker.stem), signal.SIGTERM)
-        assert first.wait(20) == 143
+        assert first.wait(60) == 143
         assert second.poll() is None
         (folder / "go-5").write_text("")
 
@@ -171,7 +171,7 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
             assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
         wait_for(client, "saving")
         (pods.worker.generated / "go-4").write_text("")
-        assert client.wait(20) == 143
+        assert client.wait(60) == 143
         assert client.stdout is not None
         assert client.stdout.read() == b"", "it was asked again while it saved"
     assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
@@ -190,7 +190,7 @@ def test_worker_tells_of_a_rank_that_is_stopped(
         with running_rank(pods):
             script = json.loads((pods.worker.generated / "ranks" / "4").read_text())
             os.kill(script[1], signal.SIGSTOP)
-            wait_until(lambda: notices, 20, "the master is told")
+            wait_until(lambda: notices, 60, "the master is told")
             os.kill(script[1], signal.SIGKILL)
     assert (notices[0]["kind"], notices[0]["rank"]) == ("stopped", 4)
 
@@ -201,7 +201,7 @@ def test_rank_that_fails_by_itself_tells_the_master_how(
     with running_rank(pods) as client:
         script = json.loads((pods.worker.generated / "ranks" / "4").read_text())
         os.kill(script[1], signal.SIGKILL)
-        assert client.wait(20)
+        assert client.wait(60)
     assert notices == [{**RANK_4, "kind": "failed", "status": -signal.SIGKILL}]
 
 
@@ -211,7 +211,7 @@ def test_worker_without_ranks_ends_at_once(pods: SshPods) -> None:
     with pods.master.start(*command, env={"PATH": "/usr/bin:/bin"}, stdout=PIPE) as client:
         wait_for(client, "up")
         pods.worker.process.terminate()
-        assert pods.worker.process.wait(20) == 0
+        assert pods.worker.process.wait(60) == 0
         client.kill()
 
 
@@ -219,7 +219,7 @@ def test_worker_ends_with_its_sshd(pods: SshPods) -> None:
     pid = pods.worker.process.pid
     (sshd,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     os.kill(int(sshd), signal.SIGKILL)
-    assert pods.worker.process.wait(20) == 128 + signal.SIGKILL
+    assert pods.worker.process.wait(60) == 128 + signal.SIGKILL
     assert "sshd has ended with exit code 137" in pods.worker.log
 
 

@@ -24,7 +24,7 @@ progress.FILES = Path({worker_files!r})
 progress.FIRST_LOOK = 0.0
 kept = progress.Progress()
 kept.follow(lambda: [Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r})])
-end = time.monotonic() + 15
+end = time.monotonic() + 40
 while not kept.entry() and time.monotonic() < end:
     time.sleep(0.01)
 print(kept.entry())

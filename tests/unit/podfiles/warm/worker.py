@@ -139,7 +139,7 @@ def warm(
             env=environment, stdin=PIPE, stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        wait_until(lambda: "[hvd] " in worker.log or process.poll() is not None, 30, "it imports")
+        wait_until(lambda: "[hvd] " in worker.log or process.poll() is not None, 60, "it imports")
         assert process.poll() is None, worker.log
         yield process
     finally:
