@@ -85,10 +85,11 @@ def read(rank: int, pid: int, until: float) -> str:
     before, is_late = b"", False
     while not is_late:
         time.sleep(SETTLED)
-        is_late = time.monotonic() > until
+        # In this order: what was written until then is read.
+        is_late, has_ended = time.monotonic() > until, not is_writing(pid)
         now = basics.read(ranks.stack_file(rank))
         # A script may block the signal for ever.
-        if now and (is_late or (now == before and not is_writing(pid))):
+        if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
         before = now
     return "does not show its Python stack: it does not react to signals"
