@@ -23,7 +23,7 @@ lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spell
 
 unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take seconds each)
 ifdef ALL
-	@$(PY) -m pytest -q --numprocesses 2 --dist worksteal tests/unit -m "not fuzz"
+	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit -m "not fuzz"
 else
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-pods unit-others
 endif

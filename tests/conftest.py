@@ -18,16 +18,27 @@ if TYPE_CHECKING:
 
 # Whether this run started the shared cluster.
 _STARTED = pytest.StashKey[bool]()
-# Files of tests that share a resource: one process runs all files with the same resource.
+# Folders and files whose tests share what takes long to prepare: one process runs all of them. The
+# ranks of an image wait for each other without pause, so that two such runs slow each other down.
 SHARED_RESOURCES = {
-    "tests/localkube/test_lifecycle.py": "a second cluster",
-    "tests/localkube/test_second_node.py": "a second cluster",
-    "tests/localkube/test_static_cpu_manager.py": "a second cluster",
-    "tests/localkube/test_workloads.py": "a second cluster",
+    "tests/images/": "ranks of images",
+    "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/chart/test_scanner.py": "renders of all cases",
-    "tests/images/pytorch/test_pytorch.py": "a run of two ranks",
+    "tests/unit/podfiles/ssh/": "pods that serve SSH",
 }
+# Tests that take long and prepare nothing for others: any process runs any of them.
+APART = ("tests/e2e/", "tests/faults/")
+# The order in which several processes begin tests: at the end are files of a few seconds each.
+ORDER = (
+    "tests/images/",
+    "tests/localkube/",
+    *APART,
+    "tests/chart/",
+    "tests/unit/podfiles/ssh/",
+    "tests/unit/podfiles/warm/",
+    "tests/",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,19 +89,39 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands each test to a process that is free, and the files of one group to the same.
+    """Hands the tests of one group to the same process, in ORDER.
 
     pytest-xdist's own groups do nothing with pytest 9.2: they write to an attribute that it lost.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return SHARED_RESOURCES.get(nodeid.partition("::")[0], nodeid)
+        """The test's group: a shared resource, else its file, or the test alone."""
+        file = nodeid.partition("::")[0]
+        shared = (name for start, name in SHARED_RESOURCES.items() if file.startswith(start))
+        return next(shared, nodeid if file.startswith(APART) else file)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
     """Replace xdist's own scheduling by groups, which does nothing with pytest 9.2."""
-    return GroupedScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+    if config.getoption("dist") != "loadgroup":
+        return None
+    # xdist would begin with the groups that have the most tests.
+    config.option.loadscopereorder = False
+    return GroupedScheduling(config, log)
+
+
+def place_in_order(nodeid: str) -> int:
+    """Where the test's folder is in ORDER."""
+    return next(place for place, start in enumerate(ORDER) if nodeid.startswith(start))
+
+
+# Last, so that no other plugin moves tests afterwards.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests into ORDER where several processes share them."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place_in_order(item.nodeid))
 
 
 @pytest.fixture(scope="session")

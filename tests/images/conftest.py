@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from devtools.images import catalogue
 from devtools.images.build import build
-from devtools.images.catalogue import Image, When, load_catalogue
+from devtools.images.catalogue import Image, When
 from devtools.images.content import has_patch
 from devtools.images.prove import gpu_for, test_folders
 from devtools.trials.sandbox import Sandbox, sandbox
 
+# Collecting the tests reads it many times.
+load_catalogue = cache(catalogue.load_catalogue)
 # The examples on each TensorFlow.
 EXAMPLES = ("examples", "examples-2.15")
 Sandboxes = Callable[[str], Sandbox]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -162,7 +163,8 @@ def _output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture(scope="session")
+# Not for the session: other tests may follow in the same process, and an idle cluster takes time.
+@pytest.fixture(scope="package")
 def down_cluster() -> Iterator[Cluster]:
     """A cluster that was stopped before the tests, and is removed with its images after them."""
     cluster = Cluster(Instance(NAME))
@@ -178,17 +180,25 @@ def cluster(down_cluster: Cluster) -> Cluster:
     return down_cluster
 
 
-@pytest.fixture
-def probe(cluster: Cluster, tmp_path: Path) -> Cluster:
-    """The cluster with the probe's image and a pod `server` of it that answers on port 8080."""
-    program = tmp_path / "probe"
+@pytest.fixture(scope="package")
+def built_probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The probe's program."""
+    program = tmp_path_factory.mktemp("built") / "probe"
     subprocess.run(
         ["go", "build", "-o", program, "."],
         cwd=Path(__file__).parent / "probe",
         env={**os.environ, **tools.ENVIRONMENT},
         check=True,
     )
-    archive = tmp_path / "probe.tar"
+    return program
+
+
+@pytest.fixture
+def probe(cluster: Cluster, built_probe: Path, tmp_path: Path) -> Cluster:
+    """The cluster with the probe's image and a pod `server` of it that answers on port 8080."""
+    program, archive = tmp_path / "probe", tmp_path / "probe.tar"
+    # A copy, which a test may change.
+    shutil.copy(built_probe, program)
     pack_program(PROBE_IMAGE, program, archive)
     cluster.run("load", str(archive))
     cluster.kubectl("apply", "--filename=-", given=_server())
