@@ -6,13 +6,22 @@ from collections.abc import Callable
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
+# Seconds between two calls of a condition that starts a program each time: with less, the waiting
+# would take a core from what it waits for.
+PROGRAM_PAUSE = 1.0
 
-def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Call `condition` until it holds; raises AssertionError with `what` after so many seconds."""
+
+def wait_until(
+    condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2
+) -> None:
+    """Call `condition` until it holds; raises AssertionError with `what` after so many seconds.
+
+    `pause`: the most seconds between two calls.
+    """
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),
         stop=stop_after_delay(seconds),
-        wait=wait_exponential(0.01, max=0.2),
+        wait=wait_exponential(0.01, max=pause),
         retry_error_callback=lambda _: False,
     )
     assert attempts(condition), f"not within {seconds} s: {what}"

@@ -12,11 +12,10 @@ from typing import Any
 import yaml
 
 from devtools.toolchain.tools import tool
+from tests.go_programs import NO_GARBAGE_COLLECTION
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 IMAGE = "registry.example/team/app"
-# Of a program that ends at once, a third of the time; the limit is for a chart of many groups.
-NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 Values = dict[str, Any]
 Manifest = dict[str, Any]
 

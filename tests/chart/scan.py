@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from devtools.toolchain.tools import tool
 from tests.chart.render import Manifest
+from tests.go_programs import NO_GARBAGE_COLLECTION
 
 # Grades of kube-score. 5, between them, is a warning.
 ALL_RIGHT, CRITICAL = 10, 1
@@ -30,6 +32,7 @@ def findings(manifests: Iterable[Manifest]) -> list[Finding]:
     done = subprocess.run(
         [str(tool("kube-score")), "score", "--output-format", "json", "-"],
         input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
+        env={**os.environ, **NO_GARBAGE_COLLECTION},
         capture_output=True,
         text=True,
         check=False,

@@ -20,6 +20,7 @@ from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.merge import merge_values, omit_needless_nulls
 from tests.chart.render import Manifest, parse_manifests, pod_spec, render
 from tests.e2e.cluster import Namespace
+from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit.hvdchart.strategies import specs
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,13 @@ def without_nulls(value: Any) -> Any:
 
 # Neither a default nor a rendered value is null: only users set null.
 RIGHT = TREES.map(without_nulls)
+
+
+@pytest.fixture(autouse=True)
+def no_garbage_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of the Helm that hvdchart starts in this process."""
+    for name, value in NO_GARBAGE_COLLECTION.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from devtools.toolchain.tools import module_version, tool
 from tests.chart.cases import ready_cases, ready_manifests
 from tests.chart.render import CHART, Manifest, helm_template, render
 from tests.chart.test_real_api import CASES
+from tests.go_programs import NO_GARBAGE_COLLECTION
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,7 @@ def kubeconform(
     return subprocess.run(
         command,
         input="\n---\n".join(json.dumps(manifest) for manifest in manifests),
+        env={**os.environ, **NO_GARBAGE_COLLECTION},
         capture_output=True,
         text=True,
         check=False,

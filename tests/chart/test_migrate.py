@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from hvdchart.migrate.convert import Migration
 from hvdchart.migrate.report import values_text
 from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
+from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit.hvdchart.migrate.old_files import (
     CHANGES,
     JOBS,
@@ -36,13 +39,18 @@ FOREIGN = ("PodGroup", "PodMonitor")
 
 
 def helm_template(migration: Migration, helm: str = "helm3") -> str:
-    release = migration.release or "run"
     # The chart has no default image; `migrate` then says that it must be set.
     named = "repository" in migration.values.get("image", {})
-    image = [] if named else ["--set", "image.repository=registry.example/team/app"]
+    image = () if named else ("--set", "image.repository=registry.example/team/app")
+    return _helm_template(helm, migration.release or "run", image, values_text(migration, "old"))
+
+
+@functools.cache
+def _helm_template(helm: str, release: str, options: tuple[str, ...], values: str) -> str:
     done = subprocess.run(
-        [str(tool(helm)), "template", release, str(chart_dir()), *image, "--values", "-"],
-        input=values_text(migration, "old"), capture_output=True, text=True, check=False,
+        [str(tool(helm)), "template", release, str(chart_dir()), *options, "--values", "-"],
+        env={**os.environ, **NO_GARBAGE_COLLECTION},
+        input=values, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,6 +11,7 @@ from typing import Any
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 from hvdchart.plan.rules import YIELD
+from tests.go_programs import NO_GARBAGE_COLLECTION
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
@@ -41,7 +42,7 @@ class Namespace:
     @property
     def client(self) -> Kubectl:
         """kubectl in the namespace."""
-        return Kubectl(self.name, {"KUBECONFIG": str(self.kubeconfig)})
+        return Kubectl(self.name, {"KUBECONFIG": str(self.kubeconfig), **NO_GARBAGE_COLLECTION})
 
     def environment(self) -> dict[str, str]:
         """Where Helm and kubectl find the cluster."""
@@ -123,6 +124,17 @@ class Namespace:
         selector = f"batch.kubernetes.io/job-name={self.job(release)}"
         pods: list[dict[str, Any]] = self.get("pods", "--selector", selector)["items"]
         return pods
+
+    def wait_for_event(self, reason: str, seconds: int, times: int = 1) -> None:
+        """Wait until there have been so many events with this reason."""
+        names: set[str] = set()
+
+        def is_last(name: str) -> bool:
+            names.add(name)
+            return len(names) >= times
+
+        selector = f"--field-selector=reason={reason}"
+        self.client.watch(["events", selector], "{.metadata.name}", is_last, seconds)
 
     def wait_for_no_workers(self, release: str) -> None:
         """Wait until every worker pod of a release is deleted."""

@@ -16,7 +16,7 @@ from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from tests.e2e.cluster import Namespace
-from tests.waiting import wait_until
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
 
@@ -148,7 +148,7 @@ def _reason(namespace: Namespace, expected: str) -> dict[str, Any]:
         current.update(json.loads(output))
         return expected in current["reason"]
 
-    wait_until(has_reason, 60, f"a status with {expected!r}")
+    wait_until(has_reason, 60, f"a status with {expected!r}", PROGRAM_PAUSE)
     return current
 
 

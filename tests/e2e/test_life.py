@@ -14,7 +14,6 @@ from tests.chart.test_gitops import documented
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values
-from tests.waiting import wait_until
 
 SLEEP = "import time; time.sleep(600)"
 
@@ -28,7 +27,7 @@ def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
 
 def wait_for_training(namespace: Namespace, attempt: int) -> None:
     """Wait until the launcher of the given attempt, counted from 1, starts."""
-    wait_until(lambda: len(events(namespace, "Training")) >= attempt, 180, f"attempt {attempt}")
+    namespace.wait_for_event("Training", 180, attempt)
 
 
 def generations(namespace: Namespace) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tests.e2e.cluster import Namespace, Values
-from tests.waiting import wait_until
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # Leaves a line for each time that it runs, and waits until the test opens the FIFO.
 FETCH = "date >>../../fetches; cat ../../gate; echo content >part-0; sha256sum part-0 >SHA256SUMS"
@@ -40,7 +40,8 @@ def test_two_workers_of_a_node_stage_its_data_once(
     os.chown(gate, 1000, 1000)
     privileged.install("hvd", values(node_folder))
     waiting = "another pod is filling /data/set: waiting for it"
-    wait_until(lambda: waiting in staging_logs(privileged), 60, "a worker waits for the other")
+    filled_once = "a worker waits for the other"
+    wait_until(lambda: waiting in staging_logs(privileged), 60, filled_once, PROGRAM_PAUSE)
     gate.write_text("")
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
     assert privileged.log("hvd").count("SEEN content") == 2

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
 from tests.e2e.cluster import CHART, Namespace
-from tests.waiting import wait_until
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.
 EARLIER = sorted(Path(__file__).parents[1].glob("released/horovod-*.tgz"))
@@ -64,11 +64,6 @@ def left_over(namespace: Namespace) -> list[str]:
     return [name for name in names if "hvd" in name]
 
 
-def event_reasons(namespace: Namespace) -> list[str]:
-    """The reasons of the events so far."""
-    return [event["reason"] for event in namespace.get("events")["items"]]
-
-
 def assert_no_key_is_shown(namespace: Namespace, keys: dict[str, str]) -> None:
     """No line of a private key is in an object, a log or the values; the Secret alone has them."""
     selector = ("--selector", "app.kubernetes.io/instance=hvd")
@@ -104,7 +99,7 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     running = {"args": ["python3", "-c", STAY]}
     before = [*chart, earlier.stem.removeprefix("horovod-")]
     helm(namespace, version, "install", "hvd", *before, cleanup="Never", master=running)
-    wait_until(lambda: "Training" in event_reasons(namespace), 120, "the master starts the ranks")
+    namespace.wait_for_event("Training", 120)
     first, keys = namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"]
 
     ending = json.dumps(["python3", "-c", SHOW])
@@ -129,4 +124,5 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     assert stale == [], "left over of the previous chart"
     helm(namespace, version, "uninstall", "hvd", "--wait")
     # Helm 4 does not wait for the pods of what it removes.
-    wait_until(lambda: not left_over(namespace), 120, "the uninstall leaves nothing")
+    gone = "the uninstall leaves nothing"
+    wait_until(lambda: not left_over(namespace), 120, gone, PROGRAM_PAUSE)

@@ -13,7 +13,7 @@ import pytest
 from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace
 from tests.e2e.test_hvdchart import here, hvdchart, write_spec
-from tests.waiting import wait_until
+from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
         namespace, "deploy", spec, "--code", str(code), "--detach", *here(namespace)
     )
     assert deployed.returncode == 0, deployed.stderr
-    wait_until(progress, 60, "the record has a step")
+    wait_until(progress, 60, "the record has a step", PROGRAM_PAUSE)
     told = progress()
     assert (told["steps"], told["images_per_second"]) == (6000, 16.0), "two ranks"
     assert re.search(r"progress: step \d+ of 6000, loss .*16 images/s", call("status", "hvd"))
@@ -93,16 +93,17 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
 
     stopped = hvdchart(namespace, "stop", "hvd", *here(namespace))
     assert stopped.returncode == 0, stopped.stderr
-    wait_until(lambda: not namespace.get("pods")["items"], 60, "no pod is left")
+    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
     assert call("status", "hvd").startswith("hvd: suspended")
     timed_out = hvdchart(namespace, "wait", "hvd", "--timeout", "1s", *where)
     assert timed_out.returncode == 124
 
     assert hvdchart(namespace, "restart", "hvd", *here(namespace)).returncode == 0
-    wait_until(progress, 60, "the run trains again")
+    wait_until(progress, 60, "the run trains again", PROGRAM_PAUSE)
     assert hvdchart(namespace, "scale", "hvd", "1", *here(namespace)).returncode == 0
     wait_until(
-        lambda: progress() and progress()["images_per_second"] == 8.0, 60, "one rank trains alone"
+        lambda: (progress() or {}).get("images_per_second") == 8.0,
+        *(60, "one rank trains alone", PROGRAM_PAUSE),
     )
     call("exec", "hvd", "0", "--", "touch", "/tmp/go")
     assert call("wait", "hvd", "--timeout", "60s") == "run hvd finished\n"

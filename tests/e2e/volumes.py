@@ -40,8 +40,8 @@ def claimed_folder(namespace: Namespace, name: str, folder: Path) -> Iterator[No
             },
         },
     ]
-    for manifest in manifests:
-        namespace.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
+    listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
+    namespace.kubectl("apply", "--filename", "-", input=json.dumps(listed))
     try:
         yield
     finally:

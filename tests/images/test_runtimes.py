@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from devtools.images.catalogue import Image
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
@@ -86,9 +84,11 @@ def test_pip_finds_no_broken_requirements(inside: Sandbox) -> None:
     assert others == ([] if len(found) > len(others) else ["No broken requirements found."])
 
 
-@pytest.mark.parametrize("program", ["gcc", "g++", "cc", "c++", "make", "cmake", "ld", "strip"])
-def test_compiler_is_not_in_the_image(inside: Sandbox, program: str) -> None:
-    assert inside.run("sh", "-c", f"command -v {program}").returncode != 0
+def test_compiler_is_not_in_the_image(inside: Sandbox) -> None:
+    compilers = ["gcc", "g++", "cc", "c++", "make", "cmake", "ld", "strip"]
+    look = 'for name in "$@"; do command -v "$name" || true; done'
+    found = inside.succeed("sh", "-c", look, "sh", *compilers, "sh").splitlines()
+    assert [Path(path).name for path in found] == ["sh"]
 
 
 def test_image_has_no_secrets_keys_or_caches_of_the_build(inside: Sandbox) -> None:
