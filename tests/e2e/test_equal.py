@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from hvdchart.plan.rules import YIELD
 from tests.e2e.cluster import Namespace, Values
+from tests.results import read_result
 
 # In all of them a step is over the same 64 images, and so is the learning rate.
 GLOBAL_BATCH, LEARNING_RATE, EPOCHS = 64, 0.002, 2
@@ -35,12 +35,6 @@ def command(ranks: int) -> list[str]:
     return ["python", "/examples/digits.py", "--no-shuffle", *words]
 
 
-def result(log: str) -> dict[str, Any]:
-    (line,) = (line for line in log.splitlines() if "RESULT {" in line)
-    parsed: dict[str, Any] = json.loads(line.partition("RESULT ")[2])
-    return parsed
-
-
 def values(workers: int, slots: int) -> Values:
     env = [{"name": name, "value": value} for name, value in ENVIRONMENT.items()]
     return {
@@ -57,7 +51,7 @@ def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     with sandbox(build(image), folder) as inside:
-        return result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
+        return read_result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
 
 
 def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
@@ -70,7 +64,7 @@ def test_losses_are_equal_on_one_rank_two_slots_two_pods_and_the_machine(
     results = {"bare": on_the_bare_machine(image, tmp_path / "output")}
     for release in layouts:
         assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
-        results[release] = result(namespace.log(release))
+        results[release] = read_result(namespace.log(release))
     assert {name: run["ranks"] for name, run in results.items()} == {
         **{"bare": 2, "one": 1, "pod": 2, "pods": 2}
     }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 from tests.e2e.cluster import Namespace
+from tests.results import read_result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = [
@@ -23,8 +22,7 @@ def test_benchmark_measures_two_ranks(namespace: Namespace) -> None:
     }
     namespace.install("hvd", values)
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    (line,) = re.findall(r"^RESULT (.*)$", namespace.log("hvd"), re.MULTILINE)
-    result = json.loads(line)
+    result = read_result(namespace.log("hvd"))
     assert (result["ranks"], len(result["perRank"]), len(result["rounds"])) == (2, 2, 3)
     assert result["imagesPerSecond"] > 0
     # Both are means of the same rounds.

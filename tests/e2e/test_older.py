@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from tests.e2e.cluster import Namespace
+from tests.results import read_result
 
 
 def test_digits_example_trains_on_keras_2(namespace: Namespace, older_image: str) -> None:
@@ -16,7 +16,6 @@ def test_digits_example_trains_on_keras_2(namespace: Namespace, older_image: str
     train = {"args": ["python", "/examples/digits.py"]}
     older.install("hvd", {"worker": {"number": 2}, "master": train})
     assert older.wait_for_end("hvd") == "Complete", older.describe("hvd")
-    (line,) = (line for line in older.log("hvd").splitlines() if "RESULT {" in line)
-    result = json.loads(line.partition("RESULT ")[2])
+    result = read_result(older.log("hvd"))
     assert (result["ranks"], result["disagreeing_ranks"]) == (2, [])
     assert result["accuracy"] >= 0.95

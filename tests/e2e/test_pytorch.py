@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from devtools.images.build import build
 from devtools.localkube.images import load
 from tests.e2e.cluster import Namespace, Values
+from tests.results import read_result
 
 COMMAND = ["python", "/examples/digits_torch.py", "--epochs", "4", "--target-accuracy", "0.8"]
 
@@ -34,14 +33,6 @@ def values(image: str, **launch: object) -> Values:
     }
 
 
-def result(namespace: Namespace, release: str) -> dict[str, Any]:
-    assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
-    lines = [line for line in namespace.log(release).splitlines() if "RESULT {" in line]
-    assert len(lines) == 1, namespace.log(release)
-    parsed: dict[str, Any] = json.loads(lines[0].partition("RESULT ")[2])
-    return parsed
-
-
 def test_pytorch_trains_on_two_workers_under_each_launcher(
     namespace: Namespace, pytorch_image: str
 ) -> None:
@@ -49,8 +40,10 @@ def test_pytorch_trains_on_two_workers_under_each_launcher(
     namespace.install("mpi", values(pytorch_image, preload=modules))
     gloo = values(pytorch_image, mode="horovodrun", options=["--gloo"], preload=modules)
     namespace.install("gloo", gloo)
-    results = {release: result(namespace, release) for release in ("mpi", "gloo")}
-    for release, run in results.items():
+    results = {}
+    for release in ("mpi", "gloo"):
+        assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
+        results[release] = run = read_result(namespace.log(release))
         assert (run["ranks"], run["ranks_agree"], run["ok"]) == (2, True, True), release
     assert results["mpi"]["losses"] == pytest.approx(results["gloo"]["losses"], rel=1e-4)
     log = namespace.log("mpi")

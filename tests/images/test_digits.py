@@ -8,7 +8,7 @@ import pytest
 
 from devtools.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox, output_of
 from tests.images.conftest import EXAMPLES, Sandboxes
-from tests.images.results import result
+from tests.results import result
 
 DIGITS = ("python", "digits.py")
 

@@ -18,7 +18,7 @@ from devtools.trials.checks import (
 )
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, output_of
 from tests.images.conftest import Sandboxes
-from tests.images.results import result
+from tests.results import result
 
 DIGITS = ("python", "digits_torch.py")
 
