@@ -14,12 +14,11 @@ from urllib.parse import unquote
 
 import pytest
 import typer
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from ruamel.yaml import YAML
 
 from hvdchart.cli import app
 from hvdchart.project import templates
+from tests.pages import blocks, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -35,16 +34,6 @@ API = "hvdchart/v1"
 # What the command line says of wrong use; Typer gives it no public name.
 UsageError: Any = typer.BadParameter.__base__
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
-
-
-@cache
-def tokens(page: Path) -> list[Token]:
-    """The tokens of a page, with those inside paragraphs in line."""
-    parser = MarkdownIt("commonmark").enable("table")
-    flat: list[Token] = []
-    for token in parser.parse(page.read_text("utf-8")):
-        flat += [token, *(token.children or ())]
-    return flat
 
 
 def links(page: Path) -> Iterator[str]:
@@ -136,34 +125,26 @@ def test_page_says_first_what_it_is_for(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
-    for token in tokens(page):
-        if token.type == "fence" and token.info == "yaml":
-            list(YAML(typ="safe", pure=True).load_all(token.content))
-        elif token.type == "fence" and token.info == "json":
-            json.loads(token.content)
+    for text in blocks(page, "yaml"):
+        list(YAML(typ="safe", pure=True).load_all(text))
+    for text in blocks(page, "json"):
+        json.loads(text)
 
 
-def dockerfiles() -> Iterator[tuple[str, str]]:
-    """Each Dockerfile in a page, and that of new projects."""
-    for page in CURRENT:
-        for token in tokens(page):
-            if token.type == "fence" and token.info == "dockerfile":
-                yield name(page), token.content
-    yield "hvdchart init --dockerfile", templates._DOCKERFILE
-
-
-@pytest.mark.parametrize(("where", "text"), [*dockerfiles()])
-def test_dockerfiles_install_packages_as_root_and_run_as_another_user(
-    where: str, text: str
-) -> None:
+def test_dockerfiles_install_packages_as_root_and_run_as_another_user() -> None:
     """The user of the images, 1000, cannot write to the environment that pip installs into."""
-    user = "1000"
-    for line in text.splitlines():
-        word, _, rest = line.strip().partition(" ")
-        if word == "USER":
-            user = rest
-        assert user == "0" or not re.search(r"\b(pip|apt-get) install", rest), f"{where}: {line}"
-    assert user == "1000", where
+    found = [(name(page), text) for page in CURRENT for text in blocks(page, "dockerfile")]
+    assert found
+    for where, text in [*found, ("hvdchart init --dockerfile", templates._DOCKERFILE)]:
+        user = "1000"
+        for line in text.splitlines():
+            word, _, rest = line.strip().partition(" ")
+            if word == "USER":
+                user = rest
+            assert user == "0" or not re.search(r"\b(pip|apt-get) install", rest), (
+                f"{where}: {line}"
+            )
+        assert user == "1000", where
 
 
 @pytest.mark.parametrize("page", CURRENT, ids=name)

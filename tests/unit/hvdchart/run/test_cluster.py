@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,20 +116,28 @@ def test_server_that_does_not_answer_is_an_error(kubeconfig_file: Path) -> None:
         Cluster.connect().all_pods()
 
 
-def test_answer_that_is_not_from_kubernetes_has_its_http_reason(kubeconfig_file: Path) -> None:
-    def refuse() -> None:
+@contextmanager
+def answering(kubeconfig_file: Path, answer: bytes) -> Iterator[None]:
+    """A server that sends these bytes to the first request and ends."""
+
+    def serve() -> None:
         connection, _ = listener.accept()
         connection.recv(65536)
-        connection.sendall(b"HTTP/1.0 502 Bad Gateway\r\n\r\n<html>")
+        connection.sendall(answer)
         connection.close()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{listener.getsockname()[1]}")
-        server = threading.Thread(target=refuse)
+        server = threading.Thread(target=serve)
         server.start()
-        with pytest.raises(ClusterError, match=r"cannot list nodes: Bad Gateway \(HTTP 502\)"):
-            Cluster.connect().nodes()
+        yield
         server.join()
+
+
+def test_answer_that_is_not_from_kubernetes_has_its_http_reason(kubeconfig_file: Path) -> None:
+    refused = pytest.raises(ClusterError, match=r"cannot list nodes: Bad Gateway \(HTTP 502\)")
+    with answering(kubeconfig_file, b"HTTP/1.0 502 Bad Gateway\r\n\r\n<html>"), refused:
+        Cluster.connect().nodes()
 
 
 def test_watches_yield_present_objects_then_changes(fake_cluster: FakeCluster) -> None:
@@ -167,18 +177,8 @@ def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
 
 
 def test_log_without_a_final_line_end_keeps_its_last_line(kubeconfig_file: Path) -> None:
-    def answer() -> None:
-        connection, _ = listener.accept()
-        connection.recv(65536)
-        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\na\nb\xff")
-        connection.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{listener.getsockname()[1]}")
-        server = threading.Thread(target=answer)
-        server.start()
+    with answering(kubeconfig_file, b"HTTP/1.0 200 OK\r\n\r\na\nb\xff"):
         lines = list(Cluster.connect().log("p", "c", follow=False))
-        server.join()
     assert lines == ["a", "b\N{REPLACEMENT CHARACTER}"]
 
 

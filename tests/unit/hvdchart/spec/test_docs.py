@@ -6,12 +6,12 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema_rs import Draft7Validator
-from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
 from devtools.docs_gen.spec_docs import DOCS
@@ -19,6 +19,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from hvdchart.values.schema import values_schema
+from tests.pages import blocks
 
 # With what a page shows of a spec, it is a whole one.
 REST = {
@@ -28,14 +29,14 @@ REST = {
 }  # fmt: skip
 
 
-def documents() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each document in the YAML blocks of the pages."""
-    for page in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))):
-        for token in MarkdownIt().parse(page.read_text("utf-8")):
-            if token.type == "fence" and token.info == "yaml":
-                for document in YAML(typ="safe", pure=True).load_all(token.content):
-                    if isinstance(document, dict):
-                        yield page.name, document
+PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
+
+
+@cache
+def documents(page: Path) -> list[dict[str, Any]]:
+    """Each document in the YAML blocks of a page."""
+    loaded = (YAML(typ="safe", pure=True).load_all(text) for text in blocks(page, "yaml"))
+    return [document for each in loaded for document in each if isinstance(document, dict)]
 
 
 def is_spec(document: dict[str, Any]) -> bool:
@@ -67,15 +68,22 @@ def test_first_example_of_page_is_a_spec(page: str, nodes: int) -> None:
     assert parse_spec(example[1].encode()).nodes[0].count == nodes
 
 
-@pytest.mark.parametrize(("page", "document"), [each for each in documents() if is_spec(each[1])])
-def test_specs_of_pages_can_be_deployed(page: str, document: dict[str, Any]) -> None:
-    assert checked_values(make_plan(parse_spec(json.dumps(document), page)))
+def test_pages_show_specs_and_values() -> None:
+    shown = [document for page in PAGES for document in documents(page)]
+    assert sum(is_spec(document) for document in shown) > 3
+    assert sum("apiVersion" not in document for document in shown) > 10
 
 
-@pytest.mark.parametrize(
-    ("page", "document"), [each for each in documents() if "apiVersion" not in each[1]]
-)
-def test_values_of_pages_are_those_of_the_chart(page: str, document: dict[str, Any]) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_specs_of_pages_can_be_deployed(page: Path) -> None:
+    for document in filter(is_spec, documents(page)):
+        assert checked_values(make_plan(parse_spec(json.dumps(document), page.name)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_values_of_pages_are_those_of_the_chart(page: Path) -> None:
     """Or a part of a spec. A key that the chart has no more would be refused."""
-    if not Draft7Validator(values_schema()).is_valid(document):
-        parse_spec(json.dumps({**REST, **document}), page)
+    validator = Draft7Validator(values_schema())
+    for document in documents(page):
+        if "apiVersion" not in document and not validator.is_valid(document):
+            parse_spec(json.dumps({**REST, **document}), page.name)

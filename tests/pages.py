@@ -1,0 +1,26 @@
+"""The pages of the documentation, parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+
+@cache
+def tokens(page: Path) -> list[Token]:
+    """The tokens of a page, with those inside paragraphs in line."""
+    parser = MarkdownIt("commonmark").enable("table")
+    flat: list[Token] = []
+    for token in parser.parse(page.read_text("utf-8")):
+        flat += [token, *(token.children or ())]
+    return flat
+
+
+def blocks(page: Path, language: str) -> Iterator[str]:
+    """The code blocks of a page in this language."""
+    found = (token for token in tokens(page) if token.type == "fence")
+    yield from (token.content for token in found if token.info == language)
