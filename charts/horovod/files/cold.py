@@ -70,10 +70,11 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def prepare_stack(program: str, descriptor: int) -> None:
-    """Let Python write the script's stack to this descriptor at STACK_SIGNAL (files/cold_site.py).
+def prepare_python(program: str, rank: int, descriptor: int) -> None:
+    """Let Python tell the master of the exception that ends this rank (files/cold_site.py).
 
-    Called in the script's process. Other programs than Python start as if this had not been called.
+    At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
+    Other programs than Python start as if this had not been called.
     """
     if not os.path.basename(program).startswith("python"):
         return
@@ -88,6 +89,6 @@ def prepare_stack(program: str, descriptor: int) -> None:
         # The memory of this worker is full. The rank can do without.
         return
     os.set_inheritable(descriptor, True)
-    os.environ["HVD_STACK"] = f"{descriptor} {int(STACK_SIGNAL)}"
+    os.environ["HVD_SITE"] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
     given = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *([given] if given else [])])

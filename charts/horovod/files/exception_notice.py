@@ -1,4 +1,4 @@
-"""What a fork tells the master of the exception that ends it.
+"""What a rank tells the master of the exception that ends it.
 
 The launcher names the rank that ended first. That may be one which lost its peer: the rank that
 raised the exception ends only when Horovod has shut down on all of them. And the launcher's output
@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import traceback
-from typing import Any
+from typing import Mapping
 
 import hints
 import notices
@@ -25,7 +25,9 @@ LONGEST = 500
 
 def describe(error: BaseException) -> str:
     """The exception's line, and where it was raised; as files/failure.py finds both in a log."""
-    last = traceback.format_exception_only(type(error), error)[-1]
+    lines = traceback.format_exception_only(type(error), error)
+    # Before it, a SyntaxError has lines of the script; notes may follow.
+    last = next(line for line in lines if not line.startswith(" "))
     frames = traceback.extract_tb(error.__traceback__)
     file, line = (frames[-1].filename, frames[-1].lineno) if frames else ("", None)
     if isinstance(error, SyntaxError) and error.filename:
@@ -35,13 +37,11 @@ def describe(error: BaseException) -> str:
     return text + place + hints.find(text, frames[-1].line or "" if frames else "")
 
 
-def tell(request: dict[str, Any], error: BaseException) -> None:
-    """Tell the master of the rank that `request` asked for."""
-    variables = request["environment"]
+def tell(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
+    """Tell the master of a rank with these environment variables."""
     address = variables.get(notices.ADDRESS)
     if address:
         # Whatever happens here must not change how the rank ends.
         with contextlib.suppress(Exception):
-            host, rank = socket.gethostname(), request["rank"]
-            content = {"host": host, "rank": rank, "text": describe(error)}
+            content = {"host": socket.gethostname(), "rank": rank, "text": describe(error)}
             notices.send(address, variables.get(EPOCH, ""), kind=RAISED, **content)

@@ -105,7 +105,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
     """Called in the script's process, before it begins."""
-    cold.prepare_stack(program, ranks.open_stack_file(rank))
+    cold.prepare_python(program, rank, ranks.open_stack_file(rank))
     ranks.register(rank, pid)
 
 

@@ -153,23 +153,23 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cold, "SITE", str(tmp_path / "site"))
     monkeypatch.setenv("PYTHONPATH", "/own")
     # Set first, so that it is as before after the test.
-    monkeypatch.setenv("HVD_STACK", "")
-    monkeypatch.delenv("HVD_STACK")
+    monkeypatch.setenv("HVD_SITE", "")
+    monkeypatch.delenv("HVD_SITE")
     return tmp_path / "site"
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_python_is_told_where_to_write_its_stack(
+def test_python_is_told_its_rank_and_where_to_write_its_stack(
     site: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     """The second rank of a worker finds what the first one has made."""
     reader, writer = os.pipe()
     for _ in range(times):
         monkeypatch.setenv("PYTHONPATH", "/own")
-        cold.prepare_stack("/usr/bin/python3.11", writer)
+        cold.prepare_python("/usr/bin/python3.11", 3, writer)
     assert (site / "sitecustomize.py").readlink() == Path("/horovod/bin/cold_site.py")
     assert os.get_inheritable(writer)
-    assert os.environ["HVD_STACK"] == f"{writer} {signal.SIGRTMAX - 2}"
+    assert os.environ["HVD_SITE"] == f"{writer} {signal.SIGRTMAX - 2} 3"
     assert os.environ["PYTHONPATH"] == f"{site}:/own"
     for descriptor in (reader, writer):
         os.close(descriptor)
@@ -178,7 +178,7 @@ def test_python_is_told_where_to_write_its_stack(
 def test_rank_that_began_to_make_the_folder_may_not_have_finished_it(site: Path) -> None:
     site.mkdir()
     reader, writer = os.pipe()
-    cold.prepare_stack("python3", writer)
+    cold.prepare_python("python3", 3, writer)
     assert (site / "sitecustomize.py").is_symlink()
     for descriptor in (reader, writer):
         os.close(descriptor)
@@ -186,8 +186,8 @@ def test_rank_that_began_to_make_the_folder_may_not_have_finished_it(site: Path)
 
 @pytest.mark.parametrize("program", ["sh", "/opt/python/bin/train"])
 def test_other_programs_are_told_nothing(site: Path, program: str) -> None:
-    cold.prepare_stack(program, 1)
-    assert (os.environ["PYTHONPATH"], "HVD_STACK" in os.environ) == ("/own", False)
+    cold.prepare_python(program, 3, 1)
+    assert (os.environ["PYTHONPATH"], "HVD_SITE" in os.environ) == ("/own", False)
     assert not site.exists()
 
 
@@ -195,5 +195,5 @@ def test_python_is_told_nothing_where_the_worker_has_no_room(site: Path) -> None
     (site.parent / "file").touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cold, "SITE", str(site.parent / "file" / "site"))
-        cold.prepare_stack("python3", 1)
-    assert (os.environ["PYTHONPATH"], "HVD_STACK" in os.environ) == ("/own", False)
+        cold.prepare_python("python3", 3, 1)
+    assert (os.environ["PYTHONPATH"], "HVD_SITE" in os.environ) == ("/own", False)

@@ -30,3 +30,10 @@ def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
         for name in names:
             top = name.split(".")[0]
             assert top in sys.stdlib_module_names or top in own, name
+
+
+def test_what_a_rank_imports_first_suits_any_python() -> None:
+    """Scripts may have another Python than the chart's programs."""
+    tree = ast.parse((FILES / "cold_site.py").read_text(), feature_version=(3, 6))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert "__future__" not in [node.module for node in imports], "annotations came with 3.7"

@@ -15,16 +15,19 @@ from tests.waiting import wait_until
 
 # What a script may look at. Launchers and the chart set variables of their own.
 LOOK = """
-import json, os, subprocess, sys
+import sys
+modules = sorted(set(sys.modules) - {"faulthandler"})
+import json, os, subprocess
 child = [sys.executable, "-c", "import os; print(os.environ.get('PYTHONPATH'))"]
 print(json.dumps({
     "path": sys.path, "argv": sys.argv, "flags": list(sys.flags), "name": __name__,
-    "modules": sorted(set(sys.modules) - {"faulthandler"}),
+    "modules": modules,
     "variables": {k: v for k, v in os.environ.items() if not k.startswith(("OMP", "HVD_SLOTS"))},
     "open": sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) < 512),
     "children": subprocess.run(child, stdout=subprocess.PIPE).stdout.decode(),
     "inherited": os.get_inheritable(512) if os.path.exists("/proc/self/fd/512") else None,
     "own": getattr(sys.modules.get("sitecustomize"), "OWN", None),
+    "hook": sys.excepthook is sys.__excepthook__,
 }))
 """
 WAIT = "import time; print('runs', flush=True); time.sleep(600)"
@@ -68,7 +71,7 @@ def test_sitecustomize_of_the_image_is_imported_as_ever(
 
 
 def test_other_programs_get_the_variables_as_they_are(cold_worker: Worker) -> None:
-    done = cold_worker.run("sh", "-c", "echo $PYTHONPATH $HVD_STACK")
+    done = cold_worker.run("sh", "-c", "echo $PYTHONPATH $HVD_SITE")
     assert done.stdout.splitlines()[-1].decode() == str(cold_worker.modules)
 
 

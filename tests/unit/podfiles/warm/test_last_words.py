@@ -23,6 +23,7 @@ train(7)
 """
 
 
+@pytest.mark.parametrize("worker", ["warm_worker", "cold_worker"])
 @pytest.mark.parametrize(
     ("program", "text"),
     [
@@ -35,15 +36,20 @@ train(7)
         ),
         ("import framework\nraise SystemExit(1)\n", None),
         (
+            "import framework\nerror = ValueError('x')\nerror.add_note('y')\nraise error\n",
+            "ValueError: x, train.py:4",
+        ),
+        (
             f"import framework\nraise KeyError({'ü' * 900!r})\n",
             f"KeyError: '{'ü' * 489}, train.py:2",
         ),
     ],
 )
 def test_master_is_told_what_a_rank_raised(
-    warm_worker: Worker,
+    request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    worker: str,
     program: str,
     text: str | None,
 ) -> None:
@@ -53,7 +59,8 @@ def test_master_is_told_what_a_rank_raised(
     (tmp_path / "train.py").write_text(program)
     with notice_server.Server("127.0.0.1", taken.append) as server:
         variables = {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
-        done = warm_worker.run("python3", "train.py", cwd=tmp_path, variables=variables)
+        started: Worker = request.getfixturevalue(worker)
+        done = started.run("python3", "train.py", cwd=tmp_path, variables=variables)
         server.shutdown()
     assert done.returncode == 1
     assert b"start cold" not in done.stdout
@@ -62,8 +69,12 @@ def test_master_is_told_what_a_rank_raised(
     assert taken == [*raised, {**of, "kind": "failed", "status": 1}]
 
 
-def test_rank_ends_as_ever_where_no_master_listens(warm_worker: Worker) -> None:
+@pytest.mark.parametrize("worker", ["warm_worker", "cold_worker"])
+def test_rank_ends_as_ever_where_no_master_listens(
+    request: pytest.FixtureRequest, worker: str
+) -> None:
     variables = {"HVD_EPOCH": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
-    done = warm_worker.run("python3", "-c", "raise ValueError('x')", variables=variables)
+    started: Worker = request.getfixturevalue(worker)
+    done = started.run("python3", "-c", "raise ValueError('x')", variables=variables)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "ValueError: x"
