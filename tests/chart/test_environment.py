@@ -79,7 +79,7 @@ def test_preload_names_modules(module: str) -> None:
 
 @pytest.mark.parametrize(
     ("timeout", "seconds", "period"),
-    [(None, 3600, "30"), (0, 0, "30"), (600, 600, "30"), (20, 20, "10"), (1, 1, "1")],
+    [(None, 3600, "15"), (0, 0, "15"), (600, 600, "15"), (20, 20, "10"), (1, 1, "1")],
 )
 def test_stalls_are_looked_for_twice_before_one_ends_the_attempt(
     timeout: int | None, seconds: int, period: str

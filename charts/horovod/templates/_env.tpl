@@ -80,9 +80,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ include "horovod.gracePeriod" .group | quote }}}
-{{- /* Horovod's own 60 s would name a rank after up to 4 minutes: it has to find some tensors late twice. */}}
+{{- /* Horovod names a rank after one to four periods, a minute here: it finds some tensors late only after two. */}}
 {{- $timeout := include "horovod.stallTimeout" .root | int }}
-{{- $period := ternary (max 1 (min 30 (div $timeout 2))) 30 (gt $timeout 0) }}
+{{- $period := ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) }}
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
