@@ -63,6 +63,11 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
             if isinstance(target, dict) and key not in target:
                 raise SpecError(str(file), path, f"there is no {key!r}", "a key of the file")
             del target[key]
+            if not target and len(steps) > 1:
+                # Comments of what was in it would stand between its key and [].
+                parent = _walk(root, steps[:-2], path, creates=False)
+                parent.ca.items.pop(_key(parent, steps[-2], path), None)
+                target.ca.comment = None
 
     _edit(file, change)
 

@@ -21,11 +21,10 @@ _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pod, what a person can do about it, and whether it never passes."""
+    """What is wrong with a pod, and what a person can do about it."""
 
     reason: str
     advice: str
-    permanent: bool = False
 
 
 def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
@@ -44,8 +43,8 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     for condition in status.get("conditions") or []:
         if condition.get("reason") == "Unschedulable" and condition["status"] == "False":
             message = _short(condition.get("message", ""))
-            known = _look_up("scheduling", message) or {"remedy": "", "permanent": False}
-            return Problem(f"cannot be scheduled: {message}", known["remedy"], known["permanent"])
+            known = _look_up("scheduling", message) or {"remedy": ""}
+            return Problem(f"cannot be scheduled: {message}", known["remedy"])
         if condition.get("reason") == "SchedulingGated" and condition["status"] == "False":
             gates = ", ".join(gate["name"] for gate in pod["spec"].get("schedulingGates", []))
             return Problem(
@@ -113,7 +112,7 @@ def _container_problem(container: Object) -> Problem | None:
     image = str(container.get("image", ""))
     named = f" of image {image}" if "Image" in reason and image not in message else ""
     text = f"{reason}{named}: {message}".rstrip(": ")
-    return Problem(text, known["remedy"], known["permanent"])
+    return Problem(text, known["remedy"])
 
 
 def _stuck(pod: Object, events: list[Object]) -> Problem | None:
@@ -126,7 +125,7 @@ def _stuck(pod: Object, events: list[Object]) -> Problem | None:
             known = _look_up("event", str(event.get("reason", "")))
             if known:
                 message = _short(str(event.get("message", "")))
-                return Problem(f"{event['reason']}: {message}", known["remedy"], known["permanent"])
+                return Problem(f"{event['reason']}: {message}", known["remedy"])
     return None
 
 

@@ -72,6 +72,15 @@ def test_an_item_of_a_list_is_removed(spec: Path) -> None:
     assert spec.read_text() == TEXT.replace("[python, train.py]", "[python]")
 
 
+def test_a_list_or_map_may_become_empty_with_the_comments_of_what_was_in_it(spec: Path) -> None:
+    text = TEXT + "  list:\n    # The only one.\n    - a  # this\n"
+    spec.write_text(text.replace("    a.b", "    # Why.\n    a.b"))
+    unset_values(spec, ["values.list.0", r"values.podLabels.a\.b"])
+    assert spec.read_text().endswith("values:\n  podLabels: {}\n  list: []\n")
+    with pytest.raises(SpecError, match="nodes: got an empty list"):
+        unset_values(spec, ["nodes.0"])
+
+
 def test_a_value_is_read_by_its_path(spec: Path) -> None:
     assert get(spec, "nodes.0.count") == 2
     assert get(spec, "train.command") == ["python", "train.py"]
