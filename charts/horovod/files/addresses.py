@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
 from kube import Api, ApiError, pauses
@@ -120,6 +121,8 @@ class SliceAddresses:
         self._dns = DnsAddresses(run.hosts, on_change)
         self._uses_dns = False
         self._closed = threading.Event()
+        # Of the watch.
+        self._connection: socket.socket | None = None
 
     @property
     def missing(self) -> str:
@@ -127,7 +130,9 @@ class SliceAddresses:
         return self._dns.missing if self._slices is None else "it has no address yet"
 
     def start(self) -> None:
-        """Begin to follow the slices."""
+        """Begin to follow the slices. DNS helps at once if the API server is away already."""
+        if self._api.is_away:
+            self._use_dns()
         threading.Thread(target=self._follow, name="follow-endpointslices", daemon=True).start()
 
     def endpoints(self) -> dict[str, Endpoint]:
@@ -136,9 +141,10 @@ class SliceAddresses:
         return self._dns.endpoints() if slices is None else pod_endpoints(slices.values())
 
     def close(self) -> None:
-        """Stop following at the next event."""
+        """Stop following."""
         self._closed.set()
         self._dns.close()
+        self._cut()
 
     def _follow(self) -> None:
         """List and watch again when a watch ends: nothing that happened in between is missed."""
@@ -164,10 +170,14 @@ class SliceAddresses:
             log(f"cannot read EndpointSlices ({problem}): using DNS instead")
         else:
             log(f"cannot watch the hosts' addresses: {problem}; trying again")
-        if self._slices is None and not self._uses_dns:
+        if self._slices is None:
+            self._use_dns()
+        return not is_final
+
+    def _use_dns(self) -> None:
+        if not self._uses_dns:
             self._uses_dns = True
             self._dns.start()
-        return not is_final
 
     def _list(self) -> str:
         """Read all slices and return the resource version to watch from."""
@@ -183,7 +193,8 @@ class SliceAddresses:
         has_news = False
         query = {**self._query, "resourceVersion": version}
         try:
-            for event in self._api.watch("discovery.k8s.io/endpointslices", query):
+            watched = self._api.watch("discovery.k8s.io/endpointslices", query, self._note)
+            for event in watched:
                 if event["type"] == "ERROR" or self._closed.is_set():
                     # The version is too old to watch from.
                     return has_news
@@ -197,6 +208,19 @@ class SliceAddresses:
             if not has_news:
                 raise
         return has_news
+
+    def _note(self, connection: socket.socket) -> None:
+        self._connection = connection
+        if self._closed.is_set():
+            # Meanwhile.
+            self._cut()
+
+    def _cut(self) -> None:
+        """End the watch's connection, from which the other thread would read for minutes."""
+        if self._connection is not None:
+            # It may have ended by itself. A socket of TLS would forget its state under the reader.
+            with suppress(OSError):
+                socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
     def _replace(self, slices: dict[str, Slice]) -> None:
         self._slices = slices

@@ -26,11 +26,11 @@ def read_job(api: Api, stopped: bool, retry_seconds: float | None = None) -> Obj
     """Read the Job after this attempt; None when it was deleted or is being deleted.
 
     `stopped`: this pod was asked to end, of which the Job's deadline may be the reason.
-    UNREADABLE when the API server does not show it.
+    UNREADABLE when the API server does not show it, within `retry_seconds` if that is not None.
     """
     name = os.environ["HVD_JOB"]
     try:
-        job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds)
+        job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds, timeout=retry_seconds)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.

@@ -43,5 +43,5 @@ def tell(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
     if address:
         # Whatever happens here must not change how the rank ends.
         with contextlib.suppress(Exception):
-            content = {"host": socket.gethostname(), "rank": rank, "text": describe(error)}
-            notices.send(address, variables.get(EPOCH, ""), kind=RAISED, **content)
+            epoch, host, text = variables.get(EPOCH, ""), socket.gethostname(), describe(error)
+            notices.send(address, epoch, kind=RAISED, host=host, rank=rank, text=text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import ssl
 import time
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ WATCH_SECONDS, WATCH_GRACE = 300, 1.1
 RETRY_SECONDS = 900.0
 # The same for a call before the training, which goes on without it.
 START_RETRY_SECONDS = 10.0
+# The same between two attempts, which also wait no longer for an answer.
+AGAIN_RETRY_SECONDS = 2.0
 # The same once this pod was asked to end: by default, the kubelet kills it 30 s after that.
 STOP_RETRY_SECONDS = 10.0
 # Seconds between two attempts: the first pause, and the longest one.
@@ -45,6 +48,7 @@ NO_ANSWER = 0
 # them because the server reads the service account to verify a token, which may fail as well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
 Object = Dict[str, Any]
+Opened = Callable[[socket.socket], None]
 
 
 class ApiError(Exception):
@@ -81,11 +85,12 @@ def pauses(first: float, longest: float) -> Iterator[float]:
 class Api:
     """One namespace of the API server that this pod runs under. Each method raises ApiError.
 
-    `is_stopped` answers whether this pod was asked to end.
+    `is_stopped` answers whether this pod was asked to end. `is_away`: the last call was given up.
     """
 
     def __init__(self) -> None:
         self.is_stopped: Callable[[], bool] = lambda: False
+        self.is_away = False
         self._stopped_at: float | None = None
         self._gave_up_at = -GIVEN_UP_FOR
         self._host = os.environ["KUBERNETES_SERVICE_HOST"]
@@ -98,10 +103,10 @@ class Api:
         self.namespace = (ACCOUNT / "namespace").read_text().strip()
 
     def get(
-        self, path: str, query: dict[str, str] | None = None, retry_seconds: float | None = None
+        self, path: str, retry_seconds: float | None = None, timeout: float | None = None
     ) -> Object:
         """Read an object; `path` is below the namespace: `core/pods/NAME`."""
-        return self._call("GET", path, query, retry_seconds=retry_seconds)
+        return self._call("GET", path, retry_seconds=retry_seconds, timeout=timeout)
 
     def list_all(
         self, path: str, query: dict[str, str], retry_seconds: float | None = None
@@ -149,14 +154,16 @@ class Api:
         """Create an object of this name. When the call was repeated, 409 may mean success."""
         return self._call("POST", path, body=body, retry_seconds=retry_seconds)
 
-    def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
+    def watch(
+        self, path: str, query: dict[str, str], opened: Opened = lambda connection: None
+    ) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
 
-        A watch is not repeated: what happened in between is only in a new list.
+        It is not repeated: what happened in between is only in a new list. `opened` gets a socket.
         """
         query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
-        with self._send("GET", path, query, timeout=timeout) as response:
+        with self._send("GET", path, query, timeout=timeout, opened=opened) as response:
             for line in response:
                 event = json.loads(line)
                 if not _has(event, "type", "object"):
@@ -173,6 +180,7 @@ class Api:
         body: Object | None = None,
         content_type: str = "application/json",
         retry_seconds: float | None = None,
+        timeout: float | None = None,
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
@@ -186,15 +194,17 @@ class Api:
         is_logged = False
         for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             try:
-                with self._send(method, path, query, body, content_type) as response:
+                with self._send(method, path, query, body, content_type, timeout) as response:
                     answer = json.loads(response.read())
                     if not isinstance(answer, dict) or (method == "GET" and not answer):
                         raise ValueError("this is not an object")
+                    self.is_away = False
                     return answer
             except ApiError as problem:
                 if not problem.is_temporary:
                     raise
                 if not self._wait(max(pause, problem.retry_after), began + retry_seconds):
+                    self.is_away = True
                     if shares:
                         self._gave_up_at = time.monotonic()
                     raise
@@ -230,15 +240,15 @@ class Api:
         body: Object | None = None,
         content_type: str = "application/json",
         timeout: float | None = None,
+        opened: Opened = lambda connection: None,
     ) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
         Whatever goes wrong, also while the response is read, is raised as ApiError: a caller that
         can do without an answer catches that and nothing else.
         """
-        connection = HTTPSConnection(
-            self._host, self._port, timeout=timeout or CALL_TIMEOUT, context=self._tls
-        )
+        limit = timeout or CALL_TIMEOUT
+        connection = HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
         try:
             headers = {
                 # Read for each request: the kubelet replaces the token before it expires.
@@ -246,9 +256,9 @@ class Api:
                 "Accept": "application/json",
                 "Content-Type": content_type,
             }
-            connection.request(
-                method, self._url(path, query), json.dumps(body) if body else None, headers
-            )
+            content = json.dumps(body) if body else None
+            connection.request(method, self._url(path, query), content, headers)
+            opened(connection.sock)
             response = connection.getresponse()
             if response.status >= 400:
                 text = response.read().decode(errors="replace")

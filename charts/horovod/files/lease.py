@@ -11,9 +11,11 @@ not know yet that it was replaced.
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import threading
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Mapping
 
@@ -27,6 +29,8 @@ RENEW_EVERY, EXPIRES_AFTER = 10.0, 30.0
 LOOK_EVERY = 1.0
 # Seconds for which the training waits for the record to be written. It then begins all the same.
 TAKE_RETRY_SECONDS = 10.0
+# More than the attempts that a holder makes whose epochs cannot be written to the record.
+MOST_UNWRITTEN = 1000
 Data = Dict[str, str]
 
 
@@ -49,6 +53,8 @@ class Lease:
         self._on_lost = on_lost
         # What each renewal writes, too.
         self.news: Callable[[], Data] = dict
+        # Renewals that are asked for, each with what is set when it has been tried.
+        self._asked: queue.Queue[threading.Event] = queue.Queue()
         self._is_held = False
         # Of the record as it was read last. Without one, it is written without a condition.
         self._version = ""
@@ -89,9 +95,22 @@ class Lease:
     def next_epoch(self) -> None:
         """Begin a new epoch, so that workers end what an earlier attempt has left.
 
-        The next `write` writes it.
+        The next renewal writes it. Until then another master may take the record over, whose epoch
+        is higher than any that follows this one: workers end what this master starts beside it.
         """
-        self.epoch = new_epoch(self.epoch)
+        self.epoch += 1
+
+    def renew(self, within: float) -> None:
+        """Write the news at once, and wait for that at most `within` seconds.
+
+        While the API server is away it is not waited for: the next renewals try again.
+        """
+        if not self._is_held or self.lost:
+            self.write(self.news(), within)
+            return
+        done = threading.Event()
+        self._asked.put(done)
+        done.wait(0.0 if self._api and self._api.is_away else within)
 
     def write(self, data: Mapping[str, str], retry_seconds: float | None = None) -> bool:
         """Change the record unless another master has taken it. Whether it was changed.
@@ -114,6 +133,7 @@ class Lease:
     def release(self) -> None:
         """Give the record back, so that another master need not wait."""
         self._released.set()
+        self._asked.put(threading.Event())
         if self._is_held and not self.lost:
             self.write({"holder": ""}, retry_seconds=RENEW_EVERY)
 
@@ -131,7 +151,7 @@ class Lease:
         is_silent = renewal(self._data) == seen and time.monotonic() - seen_at > EXPIRES_AFTER
         if not (self._is_free() or is_silent):
             return False
-        self.epoch = new_epoch(int(self._data.get("epoch") or 0))
+        self.epoch = new_epoch(int(self._data.get("epoch") or 0) + MOST_UNWRITTEN)
         changes = {}
         if not self._is_free():
             log(f"{describe_holder(self._data)} has not renewed its hold: taking over")
@@ -167,14 +187,17 @@ class Lease:
         return self._data.get("holder") == self._own["holder"]
 
     def _renew(self) -> None:
-        while not self._released.wait(RENEW_EVERY):
-            news = self.news()
+        while not (self._released.is_set() or self.lost):
+            done = None
+            with suppress(queue.Empty):
+                done = self._asked.get(timeout=RENEW_EVERY)
             with self._guard:
+                news = self.news()
                 # Written now, it would take back the record that was just given back.
                 if not self._released.is_set():
                     self.write(news, retry_seconds=0.0)
-            if self.lost:
-                return
+            if done:
+                done.set()
 
     def _lose(self) -> None:
         self.lost = describe_holder(self._data)

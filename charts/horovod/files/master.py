@@ -23,7 +23,7 @@ from ending import finish, interruption, present_cleanup, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
 from idle import end_what_is_left
-from kube import START_RETRY_SECONDS, Api
+from kube import AGAIN_RETRY_SECONDS, Api
 from launch import Launcher, build_command, write_live_hosts
 from lease import Lease, SupersededError
 from losses import describe_loss, end_when_lost, explain_end
@@ -173,8 +173,8 @@ def make_attempts(
             announce_failure(problem, events)
             return problem
         # Only the end depends on what the Job says: another attempt does not wait long for it.
-        retry_seconds = START_RETRY_SECONDS if problem else None
-        job = read_job(api, launcher.stopped, retry_seconds) if api else None
+        within = AGAIN_RETRY_SECONDS if problem and not launcher.stopped else None
+        job = read_job(api, launcher.stopped, within) if api else None
         if problem is None:
             log("training finished")
             events.emit("Finished", "the training ended with exit code 0")

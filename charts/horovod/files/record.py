@@ -18,8 +18,8 @@ from progress import Progress
 from settings import Run, RunError, log
 
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
-# Seconds for which the record that the run began is tried again.
-RUNNING_RETRY_SECONDS = 10.0
+# Seconds for which an attempt waits until the record says that it begins.
+RUNNING_WITHIN = 2.0
 Entry = Dict[str, str]
 
 
@@ -36,7 +36,9 @@ class RunRecord:
         self.progress = Progress()
         # The workers that have ranks, where they need not be the first ones (files/spares.py).
         self.hosts = ""
-        lease.news = lambda: {"progress": self.progress.entry(), "hosts": self.hosts}
+        # What was last to be written: where it was not, a renewal of the lease does it.
+        self._entry: Entry = {}
+        lease.news = self._news
         self._name = run.record
         # How the results of this run were stored (files/results.py); empty while they were not.
         self.results = ""
@@ -90,10 +92,15 @@ class RunRecord:
     def write_results(self, how: str) -> None:
         """Record how the results were stored, and nothing else: the run may be another Job's."""
         self.results = how
+        if self._entry:
+            self._entry = {**self._entry, "results": how}
         self._lease.write({"results": how})
 
     def write(self, state: str, reason: str = "") -> None:
-        """Write the run's state, unless another master has taken the record."""
+        """Write the run's state, unless another master has taken the record.
+
+        The training does not wait for what only its end must have.
+        """
         entry = {
             "run": self._run.id,
             "settings": self._run.settings,
@@ -103,15 +110,19 @@ class RunRecord:
             "failures": str(self.count.failures),
             "state": state,
             "reason": reason,
-            "progress": self.progress.entry(),
-            "hosts": self.hosts,
             "results": self.results,
             "time": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         if self.was_training:
             entry["trained"] = entry["uid"]
-        # The training does not wait for what only its end must have.
-        self._lease.write(entry, RUNNING_RETRY_SECONDS if state == RUNNING else None)
+        self._entry = entry
+        if state == RUNNING:
+            self._lease.renew(RUNNING_WITHIN)
+        else:
+            self._lease.write(self._news())
+
+    def _news(self) -> Entry:
+        return {**self._entry, "progress": self.progress.entry(), "hosts": self.hosts}
 
     @property
     def lost(self) -> str:

@@ -40,8 +40,10 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
     server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it.
+    begin without it. None is, where the call before has waited: files/missing.py does the rest.
     """
+    if api.is_away:
+        return
     for name, number in run.initial_workers.items():
         try:
             set_number(api, name, number, START_RETRY_SECONDS, 1 if run.elastic else sys.maxsize)

@@ -52,8 +52,8 @@ def main(main_namespace: dict[str, Any]) -> None:
         warm_script.set_up_python(request)
         faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
         warm_script.set_title(request["command"])
-        own = (request["environment"], request["rank"])
-        raised = functools.partial(exception_notice.tell, *own)
+        variables, number = request["environment"], request["rank"]
+        raised = functools.partial(exception_notice.tell, variables, number)
         warm_script.run(request["program"], main_namespace, raised)
 
 

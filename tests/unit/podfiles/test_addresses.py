@@ -151,10 +151,10 @@ def test_a_closed_follower_asks_no_more(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     source.source.close()
-    api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
     (thread,) = followers
     assert thread.daemon, "it does not keep the process running"
     join_threads(followers)
+    api_server.put(SLICES, endpoint_slice("s1", endpoint(HOST.name, "10.0.0.9")))
     assert source.find(HOST) == IPV4
     assert len(api_server.requests) == 2
     assert capsys.readouterr().out == ""

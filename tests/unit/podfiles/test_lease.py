@@ -241,6 +241,43 @@ def test_each_attempt_has_an_epoch_of_its_own(masters: Masters) -> None:
     assert masters.data()["epoch"] == str(first.epoch)
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_no_attempt_of_a_master_that_was_replaced_comes_after_those_of_the_next_one(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch, behind: bool
+) -> None:
+    """It may not know: it cannot reach the API server. The clock of the next one may be behind."""
+    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
+    first = masters.take(masters.make("master-a"))
+    if behind:
+        monkeypatch.setattr(time, "time_ns", lambda: 0)
+    second = masters.take(masters.make("master-b"))
+    for _ in range(100):
+        first.next_epoch()
+    assert first.epoch < second.epoch
+
+
+def test_news_are_written_at_once_or_by_the_next_renewal(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
+    first = masters.take(masters.make("master-a"))
+    first.news = lambda: {"state": "Running"}
+    masters.api.fail("PATCH", PATH, faults.status(503))
+    first.renew(TIMEOUT)
+    assert "state" not in masters.data()
+    first.renew(TIMEOUT)
+    masters.api.wait(lambda: "state" in masters.data())
+
+
+def test_news_are_those_of_the_moment_in_which_they_are_written(masters: Masters) -> None:
+    """Not older than what another thread has written meanwhile, such as the end of the run."""
+    first = masters.make("master-a")
+    first.news = lambda: {"state": str(first._guard._is_owned())}  # type: ignore[attr-defined]
+    masters.take(first)
+    masters.api.wait(lambda: "state" in masters.data())
+    assert masters.data()["state"] == "True"
+
+
 def test_an_epoch_grows_though_the_clock_was_set_back() -> None:
     future = 99_999_999_999_999
     assert lease.new_epoch(future) == future + 1

@@ -155,7 +155,7 @@ def test_another_run_begins_to_count_anew(pod: MasterPod) -> None:
 def test_the_number_of_retries_is_kept_while_the_job_cannot_be_read(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(master, "START_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.0)
     announce = master.announce_failure
     failed = []
 

@@ -160,7 +160,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(record, "RUNNING_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(record, "RUNNING_WITHIN", 0.0)
     monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
     # The time of the last call, too, which gives the record back.
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
@@ -176,7 +176,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Only between two attempts the Job is not waited for.
-    monkeypatch.setattr(master, "START_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.0)
 
     def be_away(handler: Handler) -> None:
         for method in ("GET", "PATCH", "POST"):

@@ -121,7 +121,7 @@ def test_a_record_that_cannot_be_written_is_logged(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(record, "RUNNING_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(record, "RUNNING_WITHIN", 0.0)
     for state in (record.RUNNING, record.FINISHED):
         api_server.fail("PATCH", "core/configmaps", failure)
         kept.write(state)
@@ -132,11 +132,20 @@ def test_a_record_that_cannot_be_written_is_logged(
 def test_the_end_is_written_although_the_api_is_away_for_a_while(
     kept: RunRecord, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "RUNNING_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(record, "RUNNING_WITHIN", 0.0)
     api_server.fail("PATCH", "core/configmaps", faults.reset, times=5)
     kept.write(record.FINISHED)
     config_map: Any = api_server.find("core/configmaps", "hvd-run")
     assert config_map["data"]["state"] == "Finished"
+
+
+def test_renewals_of_the_lease_write_the_last_state(kept: RunRecord) -> None:
+    """Of a run that is another Job's, none."""
+    assert kept._lease.news().keys() == {"progress", "hosts"}
+    kept.write(record.FINISHED)
+    kept.write_results("stored")
+    news = kept._lease.news()
+    assert (news["state"], news["results"]) == ("Finished", "stored")
 
 
 def test_without_the_api_nothing_is_read_or_written(

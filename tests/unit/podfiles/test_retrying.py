@@ -151,11 +151,13 @@ def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
         asked = len(api_server.requests)
         with pytest.raises(kube.ApiError):
             api.get("core/pods/a")
+        assert api.is_away
         assert (len(api_server.requests) - asked == 1) is (number > 0)
     assert 14 * MINUTE < clock.now - began <= 15 * MINUTE
     # Later calls, such as those at the end of the training, are patient again.
     clock.now = began + 55 * MINUTE
     assert api.get("core/pods/a") == POD
+    assert not api.is_away
 
 
 @pytest.mark.usefixtures("default_retry_seconds")

@@ -1,0 +1,97 @@
+"""An API server that takes connections and does not answer: nothing waits for it without need."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import addresses
+import kube
+import lease
+import master
+import pytest
+import record
+
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.server import Handler
+from tests.unit.podfiles.fake_worker import SLICES
+from tests.unit.podfiles.follower import RUN, Follower, Names
+from tests.unit.podfiles.master_pod import JOB, MasterPod
+from tests.unit.podfiles.threads import join_threads
+from tests.waiting import wait_until
+
+FAIL_ONCE = 'echo x >>"$OUT/attempts"; [ "$HVD_ATTEMPT" = 2 ]'
+
+
+@pytest.mark.usefixtures("patient")
+def test_next_attempt_begins_and_is_recorded_later(
+    pod: MasterPod, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server answers when the second attempt has begun."""
+    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(record, "RUNNING_WITHIN", 60.0)
+    monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
+    for host in pod.workers.run().hosts:
+        names[host.address] = [pod.workers.address(int(host.name[-1]))]
+    attempts = pod.generated.parent / "attempts"
+
+    def has_begun() -> bool:
+        return attempts.read_text() == "x\nx\n"
+
+    def hang(handler: Handler) -> None:
+        if not has_begun():
+            pod.api.fail(str(handler.command), "", hang)
+            wait_until(has_begun, 5, "the second attempt begins")
+        faults.reset(handler)
+
+    def hang_from_now_on(handler: Handler) -> None:
+        for method in ("GET", "PATCH", "POST"):
+            pod.api.fail(method, "", hang)
+        hang(handler)
+
+    pod.install(FAIL_ONCE)
+    # What the master asks for after the first attempt.
+    pod.api.fail("GET", f"batch/jobs/{JOB}", hang_from_now_on)
+    assert pod.run() == 0
+    assert pod.recorded() == ("Finished", "")
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    assert (item["data"]["attempts"], item["data"]["failures"]) == ("2", "1")
+
+
+def list_nothing(handler: Handler) -> None:
+    handler.send_json(200, {"metadata": {"resourceVersion": "1"}, "items": []})
+
+
+def test_a_follower_that_is_closed_while_it_lists_watches_nothing(
+    api_server: FakeApi, followers: list[threading.Thread], follower: Follower
+) -> None:
+    def close_first(handler: Handler) -> None:
+        follower.source.close()
+        list_nothing(handler)
+
+    api_server.fail("GET", SLICES, close_first)
+    follower.start(addresses.SliceAddresses(kube.Api(), RUN, follower.on_change))
+    join_threads(followers)
+
+
+def test_a_follower_that_is_closed_does_not_wait_for_the_answer_to_its_watch(
+    api_server: FakeApi, followers: list[threading.Thread], follower: Follower
+) -> None:
+    asked, released = threading.Event(), threading.Event()
+
+    def hang(handler: Handler) -> None:
+        asked.set()
+        released.wait(60)
+        faults.reset(handler)
+
+    def then_hang(handler: Handler) -> None:
+        api_server.fail("GET", SLICES, hang)
+        list_nothing(handler)
+
+    api_server.fail("GET", SLICES, then_hang)
+    follower.start(addresses.SliceAddresses(kube.Api(), RUN, follower.on_change))
+    assert asked.wait(faults.TIMEOUT)
+    follower.source.close()
+    join_threads(followers)
+    released.set()
