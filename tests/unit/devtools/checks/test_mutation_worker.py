@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from devtools.checks.mutation import pool
 from devtools.checks.mutation.mutants import ROOT, Mutant
 from devtools.checks.mutation.reach import RecordedTest, add_probes
 from devtools.checks.mutation.worker import LOG, TEMPORARY, TESTS, Runner
@@ -149,3 +150,12 @@ def test_changed_module_has_a_time_of_its_own_and_is_put_back(
             seconds.add(int(module.stat().st_mtime))
     assert len(seconds) == 3, "Python would run what it has compiled before"
     assert (module.read_text(), module.stat().st_mtime_ns) == (SOURCE, before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
+def test_defective_programs_see_no_other_processes() -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        done = subprocess.run([*pool.isolate(), "kill", str(other.pid)], check=False)
+        assert done.returncode == 1
+        assert other.poll() is None
+        other.kill()

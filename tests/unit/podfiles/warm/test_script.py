@@ -94,6 +94,7 @@ SCRIPTS = {
     "killed": "import os, signal, framework; os.kill(os.getpid(), signal.SIGKILL)",
     "terminated": "import os, signal, framework; os.kill(os.getpid(), signal.SIGTERM)",
     "aborted": "import os, framework; os.abort()",
+    "close": "import framework, os, sys; sys.stdout.close(); os.write(1, b'open')",
     "exec": "import os, sys; print('before', flush=True); os.execvp('echo', ['echo', 'after'])",
 }
 # The other scripts end with 0.
