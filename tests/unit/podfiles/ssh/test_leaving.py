@@ -169,6 +169,7 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
         for _ in range(2):
             done = pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH)
             assert (done.returncode, done.stdout, done.stderr) == (0, b"1\n", b"")
+            assert notices == [{**RANK_4, "kind": "asked"}]
         wait_for(client, "saving")
         (pods.worker.generated / "go-4").write_text("")
         assert client.wait(60) == 143
