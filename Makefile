@@ -30,10 +30,10 @@ endif
 
 # Halves of about the same length. These tests take milliseconds each, and pytest-xdist would take a fifth more.
 unit-pods:
-	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/pods tests/unit/podfiles -m "not fuzz and not slow"
+	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/pods tests/unit/podfiles/test_*.py -m "not fuzz and not slow"
 
 unit-others:
-	@$(PY) -m pytest -q tests/unit --ignore tests/unit/podfiles -m "not fuzz and not slow"
+	@$(PY) -m pytest -q tests/unit --ignore-glob "*/podfiles/test_*" -m "not fuzz and not slow"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many
