@@ -29,7 +29,7 @@ NAMESPACE = "hvd-demo"
 RELEASE = "hvd"
 RESULT = "RESULT "
 # How long Helm may take to uninstall a release.
-HELM_TIMEOUT = "120s"
+HELM_TIMEOUT = "300s"
 # How long the master's pod may take to start, an image pull included, and how long the Job may take
 # to be marked as ended after the master's log has ended.
 START_SECONDS, END_SECONDS = 600, 120

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
 from devtools.common.cache import content_key
 from devtools.common.errors import LocalkubeError
 from devtools.common.locks import exclusive_lock
@@ -24,6 +26,10 @@ from devtools.localkube.record import Record, boot_id
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
 
+# Seconds in which a node that runs has to be healthy before it is taken for broken: a busy machine
+# answers late, and whoever uses the cluster would lose it. And seconds between two looks.
+HEALTHY_WITHIN, LOOK_EVERY = 30.0, 0.5
+
 
 def up(instance: Instance | None = None) -> Path:
     """Starts the cluster from whatever state it was left in, and returns its kubeconfig's path.
@@ -36,7 +42,7 @@ def up(instance: Instance | None = None) -> Path:
     instance = instance or current()
     preflight.check_machine()
     with _locked(instance):
-        if health(instance).healthy:
+        if _is_healthy(instance):
             outdated = (
                 ""
                 if _state_is_current(instance)
@@ -100,12 +106,12 @@ def add_node(instance: Instance | None = None) -> Instance:
     preflight.check_machine()
     second = first.second
     with _locked(first):
-        if not health(first).healthy or not _state_is_current(first):
+        if not _is_healthy(first) or not _state_is_current(first):
             raise LocalkubeError(
                 f"cluster {first.name!r} does not run, or another version of localkube started it",
                 "start it: python -m devtools.localkube up (before that, down)",
             )
-        if health(second).healthy:
+        if _is_healthy(second):
             return second
         _remove_node(second)
         _forget_node(second)
@@ -130,6 +136,17 @@ def remove_node(instance: Instance | None = None) -> bool:
         if health(first).running:
             _forget_node(first.second)
     return existed
+
+
+def _is_healthy(node: Instance) -> bool:
+    """Whether a node is healthy, or becomes so in time. One that does not run never does."""
+    attempts = Retrying(
+        retry=retry_if_result(lambda found: found.running and not found.healthy),
+        stop=stop_after_delay(HEALTHY_WITHIN),
+        wait=wait_fixed(LOOK_EVERY),
+        retry_error_callback=lambda state: state.outcome and state.outcome.result(),
+    )
+    return attempts(health, node).healthy
 
 
 def _remove_node(node: Instance) -> None:

@@ -12,7 +12,7 @@ from tenacity import Retrying, retry_if_result, wait_fixed
 
 # A starting server sends no event; one refused connection costs about 0.1 ms of CPU.
 PAUSE_SECONDS = 0.03
-TIMEOUT_SECONDS = 2.0
+TIMEOUT_SECONDS = 5.0
 
 
 def is_ok(url: str, ca: Path) -> bool:

@@ -97,7 +97,7 @@ def test_up_repairs_an_interrupted_up(down_cluster: Cluster) -> None:
                 break
         first.kill()
     down_cluster.run("up")
-    assert down_cluster.healthy()
+    wait_until("the cluster is healthy", down_cluster.healthy)
 
 
 def test_down_leaves_only_the_images(down_cluster: Cluster) -> None:

@@ -46,7 +46,7 @@ def test_pods_of_both_nodes_reach_each_other(probe: Cluster, tmp_path: Path) -> 
     assert Record.read(second) == before, "a healthy node was started again"
     assert before is not None
     before.init.kill_and_wait()
-    assert probe.healthy(), "the cluster does not depend on its second node"
+    wait_until("the cluster is healthy: it does not depend on its second node", probe.healthy)
     probe.run("add-node")
     assert Record.read(second) != before
 
