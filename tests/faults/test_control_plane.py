@@ -20,7 +20,7 @@ AWAY = 20.0
 @pytest.mark.fault("API server unavailable for 20 s at the start")
 def test_api_server_unavailable_at_the_start(training: Training) -> None:
     training.install(STEPS)
-    training.namespace.client.wait_for_job_start(training.namespace.job("hvd"), 60)
+    training.namespace.client.wait_for_job_start(training.namespace.job("hvd"), 180)
     fault = time.time()
     with paused("apiserver"):
         time.sleep(AWAY)
@@ -48,7 +48,7 @@ def test_api_server_unavailable_at_the_end(training: Training) -> None:
     training.wait_for_step(STEPS - 5)
     fault = time.time()
     with paused("apiserver"):
-        wait_until(lambda: training.lines("result"), 60, "the training ends")
+        wait_until(lambda: training.lines("result"), 180, "the training ends")
         time.sleep(AWAY)
     training.finish(fault)
     assert len(training.namespace.attempts("hvd")) == 1

@@ -25,9 +25,14 @@ def begin(training: Training) -> None:
 
 @pytest.mark.fault("rank killed")
 def test_killed_rank(training: Training) -> None:
-    begin(training)
-    fault = time.time()
-    training.rank(1).kill()
+    training.install(STEPS)
+    training.wait_for_step(1)
+    # To find it takes a while.
+    rank = training.rank(1)
+    training.wait_for_step(FAULT_AT)
+    with training.disturbed():
+        fault = time.time()
+        rank.kill()
     training.finish(fault)
     assert {line["fork"] for line in training.lines("ranks")} == {True}
     assert len(training.namespace.attempts("hvd")) == 1, "a killed rank cost the master"
@@ -36,8 +41,9 @@ def test_killed_rank(training: Training) -> None:
 @pytest.mark.fault("worker deleted")
 def test_deleted_worker(training: Training) -> None:
     begin(training)
-    fault = time.time()
-    training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
+    with training.disturbed():
+        fault = time.time()
+        training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     training.finish(fault)
     assert len(training.namespace.attempts("hvd")) == 1, "a lost worker cost the master"
 
@@ -71,7 +77,7 @@ def test_worker_cut_for_a_while(training: Training) -> None:
     begin(training)
     fault = time.time()
     with cut_off(training.host(1)):
-        wait_until(lambda: events(training.namespace, "HostLost"), 60, "the master misses it")
+        wait_until(lambda: events(training.namespace, "HostLost"), 180, "the master misses it")
     # Its ranks of that attempt may still wait for the others.
     training.finish(fault)
     (failed,) = events(training.namespace, "Failed")
@@ -109,7 +115,7 @@ def test_killed_warm_process(training: Training) -> None:
 def test_killed_in_a_checkpoint(training: Training) -> None:
     begin(training)
     (training.folder / "hold").touch()
-    wait_until((training.folder / "writing").exists, 60, "rank 0 writes a checkpoint")
+    wait_until((training.folder / "writing").exists, 180, "rank 0 writes a checkpoint")
     fault = time.time()
     training.rank(0).kill()
     training.finish(fault)
@@ -126,6 +132,6 @@ def test_two_releases(trainings: Trainings) -> None:
     fault = time.time()
     one.rank(0).kill()
     one.finish(fault)
-    two.wait_for_end(120)
+    two.wait_for_end(480)
     assert two.steps()[-1].step == STEPS
     assert len({step.start for step in two.steps()}) == 1, "the other release was disturbed"

@@ -21,8 +21,9 @@ UPGRADES, EACH_THAT_CHANGES_THE_RUN = 50, 10
 def test_deleted_master(training: Training) -> None:
     training.install(STEPS)
     training.wait_for_step(FAULT_AT)
-    first, fault = training.master(), time.time()
-    training.namespace.kubectl("delete", "pod", first, "--wait=false")
+    with training.disturbed():
+        first, fault = training.master(), time.time()
+        training.namespace.kubectl("delete", "pod", first, "--wait=false")
     training.finish(fault)
     assert training.master() != first
 

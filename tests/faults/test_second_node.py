@@ -25,7 +25,7 @@ def begin(training: Training, second: Instance, **worker: object) -> None:
         # Of workers and spares, the first node's answered first. One that is lost is replaced.
         lost = training.newest(1)["host"]
         training.namespace.kubectl("delete", "pod", lost, "--grace-period=0", "--force")
-        wait_until(lambda: second.node_name in nodes(training), 60, "a rank on the second node")
+        wait_until(lambda: second.node_name in nodes(training), 180, "a rank on the second node")
 
 
 def nodes(training: Training) -> list[str]:
@@ -38,7 +38,7 @@ def nodes(training: Training) -> list[str]:
 def test_drained_node(training: Training, second_node: Instance) -> None:
     begin(training, second_node)
     fault = time.time()
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=300s")
     try:
         training.namespace.kubectl("drain", second_node.node_name, *options)
         training.finish(fault)
@@ -76,4 +76,4 @@ def test_dead_node(training: Training, second_node: Instance) -> None:
     begin(training, second_node, tolerations=[soon])
     fault = time.time()
     cut_power(second_node)
-    training.finish(fault, seconds=400)
+    training.finish(fault)

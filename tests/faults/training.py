@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -103,7 +104,7 @@ class Training:
         """The steps so far, in the order in which they were done."""
         return [Step(**line) for line in self.lines("steps")]
 
-    def wait_for_step(self, number: int, seconds: float = 120) -> None:
+    def wait_for_step(self, number: int, seconds: float = 300) -> None:
         """Wait until a step is done."""
         wait_until(
             lambda: any(step.step >= number for step in self.steps()), seconds, f"step {number}"
@@ -146,7 +147,7 @@ class Training:
         last, first = max(pairwise(following), key=lambda pair: pair[1].at - pair[0].at)
         return Pause(first.at - max(fault, last.at), max(0, last.step - first.step + 1))
 
-    def result(self, seconds: int = 240) -> dict[str, Any]:
+    def result(self, seconds: int = 480) -> dict[str, Any]:
         """Wait for the end, at which the target is reached; return what rank 0 wrote there."""
         end = self.wait_for_end(seconds)
         assert end == "Complete", self.namespace.describe(self.release)
@@ -155,7 +156,7 @@ class Training:
         self.assert_steps_are_in_order()
         return result
 
-    def finish(self, fault: float, seconds: int = 240) -> Pause:
+    def finish(self, fault: float, seconds: int = 480) -> Pause:
         """Wait for the end: the target is reached, with the weights of an undisturbed training."""
         result = self.result(seconds)
         assert result["accuracy"] > ACCURACY
@@ -169,6 +170,21 @@ class Training:
         """Report what a fault cost: not more steps than are between two checkpoints."""
         self.report({"next": round(pause.seconds, 1), "lost": pause.lost, **more})
         assert pause.lost <= CHECKPOINT_EVERY, "a checkpoint was lost"
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        """Make a fault inside that ends the attempt, which does not finish before, however slow
+        the machine is; returns when the next one trains.
+        """
+        stay, before = self.folder / "stay", self.starts()
+        stay.touch()
+        yield
+        wait_until(lambda: self.starts() > before, 480, "another attempt trains")
+        stay.unlink()
+
+    def starts(self) -> set[float]:
+        """When the attempts that trained were started."""
+        return {step.start for step in self.steps()}
 
     def wait_for_end(self, seconds: int) -> str:
         """Wait for the end of the run that is the release's now: Complete or Failed."""
@@ -185,7 +201,7 @@ class Training:
                 assert step.step <= expected, f"a step was left out: {before}, {step}"
         assert steps[-1].step == self.target
 
-    def end(self, began: float, seconds: int = 240) -> str:
+    def end(self, began: float, seconds: int = 480) -> str:
         """Wait for the end of a run that cannot finish; return the reason that a person is told."""
         assert self.wait_for_end(seconds) == "Failed"
         seconds_to_end = round(time.time() - began, 1)
