@@ -151,7 +151,7 @@ def test_helm_makes_the_keys_once_and_leaves_an_empty_secret_to_the_master(
         return found
 
     # Helm takes this account as the sign that it can read the cluster.
-    place.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=30s")
+    place.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
     upgrade(place, version, CHART, RUN)
     first = keys()
     assert first is not None
@@ -178,7 +178,7 @@ def test_helm_makes_the_keys_once_and_leaves_an_empty_secret_to_the_master(
 
 def wait_for_default_account(place: Namespace) -> None:
     """The chart looks for other objects only where it finds this one."""
-    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
 
 
 def test_selector_of_an_earlier_version_is_refused_with_the_way_out(place: Namespace) -> None:

@@ -75,7 +75,7 @@ def release(
 ) -> Release:
     """A release with all objects, installed once."""
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig))
-    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s")
+    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
     made = Release(place, request.param, EVERYTHING)
     assert made.unchanged() is None
     assert made.upgrade() == 1

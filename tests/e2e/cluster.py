@@ -12,6 +12,7 @@ from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 from hvdchart.plan.rules import YIELD
 from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
@@ -57,7 +58,7 @@ class Namespace:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=600,
         )
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
@@ -111,7 +112,7 @@ class Namespace:
         assert len(names) == 1, names
         return names[0]
 
-    def wait_for_end(self, release: str, seconds: int = 240) -> str:
+    def wait_for_end(self, release: str, seconds: int = 480) -> str:
         """Wait for the Job's end: "Complete" or "Failed"."""
         return self.client.wait_for_job_end(self.job(release), seconds)
 
@@ -139,7 +140,12 @@ class Namespace:
     def wait_for_no_workers(self, release: str) -> None:
         """Wait until every worker pod of a release is deleted."""
         selector = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=worker"
-        self.kubectl("wait", "pods", "--for=delete", "--selector", selector, "--timeout=60s")
+        self.kubectl("wait", "pods", "--for=delete", "--selector", selector, "--timeout=180s")
+
+    def wait_until_gone(self, kinds: str) -> None:
+        """Wait until no object of these kinds is left; the cluster removes some after others."""
+        what = f"the namespace has no {kinds}"
+        wait_until(lambda: not self.get(kinds)["items"], 180, what, PROGRAM_PAUSE)
 
     def replicas(self, stateful_set: str) -> int:
         """The number of replicas in a StatefulSet's spec."""

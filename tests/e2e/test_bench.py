@@ -31,4 +31,4 @@ def test_one_and_two_workers_are_measured_in_turns(namespace: Namespace, tmp_pat
     assert {machine["host"] for machine in result["machines"]} == set(result["nodes"])
     assert len(result["nodes"]) == 2
     assert picture.exists()
-    assert namespace.get("all")["items"] == []
+    namespace.wait_until_gone("all")

@@ -27,7 +27,7 @@ def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
 
 def wait_for_training(namespace: Namespace, attempt: int) -> None:
     """Wait until the launcher of the given attempt, counted from 1, starts."""
-    namespace.wait_for_event("Training", 180, attempt)
+    namespace.wait_for_event("Training", 360, attempt)
 
 
 def generations(namespace: Namespace) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def test_upgrade_runs_again_only_when_values_change_and_rollback_runs_again(
     # Setting a time to live does not start a new run either, and removes the Job and all pods.
     mortal = values(cleanup="Always", master={"ttlSecondsAfterFinished": 0})
     namespace.upgrade("hvd", mortal, version=version)
-    namespace.kubectl("wait", f"job/{first}", "--for=delete", "--timeout=60s")
-    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+    namespace.kubectl("wait", f"job/{first}", "--for=delete", "--timeout=180s")
+    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
     namespace.upgrade("hvd", mortal, version=version)
     assert namespace.jobs("hvd") == [], "a run that was over began again"
     assert namespace.replicas("hvd-worker") == 0

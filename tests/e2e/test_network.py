@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.policy import enforcing
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 PORT = 2222
 # Connects to the address given and says how that went; silence from the other end is "blocked".
@@ -44,7 +45,7 @@ def staying(**more: object) -> Values:
     args = ["python3", "-c", "print('trained')"]
     base: Values = {"worker": {"number": 1}, "cleanup": "Never"}
     base["master"] = {"args": args, "backoffLimit": 0}
-    return {**base, "launch": {"hostsTimeoutSeconds": 30}, **more}
+    return {**base, "launch": {"hostsTimeoutSeconds": 120}, **more}
 
 
 BOARD: Values = {
@@ -61,6 +62,15 @@ def probe(namespace: Namespace, source: str, target: str, port: int = PORT) -> s
     return namespace.kubectl("exec", source, "--container", "worker", "--", *program).strip()
 
 
+def assert_open(namespace: Namespace, source: str, target: str, port: int = PORT) -> None:
+    """A pod reaches another one; on a busy machine, a connection may be judged late."""
+
+    def is_open() -> bool:
+        return probe(namespace, source, target, port) == "open"
+
+    wait_until(is_open, 60, f"{source} reaches {target}", PROGRAM_PAUSE)
+
+
 def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) -> None:
     with enforcing():
         namespace.install("guarded", staying(worker={"number": 2}, **BOARD))
@@ -68,11 +78,11 @@ def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) ->
         for release in ("guarded", "open"):
             # The master's SSH and the ranks' MPI are not in the policy's way.
             assert namespace.wait_for_end(release) == "Complete", namespace.describe(release)
-        assert probe(namespace, "guarded-worker-0", "guarded-worker-1") == "open"
-        assert probe(namespace, "guarded-worker-0", "open-worker-0") == "open"
+        assert_open(namespace, "guarded-worker-0", "guarded-worker-1")
+        assert_open(namespace, "guarded-worker-0", "open-worker-0")
         assert probe(namespace, "open-worker-0", "guarded-worker-0") == "blocked"
         ready = ("deployment/guarded-tensorboard", "--for=condition=Available")
-        namespace.kubectl("wait", *ready, "--timeout=60s")
+        namespace.kubectl("wait", *ready, "--timeout=180s")
         (board,) = namespace.get("pods", "--selector", "app.kubernetes.io/component=tensorboard")[
             "items"
         ]
@@ -80,8 +90,8 @@ def test_network_policy_admits_only_pods_of_the_release(namespace: Namespace) ->
         for source in ("guarded-worker-0", "open-worker-0"):
             assert probe(namespace, source, board["metadata"]["name"], 6006) == "blocked"
     # The policies did it, not something else.
-    assert probe(namespace, "open-worker-0", "guarded-worker-0") == "open"
-    assert probe(namespace, "open-worker-0", board["metadata"]["name"], 6006) == "open"
+    assert_open(namespace, "open-worker-0", "guarded-worker-0")
+    assert_open(namespace, "open-worker-0", board["metadata"]["name"], 6006)
 
 
 def add_proxy(job: Values, native: bool) -> None:

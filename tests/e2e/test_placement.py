@@ -12,21 +12,22 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.e2e.cluster import CHART, Namespace, Values
+from tests.e2e.test_resilience import wait_for_line
 
 ARGS = ["python3", "-c", "print('trained')"]
 
 
-def test_required_spread_fails_on_one_node_with_the_schedulers_reason(namespace: Namespace) -> None:
+def test_required_spread_waits_on_one_node_and_tells_the_schedulers_reason(
+    namespace: Namespace,
+) -> None:
     values: Values = {
         "worker": {"number": 2, "spread": "Required"},
         "master": {"args": ARGS, "backoffLimit": 0},
-        "launch": {"hostsTimeoutSeconds": 3},
     }
     namespace.install("hvd", values)
-    assert namespace.wait_for_end("hvd") == "Failed", "there is only one node"
-    log = namespace.log("hvd")
-    assert "1 of 2 hosts did not answer" in log
-    assert "didn't match pod anti-affinity rules" in log
+    # The first worker answers.
+    line = wait_for_line(namespace, "waiting for 1 of 2 hosts: ")
+    assert "didn't match pod anti-affinity rules" in line
 
 
 def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) -> None:
@@ -131,9 +132,11 @@ def test_worker_with_exclusive_cores_leaves_room_for_master_and_daemons(
 ) -> None:
     namespace.kubectl("create", "--filename=-", input=json.dumps(daemon("500m")))
     namespace.install("hvd", checked_values(make_plan(parse_spec(STATIC_SPEC))))
-    selector = "app.kubernetes.io/component=master"
-    namespace.kubectl("wait", "pods", "--for=create", "--selector", selector, "--timeout=30s")
-    namespace.kubectl("wait", "pods", "--all", "--for=condition=PodScheduled", "--timeout=30s")
+    # Each has a controller of its own.
+    for component in ("master", "worker"):
+        selector = f"app.kubernetes.io/component={component}"
+        namespace.kubectl("wait", "pods", "--for=create", "--selector", selector, "--timeout=90s")
+    namespace.kubectl("wait", "pods", "--all", "--for=condition=PodScheduled", "--timeout=90s")
     pods = namespace.get("pods")["items"]
     assert len(pods) == 3
     assert {pod["spec"]["nodeName"] for pod in pods} == {static_node}

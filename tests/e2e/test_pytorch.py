@@ -29,7 +29,7 @@ def values(image: str, **launch: object) -> Values:
         "image": {"repository": repository, "tag": tag},
         "worker": {"number": 2, "slots": 1, "env": [threads]},
         "master": {"args": COMMAND},
-        "launch": {"hostsTimeoutSeconds": 60, **launch},
+        "launch": {"hostsTimeoutSeconds": 120, **launch},
     }
 
 
@@ -51,6 +51,6 @@ def test_pytorch_trains_on_two_workers_under_each_launcher(
     for worker in (0, 1):
         assert f"rank {worker} of 2 on mpi-worker-{worker}" in log
     # What a release without a command of its own runs, on PyTorch too.
-    done = namespace.helm("test", "mpi", "--timeout", "120s")
+    done = namespace.helm("test", "mpi", "--timeout", "300s")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr

@@ -111,15 +111,16 @@ def test_all_ranks_of_a_deleted_worker_save(namespace: Namespace) -> None:
     assert "SAVED 0" in log, "the launcher ended a rank that saved"
 
 
-def wait_for_line(namespace: Namespace, text: str) -> None:
-    """Follow the master's log until a line contains `text`."""
-    pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 60)
+def wait_for_line(namespace: Namespace, text: str) -> str:
+    """Follow the master's log until a line contains `text`, and return the line."""
+    pod = namespace.client.wait_for_job_start(namespace.job("hvd"), 180)
     with subprocess.Popen(
-        ["timeout", "240", *namespace.client.command("logs", "--follow", pod)],
+        ["timeout", "480", *namespace.client.command("logs", "--follow", pod)],
         env=namespace.environment(),
         stdout=subprocess.PIPE,
         text=True,
     ) as log:
-        logged = any(text in line for line in log.stdout or ())
+        found = next((line for line in log.stdout or () if text in line), "")
         log.terminate()
-    assert logged, f"{text!r} is not in the log:\n{namespace.log('hvd')}"
+    assert found, f"{text!r} is not in the log:\n{namespace.log('hvd')}"
+    return found

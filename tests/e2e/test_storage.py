@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tests.e2e.cluster import Namespace, Values
+from tests.e2e.test_resilience import wait_for_line
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # Leaves a line for each time that it runs, and waits until the test opens the FIFO.
@@ -41,7 +42,7 @@ def test_two_workers_of_a_node_stage_its_data_once(
     privileged.install("hvd", values(node_folder))
     waiting = "another pod is filling /data/set: waiting for it"
     filled_once = "a worker waits for the other"
-    wait_until(lambda: waiting in staging_logs(privileged), 60, filled_once, PROGRAM_PAUSE)
+    wait_until(lambda: waiting in staging_logs(privileged), 180, filled_once, PROGRAM_PAUSE)
     gate.write_text("")
     assert privileged.wait_for_end("hvd") == "Complete", privileged.describe("hvd")
     assert privileged.log("hvd").count("SEEN content") == 2
@@ -62,7 +63,5 @@ def test_failed_staging_is_reported_in_the_masters_log(
 ) -> None:
     failing = values(node_folder)
     failing["staging"] = {"path": "/data/set", "command": ["sh", "-c", "exit 9"]}
-    failing["launch"] = {"hostsTimeoutSeconds": 20}
     privileged.install("hvd", failing)
-    assert privileged.wait_for_end("hvd") == "Failed"
-    assert "staging: the command failed with exit code 9" in privileged.log("hvd")
+    wait_for_line(privileged, "staging: the command failed with exit code 9")

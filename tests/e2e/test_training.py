@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import CHART, Namespace, Values
+from tests.waiting import PROGRAM_PAUSE, wait_until
 
 # What each rank prints: where it is and what it sees. No framework, so these tests take seconds.
 SHOW = """
@@ -24,7 +25,7 @@ def values(**changes: object) -> Values:
     base: Values = {
         "worker": {"number": 2, "slots": 2, "env": [{"name": "MARK", "value": AWKWARD}]},
         "master": {"args": ["python3", "-c", SHOW]},
-        "launch": {"hostsTimeoutSeconds": 60},
+        "launch": {"hostsTimeoutSeconds": 120},
     }
     for key, change in changes.items():
         base[key] = {**base.get(key, {}), **change} if isinstance(change, dict) else change
@@ -63,9 +64,16 @@ def test_two_releases_train_side_by_side(namespace: Namespace) -> None:
     # Of every kind there is, but events, which the cluster forgets by itself.
     kinds = namespace.kubectl("api-resources", "--namespaced", "--verbs=list", "--output=name")
     own = ",".join(kind for kind in kinds.split() if not kind.startswith("events"))
-    left = [item["metadata"]["name"] for item in namespace.get(own)["items"]]
-    assert not [name for name in left if name.startswith(("one", "sh.helm.release.v1.one"))]
-    assert "two-ssh" in left
+
+    names: list[str] = []
+
+    def is_gone() -> bool:
+        names[:] = (item["metadata"]["name"] for item in namespace.get(own)["items"])
+        return not any(name.startswith(("one", "sh.helm.release.v1.one")) for name in names)
+
+    # What belongs to an object of the release goes after it.
+    wait_until(is_gone, 180, "nothing of the release is left", PROGRAM_PAUSE)
+    assert "two-ssh" in names
 
 
 def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
@@ -102,14 +110,14 @@ def test_missing_image_and_runtime_class_are_reported_by_the_master(namespace: N
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
     ]
-    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 12}))
+    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 20}))
     assert namespace.wait_for_end("hvd") == "Failed"
     # A retry could not help: one attempt, and the reason where `kubectl describe` shows it.
     (attempt,) = namespace.attempts("hvd")
     ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 78
     for text in (namespace.log("hvd"), ended["message"]):
-        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=12" in text
+        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=20" in text
         lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]
@@ -126,7 +134,7 @@ def test_missing_command_fails_without_retries(namespace: Namespace) -> None:
 
 def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
     namespace.install("hvd", values(worker={"slots": 1}))
-    done = namespace.helm("test", "hvd", "--timeout", "120s")
+    done = namespace.helm("test", "hvd", "--timeout", "300s")
     assert done.returncode == 0, done.stdout + done.stderr + namespace.describe("hvd")
     assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr
     assert namespace.replicas("hvd-worker") == 0
@@ -169,6 +177,8 @@ def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> No
 def test_missing_object_is_named_at_install(
     namespace: Namespace, wrong: Values, words: list[str]
 ) -> None:
+    # The chart looks for objects where it finds this one.
+    namespace.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
     refused = namespace.helm("install", "hvd", str(CHART), values=values(**wrong))
     assert refused.returncode != 0
     for word in words:

@@ -99,7 +99,7 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     running = {"args": ["python3", "-c", STAY]}
     before = [*chart, earlier.stem.removeprefix("horovod-")]
     helm(namespace, version, "install", "hvd", *before, cleanup="Never", master=running)
-    namespace.wait_for_event("Training", 120)
+    namespace.wait_for_event("Training", 240)
     first, keys = namespace.job("hvd"), namespace.get("secret", "hvd-ssh")["data"]
 
     ending = json.dumps(["python3", "-c", SHOW])
@@ -110,6 +110,9 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     assert first not in namespace.jobs("hvd"), "the run of the previous chart goes on"
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     assert ranks(namespace) == ["0", "1"]
+    # Logs are read below, of pods that stay.
+    old = f"batch.kubernetes.io/job-name={first}"
+    namespace.kubectl("wait", "pods", "--for=delete", "--selector", old, "--timeout=180s")
     assert namespace.get("secret", "hvd-ssh")["data"] == keys
     assert_no_key_is_shown(namespace, keys)
     assert "violate the pod's disruption budget" in evict_for_trial(namespace, "hvd-worker-0")
@@ -125,4 +128,4 @@ def test_upgrade_from_an_earlier_chart_replaces_the_run_and_keeps_its_keys(
     helm(namespace, version, "uninstall", "hvd", "--wait")
     # Helm 4 does not wait for the pods of what it removes.
     gone = "the uninstall leaves nothing"
-    wait_until(lambda: not left_over(namespace), 120, gone, PROGRAM_PAUSE)
+    wait_until(lambda: not left_over(namespace), 240, gone, PROGRAM_PAUSE)

@@ -72,7 +72,7 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
         namespace, "deploy", spec, "--code", str(code), "--detach", *here(namespace)
     )
     assert deployed.returncode == 0, deployed.stderr
-    wait_until(progress, 60, "the record has a step", PROGRAM_PAUSE)
+    wait_until(progress, 180, "the record has a step", PROGRAM_PAUSE)
     told = progress()
     assert (told["steps"], told["images_per_second"]) == (6000, 16.0), "two ranks"
     assert re.search(r"progress: step \d+ of 6000, loss .*16 images/s", call("status", "hvd"))
@@ -93,20 +93,20 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
 
     stopped = hvdchart(namespace, "stop", "hvd", *here(namespace))
     assert stopped.returncode == 0, stopped.stderr
-    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=60s")
+    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
     assert call("status", "hvd").startswith("hvd: suspended")
     timed_out = hvdchart(namespace, "wait", "hvd", "--timeout", "1s", *where)
     assert timed_out.returncode == 124
 
     assert hvdchart(namespace, "restart", "hvd", *here(namespace)).returncode == 0
-    wait_until(progress, 60, "the run trains again", PROGRAM_PAUSE)
+    wait_until(progress, 180, "the run trains again", PROGRAM_PAUSE)
     assert hvdchart(namespace, "scale", "hvd", "1", *here(namespace)).returncode == 0
     wait_until(
         lambda: (progress() or {}).get("images_per_second") == 8.0,
-        *(60, "one rank trains alone", PROGRAM_PAUSE),
+        *(180, "one rank trains alone", PROGRAM_PAUSE),
     )
     call("exec", "hvd", "0", "--", "touch", "/tmp/go")
-    assert call("wait", "hvd", "--timeout", "60s") == "run hvd finished\n"
+    assert call("wait", "hvd", "--timeout", "180s") == "run hvd finished\n"
     assert call("status", "hvd").startswith("hvd: finished")
 
     entered = hvdchart(namespace, "debug", "hvd", "0", *here(namespace), "--", "ls")
@@ -114,4 +114,4 @@ def test_a_run_is_followed_entered_stopped_started_and_scaled(
     files = sorted(path.name for path in code.iterdir())
     assert entered.stdout.split() == files, "the master has handed the code over"
     assert hvdchart(namespace, "undeploy", "hvd", *here(namespace)).returncode == 0
-    assert namespace.get("all")["items"] == []
+    namespace.wait_until_gone("all")

@@ -44,7 +44,7 @@ def values(folder: Path, script: str, **more: object) -> Values:
 
 def fetch(address: str, port: int, path: str) -> str:
     """An HTTP GET; the machine reaches pods and Services of the local cluster."""
-    with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -56,7 +56,7 @@ def test_metrics_have_the_stage_ranks_hosts_and_the_scripts_own(
     os.chown(node_folder / "gate", 1000, 1000)
     metrics = {"enabled": True, "file": "/output/metrics"}
     privileged.install("hvd", values(node_folder, REPORT, metrics=metrics))
-    wait_until((node_folder / "written").exists, 60, "the script writes its metric")
+    wait_until((node_folder / "written").exists, 180, "the script writes its metric")
     (master,) = privileged.attempts("hvd")
     lines = fetch(master["status"]["podIP"], 9400, "/metrics").splitlines()
     assert 'horovod_stage{stage="Training"} 1' in lines
@@ -80,7 +80,7 @@ def test_timeline_is_written_and_tensorboard_only_reads(
     events = json.loads((node_folder / "horovod-timeline.json").read_text())
     assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} <= {event.get("name") for event in events}
     privileged.kubectl(
-        "wait", "deployment/hvd-tensorboard", "--for=condition=Available", "--timeout=60s"
+        "wait", "deployment/hvd-tensorboard", "--for=condition=Available", "--timeout=180s"
     )
     address = privileged.get("service", "hvd-tensorboard")["spec"]["clusterIP"]
     assert json.loads(fetch(address, 6006, "/data/runs")) == ["logs"]
