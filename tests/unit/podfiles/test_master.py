@@ -12,7 +12,8 @@ import mesh
 import progress
 import pytest
 from events import EventRecorder
-from settings import ConfigurationError
+from launch import Launcher
+from settings import ConfigurationError, RunError
 
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
@@ -133,6 +134,22 @@ def test_the_record_has_the_last_step_that_the_ranks_have_told(
     line, _, seconds = session.rpartition(" ")
     assert line.endswith("hvd-worker-0.hvd python3 -I -S /horovod/bin/progress.py")
     assert 0 <= float(seconds) < TIMEOUT, "the time since the ranks were started"
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_loss_that_is_nan_ends_only_a_run_that_asks_for_that(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, is_wanted: bool
+) -> None:
+    def follow(told: progress.Progress, hosts: object) -> None:
+        told.take("horovod_step 3\thorovod_loss nan", 0.0)
+
+    ended: list[RunError] = []
+    monkeypatch.setattr(Launcher, "abort", lambda launcher, problem: ended.append(problem))
+    monkeypatch.setattr(progress.Progress, "follow", follow)
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install("exit 0")
+    assert pod.run(failOnNaN=is_wanted) == int(is_wanted)
+    assert len(ended) == int(is_wanted)
 
 
 def test_the_meshs_proxy_is_ended_after_the_run(
