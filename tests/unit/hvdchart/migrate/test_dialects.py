@@ -88,8 +88,10 @@ def test_nauta_without_shorthands_and_with_a_line_for_a_shell() -> None:
     migration = with_values(
         "nauta.yaml", cpu=None, memory=None, useHostNetwork=False, cpus=None,
         commandline={"args": ["train.py", "--out $HOME/x"]}, experimentName=None,
+        processesPerNode=None,
     )  # fmt: skip
     values: Any = migration.values
+    assert values["worker"]["slots"] == 1
     assert values["worker"]["resources"]["requests"] == {"cpu": 38, "memory": "100Gi"}
     assert values["master"]["args"] == ["sh", "-c", "python train.py --out $HOME/x"]
     assert "--map-by" not in values["launch"]["options"]

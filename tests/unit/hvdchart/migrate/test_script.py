@@ -261,6 +261,14 @@ def test_variable_of_the_ranks_that_only_a_shell_knows_is_to_be_checked_once(scr
     assert "of A" in checks[0]
 
 
+@pytest.mark.parametrize("statement", ["read -r A", "let A=1", "unset A", "declare A=1"])
+def test_statement_that_changes_variables_alone_needs_no_check(statement: str) -> None:
+    migration = migrate_line(f"{statement}\nmpirun -np 1 t")
+    named = "its value is in the options and arguments that name it"
+    assert results(migration)["line 1"] == ("dropped", "", named)
+    assert not any("line 1" in check for check in migration.checks)
+
+
 def test_dot_that_reads_a_file_is_to_be_checked() -> None:
     (check, *_) = migrate_line(". env.sh\nmpirun -np 1 t").checks
     assert "(. env.sh): if it sets variables" in check

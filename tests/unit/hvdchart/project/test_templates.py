@@ -30,6 +30,7 @@ def test_a_new_project_can_be_deployed_as_it_is(template: object, tmp_path: Path
     spec = load_spec(folder / "run.spec.yaml")
     values = checked_values(make_plan(spec))
     assert spec.name == "mine"
+    assert "\nname: mine\n" in (folder / "run.spec.yaml").read_text(), "quoted only where need be"
     assert values["master"]["args"][:2] == ["python", "train.py"]
     handed = {file.name for file in list_files(folder)}
     assert handed == {"train.py", "hvd_progress.py", ".hvdignore", *chosen.modules}
