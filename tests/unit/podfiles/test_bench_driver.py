@@ -106,7 +106,8 @@ def test_each_measurement_is_printed_before_the_next_one_ends(tmp_path: Path) ->
     job = {"sizes": [1, 2], "turns": 1, "command": ["train"]}
     line = [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *launcher]
     with subprocess.Popen(
-        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     ) as process:  # fmt: skip
         assert process.stdout is not None
         first = json.loads(process.stdout.readline().removeprefix("BENCH "))

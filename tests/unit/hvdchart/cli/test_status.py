@@ -69,6 +69,8 @@ def test_status_of_a_failed_run_has_the_end_of_its_last_log(
     assert "why: boom\n" in done.output
     logged = [line for line in done.output.splitlines() if line.startswith("[")]
     assert logged == [f"[{JOB}-x] line {number}" for number in range(5, 30)]
+    asked = [request.query for request in fake_cluster.requests if request.resource == "log"]
+    assert [query.get("follow") for query in asked] == [None], "it is complete"
     json_only = hvdchart("status", "hvd", "-o", "json")
     assert json_only.code == 8
     assert json.loads(json_only.output)["reason"] == "boom"

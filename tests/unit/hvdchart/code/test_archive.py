@@ -56,12 +56,12 @@ def test_ignored_files_are_left_out_as_git_does(tmp_path: Path) -> None:
         _dot_gitignore="*.log\n/data/\n!keep.log\n",
         _dot_hvdignore="notes/\n",
         a_dot_log="", keep_dot_log="kept", train_dot_py="",
-        data__set_dot_bin="", model__data__inner_dot_py="",
+        data__set_dot_bin="", model__data__inner_dot_py="", model__notes="a file, and no folder",
         notes__x_dot_md="", _dot_git__config="", __pycache____x_dot_pyc="",
         model___dot_gitignore="*.h5\n!*.log\n", model__w_dot_h5="", model__b_dot_log="kept",
     )  # fmt: skip
     left = {name for name in unpacked(tmp_path) if "ignore" not in name}
-    assert left == {"keep.log", "model/b.log", "model/data/inner.py", "train.py"}
+    assert left == {"keep.log", "model/b.log", "model/data/inner.py", "model/notes", "train.py"}
 
 
 def test_same_content_is_the_same_value(tmp_path: Path) -> None:

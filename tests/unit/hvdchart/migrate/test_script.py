@@ -43,6 +43,7 @@ DIGEST = "0123456789abcdef" * 4
         ("A=1 mpirun -np 2 t $A", "only a shell knows $A"),
         ("mpirun -np 2 python $1", "only a shell knows $1; expected 1=VALUE in a line above"),
         ("mpirun -np 2 python *.py", "only a shell knows *"),
+        ("mpirun -np 2 t {a,b}", "only a shell knows {"),
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
         ("srun -n 2 t", "srun is not a launcher that migrate knows"),
         ("for i in 1 2; do mpirun -np 2 t; done", "for begins more than a simple command"),
@@ -86,6 +87,7 @@ def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> No
         ("A=3 B=4\nmpirun -np 1 t $((A * (B + 1) - 1)) $((B/3))", ["t", "14", "1"]),
         ('mpirun -np 1 t "a\\"b" \'c\\d\' e\\ f', ["t", 'a"b', "c\\d", "e f"]),
         ("mpirun -np 1 t '' \"\"", ["t", "", ""]),
+        ("mpirun -np 1 t {x} {}", ["t", "{x}", "{}"]),
         ("bash -c 'mpirun -np 1 t \"a b\"'", ["t", "a b"]),
         ("time nohup sudo -E mpirun -np 1 t > log 2>&1 &", ["t"]),
         ("mpirun -np 1 t\r\n", ["t"]),
@@ -259,6 +261,12 @@ def test_variable_of_the_ranks_that_only_a_shell_knows_is_to_be_checked_once(scr
     checks = [text for text in migration.checks if text.startswith("only a shell knows the value")]
     assert len(checks) == 1
     assert "of A" in checks[0]
+
+
+def test_variable_that_no_line_uses_is_dropped_with_that_reason() -> None:
+    result = results(migrate_line("A=1\nB=2\nmpirun -np 1 t A $B"))
+    assert result["line 1"] == ("dropped", "", "no line uses it")
+    assert result["line 2"][2] == "its value is in the options and arguments that name it"
 
 
 @pytest.mark.parametrize("statement", ["read -r A", "let A=1", "unset A", "declare A=1"])

@@ -71,7 +71,7 @@ def start(folder: Path, *options: str, rank: int = 0) -> subprocess.Popen[str]:
         [sys.executable, "-c", Path(benchmark.__file__).read_text(), "--model", "Tiny", *options],
         env={
             **os.environ, "PYTHONPATH": str(folder), "STEPS": str(steps), "SHAPES": str(shapes),
-            "RANK": str(rank),
+            "RANK": str(rank), "PYTHONUNBUFFERED": "",
         },
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -231,7 +231,8 @@ def test_driver_prints_each_result_before_the_next_run_ends(tmp_path: Path) -> N
     job = {"command": ["sh", "-c", script], "runs": [{"N": "1"}, {"N": "2"}]}
     line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
     with subprocess.Popen(
-        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert parse_result(process.stdout.readline()) == (0, 1.0, "")
