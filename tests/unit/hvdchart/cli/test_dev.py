@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import chart_dir
+from hvdchart.cli.dev import _Log
+from hvdchart.errors import ClusterError
 from hvdchart.image.build import Source
+from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import Call, StubProgram
@@ -131,6 +135,21 @@ def test_a_folder_is_a_spec_and_its_code(
     finally:
         dev.process.kill()
         dev.process.communicate()
+
+
+def test_log_that_cannot_be_read_is_read_again_for_the_next_run(
+    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ClusterError("no right")
+
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr("hvdchart.cli.dev.say", said.put)
+    monkeypatch.setattr("hvdchart.run.logs.follow", refuse)
+    log = _Log(Cluster.connect(None, None))
+    for _ in range(2):
+        log.show("hvd")
+        assert said.get(timeout=60) == "no right; the run continues, without its log here"
 
 
 def test_code_on_standard_input_has_no_folder(hvdchart: Command) -> None:

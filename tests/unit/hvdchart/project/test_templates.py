@@ -37,7 +37,9 @@ def test_a_new_project_can_be_deployed_as_it_is(template: object, tmp_path: Path
     for file in folder.glob("*.py"):
         ast.parse(file.read_text())
     assert "hvd_progress" in (folder / "train.py").read_text(), "it tells its progress"
-    assert "hvdchart deploy run.spec.yaml --code ." in (folder / "README.md").read_text()
+    readme = (folder / "README.md").read_text()
+    assert "hvdchart deploy run.spec.yaml --code ." in readme
+    assert "Packages of your own go into a `requirements.txt`." in readme
 
 
 def test_the_images_of_templates_are_those_of_this_repository() -> None:
@@ -71,6 +73,8 @@ def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     dockerfile = (tmp_path / "p" / "Dockerfile").read_text()
     assert "FROM team/a:1\nUSER 0\nCOPY requirements.txt" in dockerfile
     assert context_files(tmp_path / "p") == ["Dockerfile", "requirements.txt"], "no code"
+    readme = (tmp_path / "p" / "README.md").read_text()
+    assert "Packages of your own go into `requirements.txt` and `Dockerfile`." in readme
     handed = {file.name for file in list_files(tmp_path / "p")}
     assert handed & {".dockerignore", "requirements.txt"} == set(), "the image has the packages"
     # `deploy` builds it: it has no tag.
