@@ -202,6 +202,7 @@ class Api:
                     return answer
             except ApiError as problem:
                 if not problem.is_temporary:
+                    self.is_away = False
                     raise
                 if not self._wait(max(pause, problem.retry_after), began + retry_seconds):
                     self.is_away = True

@@ -117,12 +117,16 @@ class Lease:
 
         A failure is logged: the training goes on, protected by its epoch.
         """
-        if self._api is None or self.lost:
+        if self._api is None:
             return False
         with self._guard:
+            if self.lost:
+                return False
             try:
                 while not self._patch(data, retry_seconds):
-                    if self._data.get("holder") and not self._is_own():
+                    # One that has given it back since has a higher epoch than this master's own.
+                    is_later = int(self._data.get("epoch") or 0) > self.epoch
+                    if is_later or (self._data.get("holder") and not self._is_own()):
                         self._lose()
                         return False
             except ApiError as problem:
@@ -236,7 +240,7 @@ def new_epoch(last: int = 0) -> int:
 
 def describe_holder(data: Mapping[str, str]) -> str:
     """Name a record's holder in messages."""
-    return f"{data.get('holder')} of {data.get('holderJob')}"
+    return f"{data.get('holder') or 'a master'} of {data.get('holderJob')}"
 
 
 def renewal(data: Mapping[str, str]) -> str:

@@ -217,7 +217,7 @@ def attempt(
     """Make one attempt; why it failed, or None when the training finished."""
     record.begin_attempt()
     launcher.reset()
-    if api:
+    if api and not record.lost:
         fit_to_run(api, run)
     try:
         resumed = replace(run, resumed=record.was_training)

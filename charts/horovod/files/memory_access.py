@@ -1,7 +1,7 @@
 """Whether the ranks of a worker may read each other's memory.
 
-MPI then copies what they exchange once, else twice, through shared memory: an allreduce of 95 MB
-took a quarter longer in tests/bench/bench_bare.py. The system call filter of containerd before 1.7
+Open MPI then copies what they exchange once, else twice, through shared memory: an allreduce of
+95 MB took a quarter longer in tests/bench/bench_bare.py. The filter of containerd before 1.7
 denies it (github.com/containerd/containerd/pull/7693).
 """
 
@@ -39,5 +39,5 @@ def note(slots: int) -> None:
 
 
 def find_warning(local_size: int) -> str:
-    """What to tell the user where a host has so many ranks of MPI; empty for nothing."""
+    """What to tell the user where a host has so many ranks of Open MPI; empty for nothing."""
     return WARNING if local_size > 1 and os.path.exists(DENIED) else ""

@@ -123,8 +123,8 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    # Gloo's ranks, which have this variable, exchange by sockets.
-    if place.rank == 0 and "HOROVOD_RANK" not in os.environ:
+    # The chart turns this off in MPICH, and Gloo's ranks exchange by sockets.
+    if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
         warning = memory_access.find_warning(place.local_size)
         if warning:
             print(f"[hvd] {warning}", flush=True)

@@ -120,6 +120,36 @@ def test_a_holder_that_does_not_renew_is_replaced_and_its_job_makes_no_other_att
     assert raised.value.exit_code == 78
 
 
+def test_a_holder_that_was_replaced_does_not_undo_the_end_of_the_next_one(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
+    first = masters.take(masters.make("master-a"))
+    monkeypatch.setattr(lease, "EXPIRES_AFTER", 0.1)
+    second = masters.take(masters.make("master-b", "job-2"))
+    assert second.write({"state": "Finished"})
+    # Nobody holds the record now.
+    second.release()
+    assert not first.write({"state": "Running"})
+    assert first.lost
+    assert (masters.data()["state"], masters.data()["holder"]) == ("Finished", "")
+
+
+def test_a_master_that_learns_of_its_replacement_while_it_waits_writes_nothing(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch, background: Background
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
+    first = masters.take(masters.make("master-a"))
+    with first._guard:
+        waiting = background(first.write, {"state": "Finished"})
+        # A renewal, which holds the guard, has found another holder and read its version.
+        masters.take(masters.make("master-b", "job-1"))
+        assert not first.write({})
+    assert waiting.result(TIMEOUT) is False
+    assert masters.data()["holder"] == "master-b"
+    assert "state" not in masters.data()
+
+
 def test_a_holder_that_renews_is_not_replaced(masters: Masters, background: Background) -> None:
     masters.take(masters.make("master-a"))
     second = masters.make("master-b", "job-2")

@@ -12,6 +12,7 @@ import pytest
 from launchers import KNOWLEDGE
 
 OPEN_MPI = KNOWLEDGE["rankVariables"]["Open MPI"]
+MPICH = KNOWLEDGE["rankVariables"]["Intel MPI or MPICH"]
 GLOO = KNOWLEDGE["rankVariables"]["horovodrun with Gloo"]
 PROGRAM = Path(memory_access.__file__)
 # As a container runtime does: seccomp(2) with a filter that answers one system call with an errno.
@@ -65,10 +66,10 @@ sys.exit(rank.main())
 
 @pytest.mark.parametrize(
     ("launcher", "number", "is_warned"),
-    [(OPEN_MPI, "0", True), (OPEN_MPI, "1", False), (GLOO, "0", False)],
-    ids=["first rank of MPI", "second rank of MPI", "first rank of Gloo"],
+    [(OPEN_MPI, "0", True), (OPEN_MPI, "1", False), (MPICH, "0", False), (GLOO, "0", False)],
+    ids=["first of Open MPI", "second of Open MPI", "first of MPICH", "first of Gloo"],
 )
-def test_first_rank_of_mpi_warns_of_slow_allreduces(
+def test_first_rank_of_open_mpi_warns_of_slow_allreduces(
     tmp_path: Path, launcher: list[str], number: str, is_warned: bool
 ) -> None:
     marker = tmp_path / "denied"
