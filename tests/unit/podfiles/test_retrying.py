@@ -160,6 +160,17 @@ def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     assert not api.is_away
 
 
+@pytest.mark.parametrize("refusal", [403, 404, 409])
+def test_an_api_server_that_refuses_a_call_is_there(
+    api: kube.Api, api_server: FakeApi, refusal: int
+) -> None:
+    api.is_away = True
+    api_server.fail("GET", "core/pods/a", faults.status(refusal))
+    with pytest.raises(kube.ApiError):
+        api.get("core/pods/a")
+    assert not api.is_away
+
+
 @pytest.mark.usefixtures("default_retry_seconds")
 def test_a_server_is_not_asked_before_it_wants_to_be(api_server: FakeApi, clock: Clock) -> None:
     """Also where the node has just started."""

@@ -41,6 +41,22 @@ def test_sessions_that_go_on_do_not_keep_a_worker_whose_sshd_has_ended() -> None
     assert done.returncode == 3, done.stderr
 
 
+NOTES = """
+import sys, memory_access, worker
+memory_access.note = lambda slots: print("slots", slots)
+sys.exit(worker.serve(["true"], worker.Signals()))
+"""
+
+
+def test_worker_finds_out_whether_its_ranks_may_read_each_other() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOTES],
+        env={**os.environ, "HVD_SLOTS": "2"}, cwd=Path(worker.__file__).parent,
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "slots 2" in done.stdout.splitlines()
+
+
 SIGNALLED = """
 import os, select, signal, worker
 signals = worker.Signals()
