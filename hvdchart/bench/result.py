@@ -81,7 +81,8 @@ def read_document(file: Path) -> Object:
         raise FileError(f"{file}: cannot read the result: {error}") from error
     if wrong is not None:
         place = dotted(tuple(wrong.instance_path))
-        problem = f"{place and f'{place}: '}{shorten(wrong.message, 160)}"
+        where = f"{place}: " if place else ""
+        problem = where + shorten(wrong.message, 160)
         raise FileError(f"{file}: is not a result of `hvdchart bench -w`: {problem}")
     return found
 

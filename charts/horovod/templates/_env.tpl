@@ -76,7 +76,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding: files/rank.py binds the ranks.
 - {name: I_MPI_PIN, value: "0"}
-# Processes of a pod may not read each other's memory, which MPICH and UCX would attempt.
+# Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would.
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ include "horovod.gracePeriod" .group | quote }}}
