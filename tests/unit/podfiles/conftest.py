@@ -21,6 +21,7 @@ import addresses
 import events
 import hosts
 import kube
+import lease
 import probing
 import settings
 
@@ -30,6 +31,7 @@ from tests.fakes.server import Certificates
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.follower import Follower, Names
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
+from tests.unit.podfiles.masters import Masters
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
 from tests.unit.podfiles.staging import Volume
 from tests.unit.podfiles.threads import join_threads, record_threads
@@ -224,3 +226,15 @@ def pod(
 def volume(tmp_path: Path) -> Volume:
     """A volume that pods of a node share, for staging."""
     return Volume(tmp_path)
+
+
+@pytest.fixture
+def masters(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Masters]:
+    """Masters that look and renew often, and whose holds do not expire."""
+    monkeypatch.setattr(lease, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(lease, "RENEW_EVERY", 0.02)
+    monkeypatch.setattr(lease, "EXPIRES_AFTER", 60.0)
+    monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
+    made = Masters(api_server, monkeypatch)
+    yield made
+    made.close()

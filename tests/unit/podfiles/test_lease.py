@@ -3,69 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import queue
-import socket
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import kube
 import lease
 import pytest
-from lease import Lease, SupersededError
+from lease import SupersededError
 from settings import InterruptedRunError, RunError
 
 from tests.fakes import faults
-from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
+from tests.unit.podfiles.masters import PATH, Masters
 from tests.unit.podfiles.rendezvous import Background
-
-PATH = "core/configmaps/hvd-run"
-
-
-class Masters:
-    """Makes the leases of masters, each in a pod of its own."""
-
-    def __init__(self, api: FakeApi, patch: pytest.MonkeyPatch) -> None:
-        self.api, self._patch = api, patch
-        self.waited: list[str] = []
-        self._made: list[Lease] = []
-        api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
-
-    def make(
-        self, pod: str, job: str = "job-1", on_lost: Callable[[], None] = lambda: None
-    ) -> Lease:
-        self._patch.setattr(socket, "gethostname", lambda: pod)
-        self._patch.setenv("HVD_JOB", job)
-        self._patch.setenv("HVD_JOB_UID", f"uid-of-{job}" if job else "")
-        self._made.append(Lease(kube.Api(), "hvd-run", on_lost))
-        return self._made[-1]
-
-    def take(self, made: Lease, is_stopped: Callable[[], bool] = lambda: False) -> Lease:
-        made.take(is_stopped, self.waited.append)
-        return made
-
-    def data(self) -> dict[str, str]:
-        item: Any = self.api.find("core/configmaps", "hvd-run")
-        data: dict[str, str] = item.get("data", {})
-        return data
-
-    def close(self) -> None:
-        for made in self._made:
-            made.release()
-
-
-@pytest.fixture
-def masters(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(lease, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(lease, "RENEW_EVERY", 0.02)
-    monkeypatch.setattr(lease, "EXPIRES_AFTER", 60.0)
-    monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
-    made = Masters(api_server, monkeypatch)
-    yield made
-    made.close()
 
 
 def test_a_master_writes_who_it_is_and_renews(masters: Masters) -> None:
@@ -188,23 +139,6 @@ def test_the_next_pod_of_the_same_job_does_not_wait(
     assert first.lost == "master-b of job-1"
 
 
-def test_a_renewal_that_is_under_way_does_not_take_back_what_is_released(
-    masters: Masters,
-) -> None:
-    first = masters.make("master-a")
-    renewing: queue.Queue[threading.Thread] = queue.Queue()
-
-    def release() -> dict[str, str]:
-        first.release()
-        renewing.put(threading.current_thread())
-        return {"progress": "late"}
-
-    first.news = release
-    masters.take(first)
-    renewing.get(timeout=TIMEOUT).join(TIMEOUT)
-    assert masters.data()["holder"] == ""
-
-
 def test_of_two_masters_that_find_the_record_free_one_takes_it(masters: Masters) -> None:
     """Both read it before one of them writes."""
     first, second = masters.make("master-a"), masters.make("master-b", "job-2")
@@ -221,98 +155,6 @@ def test_of_two_masters_that_find_the_record_free_one_takes_it(masters: Masters)
     assert masters.data()["holder"] == "master-a"
 
 
-@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
-def test_a_holder_goes_on_while_the_api_is_away_and_renews_afterwards(
-    masters: Masters, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = masters.take(masters.make("master-a"))
-    before = len(masters.api.asked("PATCH", PATH))
-    masters.api.fail("PATCH", PATH, failure, times=5)
-    masters.api.wait(lambda: len(masters.api.asked("PATCH", PATH)) > before + 7)
-    assert not first.lost
-    renewed = masters.data()["renewed"]
-    masters.api.wait(lambda: masters.data()["renewed"] > renewed)
-    assert "cannot write the record of this run: " in capsys.readouterr().out
-
-
-def test_a_record_that_cannot_be_written_yet_does_not_keep_the_training_waiting(
-    masters: Masters, capsys: pytest.CaptureFixture[str]
-) -> None:
-    masters.api.fail("PATCH", PATH, faults.status(503), times=3)
-    first = masters.take(masters.make("master-a"))
-    assert first.epoch > 0
-    masters.api.wait(lambda: masters.data().get("holder") == "master-a")
-    assert masters.data()["epoch"] == str(first.epoch)
-    assert "trying again during the training" in capsys.readouterr().out
-
-
-def test_a_record_that_cannot_be_read_keeps_the_training_from_starting(masters: Masters) -> None:
-    masters.api.fail("GET", PATH, faults.status(503))
-    with pytest.raises(RunError, match="cannot read which master controls the workers: 503"):
-        masters.take(masters.make("master-a"))
-
-
-@pytest.mark.parametrize("code", [403, 404])
-def test_without_a_right_to_the_record_a_later_master_has_a_later_epoch(
-    masters: Masters, code: int
-) -> None:
-    masters.api.fail("GET", PATH, faults.status(code), times=2)
-    first, second = (masters.take(masters.make(name, name)) for name in ("a", "b"))
-    assert second.epoch >= first.epoch > 1_000_000_000_000
-    assert masters.data() == {}
-
-
-def test_each_attempt_has_an_epoch_of_its_own(masters: Masters) -> None:
-    first = masters.take(masters.make("master-a"))
-    before = first.epoch
-    first.next_epoch()
-    assert first.epoch > before
-    assert first.write({"state": "Running"})
-    assert masters.data()["epoch"] == str(first.epoch)
-
-
-def test_no_attempt_of_a_master_that_was_replaced_comes_after_those_of_the_next_one(
-    masters: Masters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may not know: it cannot reach the API server. The clock of the next one is behind."""
-    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
-    first = masters.take(masters.make("master-a"))
-    monkeypatch.setattr(time, "time_ns", lambda: 0)
-    second = masters.take(masters.make("master-b"))
-    monkeypatch.setattr(time, "time_ns", lambda: 1 << 62)
-    for _ in range(100):
-        first.next_epoch()
-    assert first.epoch < second.epoch
-
-
-def test_news_are_written_at_once_or_by_the_next_renewal(
-    masters: Masters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
-    first = masters.take(masters.make("master-a"))
-    first.news = lambda: {"state": "Running"}
-    masters.api.fail("PATCH", PATH, faults.status(503))
-    first.renew(TIMEOUT)
-    assert "state" not in masters.data()
-    first.renew(TIMEOUT)
-    masters.api.wait(lambda: "state" in masters.data())
-
-
-def test_news_are_those_of_the_moment_in_which_they_are_written(masters: Masters) -> None:
-    """Not older than what another thread has written meanwhile, such as the end of the run."""
-    first = masters.make("master-a")
-    first.news = lambda: {"state": str(first._guard._is_owned())}  # type: ignore[attr-defined]
-    masters.take(first)
-    masters.api.wait(lambda: "state" in masters.data())
-    assert masters.data()["state"] == "True"
-
-
-def test_an_epoch_grows_though_the_clock_was_set_back() -> None:
-    future = 99_999_999_999_999
-    assert lease.new_epoch(future) == future + 1
-    assert abs(lease.new_epoch(1) - time.time() * 1000) < 10_000
-
-
 def test_tests_of_the_release_wait_for_one_another(
     masters: Masters, background: Background
 ) -> None:
@@ -323,13 +165,3 @@ def test_tests_of_the_release_wait_for_one_another(
     assert not waiting.done()
     first.release()
     waiting.result(TIMEOUT)
-
-
-def test_record_that_nobody_has_taken_is_written(masters: Masters) -> None:
-    """As when a person has changed it."""
-    first = masters.take(masters.make("master-a"))
-    item = {"metadata": {"name": "hvd-run"}, "data": {"holder": ""}}
-    masters.api.put("core/configmaps", item)
-    assert first.write({"state": "Finished"})
-    assert (masters.data()["state"], masters.data()["holder"]) == ("Finished", "master-a")
-    assert first.lost == ""
