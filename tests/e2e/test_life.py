@@ -25,6 +25,12 @@ def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
     return [event for event in own if reason in ("", event["reason"])]
 
 
+def stages(namespace: Namespace) -> list[str]:
+    """What the master has come to, however long its hosts took: a busy machine warns of that."""
+    reasons = [event["reason"] for event in events(namespace)]
+    return [reason for reason in reasons if reason != "HostsMissing"]
+
+
 def wait_for_training(namespace: Namespace, attempt: int) -> None:
     """Wait until the launcher of the given attempt, counted from 1, starts."""
     namespace.wait_for_event("Training", 360, attempt)
@@ -106,8 +112,7 @@ def test_synced_manifests_train_once_for_each_change_of_values(namespace: Namesp
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     assert "created the SSH keys of the release in Secret hvd-ssh" in namespace.log("hvd")
     keys = namespace.get("secret", "hvd-ssh")["data"]
-    reasons = [event["reason"] for event in events(namespace)]
-    assert reasons == ["Started", "HostsReady", "Training", "Finished"]
+    assert stages(namespace) == ["Started", "HostsReady", "Training", "Finished"]
 
     before = generations(namespace)
     assert sync(namespace, run) == first_text, "renderings differ"
@@ -183,7 +188,8 @@ def test_refused_upgrade_leaves_the_run_unchanged(namespace: Namespace) -> None:
         assert refused.returncode != 0
         assert key in refused.stderr
     assert generations(namespace) == before
-    assert len(events(namespace)) == 3, "the run that goes on was disturbed"
+    begun = ["Started", "HostsReady", "Training"]
+    assert stages(namespace) == begun, "the run that goes on was disturbed"
     status = namespace.helm("status", "hvd").stdout
     assert "STATUS: deployed" in status
     here = f"--namespace {namespace.name}"
