@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import hosts
-import kube
 import launch
 import master
 import pytest
@@ -24,6 +23,7 @@ from tests.waiting import wait_until
 
 def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     pod: MasterPod,
+    rendezvous: StartRendezvous,
     background: Background,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -39,11 +39,11 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
 
     monkeypatch.setattr(master, "write_live_hosts", write_and_announce)
     (pod.generated / "bin").mkdir()
-    rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
-    first = rendezvous.wait()
+    current = rendezvous(run)
+    first = current.wait()
     losses: list[str] = []
     following = background(
-        master.follow_hosts, run, None, rendezvous, UserCode(""), first, losses.append
+        master.follow_hosts, run, None, current, UserCode(""), first, losses.append
     )
     pod.workers.start(1)
     assert lists.get(timeout=TIMEOUT) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
@@ -51,7 +51,7 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
     assert "Host hvd-worker-1.hvd hvd-worker-1\n  HostName 127.0.1.2\n" in config
     pod.workers.stop(0)
     assert lists.get(timeout=TIMEOUT) == "hvd-worker-1.hvd:2\n"
-    rendezvous.close()
+    current.close()
     assert following.result(TIMEOUT) is None
     lines = read_log(capsys)
     assert "host hvd-worker-1 joined, at 127.0.1.2" in lines
@@ -95,6 +95,7 @@ class Refused(UserCode):
 
 def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_less_often(
     pod: MasterPod,
+    rendezvous: StartRendezvous,
     background: Background,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -103,29 +104,29 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
     (pod.generated / "bin").mkdir()
     for name, seconds in (("AFTER", 0.01), ("WITHIN", 0.03)):
         monkeypatch.setattr(master, f"DELIVER_AGAIN_{name}", seconds)
-    rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
-    first = rendezvous.wait()
+    current = rendezvous(run)
+    first = current.wait()
     lists = queue.Queue[list[str]]()
     monkeypatch.setattr(
         master, "write_live_hosts", lambda now: lists.put([host.name for host in now])
     )
     pod.workers.stop(0)
-    assert background(rendezvous.wait_for_change, first).result(TIMEOUT) == {}
+    assert background(current.wait_for_change, first).result(TIMEOUT) == {}
     waited: list[float | None] = []
-    wait_for_change = rendezvous.wait_for_change
+    wait_for_change = current.wait_for_change
 
     def wait(known: dict[Host, str], seconds: float | None = None) -> dict[Host, str] | None:
         waited.append(seconds)
         return wait_for_change(known, seconds)
 
-    monkeypatch.setattr(rendezvous, "wait_for_change", wait)
+    monkeypatch.setattr(current, "wait_for_change", wait)
     following = background(
-        master.follow_hosts, run, None, rendezvous, Refused(4), {}, lambda text: None
+        master.follow_hosts, run, None, current, Refused(4), {}, lambda text: None
     )
     pod.workers.start(0)
     used = [lists.get(timeout=TIMEOUT) for _ in range(5)]
     assert used == [[], [], [], [], ["hvd-worker-0"]]
-    rendezvous.close()
+    current.close()
     assert following.result(TIMEOUT) is None
     lines = read_log(capsys)
     assert len([line for line in lines if line.startswith("host hvd-worker-0 joined")]) == 1
@@ -139,23 +140,26 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
 
 
 def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
-    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
+    pod: MasterPod,
+    rendezvous: StartRendezvous,
+    background: Background,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It comes while the code is copied to a host that has joined, which may take a minute."""
     run = pod.workers.run(1, maximum=2, mode="elastic")
     pod.workers.stop(1)
     (pod.generated / "bin").mkdir()
-    rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
-    first = rendezvous.wait()
+    current = rendezvous(run)
+    first = current.wait()
     lists: list[Any] = []
     monkeypatch.setattr(master, "write_live_hosts", lists.append)
 
     class Slow(UserCode):
         def deliver(self, pods: Mapping[Host, Pod]) -> None:
-            rendezvous.close()
+            current.close()
 
     following = background(
-        master.follow_hosts, run, None, rendezvous, Slow(""), first, lambda text: None
+        master.follow_hosts, run, None, current, Slow(""), first, lambda text: None
     )
     pod.workers.start(1)
     assert following.result(TIMEOUT) is None
