@@ -120,6 +120,8 @@ def test_warm_ranks_are_ended_with_all_that_they_have_started() -> None:
         rank, child, guard = (int(word) for word in client.stdout.readline().split())
         assert rank != client.pid, "the rank is no fork"
         assert Path(f"/proc/{rank}/comm").read_text() != Path(f"/proc/{guard}/comm").read_text()
+        # Otherwise the new session would begin beside a guard that has not ended them yet.
+        assert {rank, child, guard} <= set(fence.older_processes(6))
         fence.admit("6")
         assert not any(is_alive(pid) for pid in (rank, child))
         # The last of them may still be leaving the kernel, without its memory.
