@@ -19,6 +19,7 @@ from hvdchart.chart_files import is_gpu
 from hvdchart.quantity import parse_quantity
 from hvdchart.spec.paths import KeyPath, value_at
 from hvdchart.spec.yaml_tree import Plain, shorten
+from hvdchart.values.schema import schema_at
 
 _LABEL = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 _NAME = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -131,8 +132,8 @@ def value_problem(new: Sequence[str], value: Plain) -> Problem | None:
     kind = _TYPES.get(tuple(new))
     if kind is None and len(new) > 1 and (parent := _TYPES.get(tuple(new[:-1]))):
         # A single key of an object.
-        found = find_problem(parent, {new[-1]: value})
-        return found and Problem(found.path[1:], found.problem, found.expected)
+        refusal = find_problem(parent, {new[-1]: value})
+        return refusal and Problem(refusal.path[1:], refusal.problem, refusal.expected)
     return find_problem(kind, value) if kind else None
 
 
@@ -144,7 +145,7 @@ def find_problem(kind: str, value: Plain) -> Problem | None:
     path = tuple(error.instance_path)
     unknown = getattr(error.kind, "unexpected", None)
     if unknown:
-        allowed = list(_properties_at(kind, path))
+        allowed = list((schema_at(_schema(kind), path) or {}).get("properties", {}))
         missing = [key for key in allowed if key not in (value_at(value, path) or {})]
         expected = did_you_mean(unknown[0], missing)
         return Problem((*path, unknown[0]), "Kubernetes has no such key", expected)
@@ -177,17 +178,8 @@ def _amount(value: Plain) -> Fraction:
     return parse_quantity(str(value))
 
 
-def _properties_at(kind: str, path: Sequence[str | int]) -> Mapping[str, Any]:
-    node = _definitions()[kind]
-    for step in path:
-        if isinstance(step, int):
-            node = node["items"]
-        else:
-            node = node.get("properties", {}).get(step) or node["additionalProperties"]
-        if "$ref" in node:
-            node = _definitions()[node["$ref"].rpartition("/")[2]]
-    properties: Mapping[str, Any] = node.get("properties", {})
-    return properties
+def _schema(kind: str) -> dict[str, Any]:
+    return {"$ref": f"#/definitions/{kind}", "definitions": _definitions()}
 
 
 @functools.cache
@@ -205,5 +197,4 @@ def _definitions() -> dict[str, Any]:
 def _validator(kind: str) -> Any:
     from jsonschema_rs import Draft7Validator
 
-    definitions = _definitions()
-    return Draft7Validator({"$ref": f"#/definitions/{kind}", "definitions": definitions})
+    return Draft7Validator(_schema(kind))
