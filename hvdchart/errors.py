@@ -76,7 +76,7 @@ class ErrorCollector:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Keep the error of what runs in this context, and go on after it."""
+        """Keep the error of what runs in this context, and continue after it."""
         try:
             yield
         except SpecError as error:

@@ -59,12 +59,12 @@ def cpu_millis(text: str) -> int:
 
 
 def cpu_text(millis: int) -> str:
-    """The shortest quantity for so many thousandths of a CPU: 2000 -> 2, 500 -> 500m."""
+    """The shortest quantity for a number of thousandths of a CPU: 2000 -> 2, 500 -> 500m."""
     return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
 
 
 def memory_text(size: int) -> str:
-    """The quantity for so many bytes, in Gi or Mi when that is exact, else in bytes."""
+    """The quantity for a number of bytes, in Gi or Mi when that is exact, else in bytes."""
     for unit, scale in (("Gi", GI), ("Mi", MI)):
         if size % scale == 0:
             return f"{size // scale}{unit}"

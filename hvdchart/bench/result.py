@@ -75,8 +75,8 @@ def read_document(file: Path) -> Object:
     from jsonschema_rs import Draft7Validator
 
     try:
-        found: Object = json.loads(file.read_text("utf-8"))
-        wrong = next(Draft7Validator(_SCHEMA).iter_errors(found), None)
+        result: Object = json.loads(file.read_text("utf-8"))
+        wrong = next(Draft7Validator(_SCHEMA).iter_errors(result), None)
     except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{file}: cannot read the result: {error}") from error
     if wrong is not None:
@@ -84,7 +84,7 @@ def read_document(file: Path) -> Object:
         where = f"{place}: " if place else ""
         problem = where + shorten(wrong.message, 160)
         raise FileError(f"{file}: is not a result of `hvdchart bench -w`: {problem}")
-    return found
+    return result
 
 
 def check_comparable(files: Sequence[Path], results: Sequence[Object]) -> None:

@@ -43,23 +43,23 @@ def measure(
     failed or when the pods were not the same throughout.
     """
     name = plan.spec.name
-    found, last = BenchOutput(), ""
+    output, last = BenchOutput(), ""
     with temporary_run(cluster, plan, context=context, program=helm) as lines:
         for line in lines:
             last = f"{line.pod}: {line.text}"
             machine = parse_machine(line.text)
             if machine:
-                found.machines.setdefault(str(machine["host"]), machine)
+                output.machines.setdefault(str(machine["host"]), machine)
             if not line.text.startswith("BENCH {"):
                 continue
             made = parse_measurement(line.text, worker_pods(cluster.release(name).pods))
-            found.measured.append(made)
+            output.measured.append(made)
             size = f"{pluralize(made.workers, 'worker')}, {pluralize(made.ranks, 'rank')}"
-            report(f"{len(found.measured)} of {number}: {size}: {made.speed:.1f} images/s")
-    if len(found.measured) < number:
+            report(f"{len(output.measured)} of {number}: {size}: {made.speed:.1f} images/s")
+    if len(output.measured) < number:
         raise RunFailedError(
-            f"{name} ended after {len(found.measured)} of {number} measurements; its last line: "
+            f"{name} ended after {len(output.measured)} of {number} measurements; its last line: "
             f"{last or 'none'}"
         )
-    check_side_by_side(found.measured)
-    return found
+    check_side_by_side(output.measured)
+    return output

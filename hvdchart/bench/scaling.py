@@ -91,8 +91,8 @@ def bench_plan(plan: Plan, chosen: Sequence[int], turns: int, command: Sequence[
 def parse_machine(line: str) -> Object | None:
     """What a rank runs on, in a line of the driver; None for any other line."""
     match = re.search(r"MACHINE (\{.*\})", line)
-    found: Object | None = json.loads(match[1]) if match else None
-    return found
+    machine: Object | None = json.loads(match[1]) if match else None
+    return machine
 
 
 def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
@@ -100,16 +100,16 @@ def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
 
     Raises RunFailedError for one that failed.
     """
-    found = json.loads(line.removeprefix("BENCH "))
-    if found["result"] is None:
-        raise RunFailedError(f"cannot measure {found['workers']} workers: {found['error']}")
-    speed = float(found["result"]["imagesPerSecond"])
-    return Measurement(found["turn"], found["workers"], found["ranks"], speed, tuple(pods))
+    measured = json.loads(line.removeprefix("BENCH "))
+    if measured["result"] is None:
+        raise RunFailedError(f"cannot measure {measured['workers']} workers: {measured['error']}")
+    speed = float(measured["result"]["imagesPerSecond"])
+    return Measurement(measured["turn"], measured["workers"], measured["ranks"], speed, tuple(pods))
 
 
 def worker_pods(pods: Sequence[Object]) -> list[Pod]:
     """The workers among a release's pods, by name."""
-    found = []
+    workers = []
     for pod in pods:
         metadata = pod["metadata"]
         if (metadata.get("labels") or {}).get("app.kubernetes.io/component") != "worker":
@@ -117,8 +117,8 @@ def worker_pods(pods: Sequence[Object]) -> list[Pod]:
         states = pod.get("status", {}).get("containerStatuses") or [{}]
         image = str(states[0].get("imageID") or states[0].get("image") or "")
         node = str(pod["spec"].get("nodeName", ""))
-        found.append(Pod(metadata["name"], metadata["uid"], node, image))
-    return sorted(found, key=lambda pod: pod.name)
+        workers.append(Pod(metadata["name"], metadata["uid"], node, image))
+    return sorted(workers, key=lambda pod: pod.name)
 
 
 def check_side_by_side(measured: Sequence[Measurement]) -> None:
@@ -146,7 +146,7 @@ def rows(measured: Sequence[Measurement]) -> list[Row]:
     for each in measured:
         by_size.setdefault(each.workers, {})[each.turn] = each
     smallest = by_size[min(by_size)]
-    found = []
+    table = []
     for size, turns in sorted(by_size.items()):
         speeds = [each.speed for each in turns.values()]
         shares = [
@@ -155,8 +155,8 @@ def rows(measured: Sequence[Measurement]) -> list[Row]:
             if turn in smallest
         ]
         ranks = next(iter(turns.values())).ranks
-        found.append(Row(size, ranks, *mean_and_interval(speeds), *mean_and_interval(shares)))
-    return found
+        table.append(Row(size, ranks, *mean_and_interval(speeds), *mean_and_interval(shares)))
+    return table
 
 
 def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:

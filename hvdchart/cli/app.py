@@ -189,11 +189,11 @@ def plan(
     check_format(output, "table")
     _, made = plan_specs(specs, files, settings)
     if expect:
-        found = cli_expect.expectation(made, expect, speed, gbit, measured)
+        expectation = cli_expect.expectation(made, expect, speed, gbit, measured)
         if output != "table":
-            print_document(found, output)
+            print_document(expectation, output)
         else:
-            cli_expect.print_expectation(found)
+            cli_expect.print_expectation(expectation)
         return
     if output != "table":
         print_document(plan_report.document(made), output)

@@ -160,9 +160,9 @@ def _measure(
     cluster = Cluster.connect(context, namespace)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    found = measure(cluster, made, turns * len(tried), say, context=context, helm=helm)
+    output = measure(cluster, made, turns * len(tried), say, context=context, helm=helm)
     about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
-    return document(found.measured, list(found.machines.values()), about)
+    return document(output.measured, list(output.machines.values()), about)
 
 
 def _print_table(result: "Object") -> None:

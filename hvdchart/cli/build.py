@@ -149,7 +149,7 @@ def with_own_image(
     source = Source(folder, str(image["repository"]))
     reference = source.reference()
     if is_preview:
-        report(f"would build {reference}, unless it is there")
+        report(f"would build {reference}, unless it exists")
     else:
         target = choose_target(cluster.context, split_words("load-with", load_with), pushes=pushes)
         output = _print_error if verbose else None

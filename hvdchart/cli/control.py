@@ -1,4 +1,4 @@
-"""The subcommands for a run that is there: wait for its end, stop, restart and scale it."""
+"""The subcommands for an existing run: wait for its end, stop, restart and scale it."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

@@ -108,12 +108,12 @@ def dev(
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
     cluster = Cluster.connect(context, namespace)
-    said: set[str] = set()
+    printed: set[str] = set()
 
     def say_once(text: str) -> None:
-        """An image that is there is remarked at the first save only."""
-        if text not in said:
-            said.add(text)
+        """Only at the first save, say that the image exists already."""
+        if text not in printed:
+            printed.add(text)
             say(text)
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":

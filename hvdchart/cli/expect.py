@@ -68,20 +68,20 @@ def expectation(
     }
 
 
-def print_expectation(found: dict[str, Any]) -> None:
+def print_expectation(expectation: dict[str, Any]) -> None:
     """Print an expectation as tables, with its assumptions."""
     from rich.table import Table
 
     expected = Table("workers", "ranks", "samples/s", "efficiency", title="expected speed")
-    for row in found["expected"]:
+    for row in expectation["expected"]:
         cells = (row["workers"], row["ranks"], row["imagesPerSecond"], f"{row['efficiency']:.0%}")
         expected.add_row(*map(str, cells))
     published = Table("published", "network", "ranks", "reached", "model", title="published")
-    for row in found["published"]:
+    for row in expectation["published"]:
         shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
         published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
     console().print(expected)
-    sys.stdout.write("Assumed:\n" + "".join(f"- {line}\n" for line in found["assumptions"]))
+    sys.stdout.write("Assumed:\n" + "".join(f"- {line}\n" for line in expectation["assumptions"]))
     console().print(published)
 
 

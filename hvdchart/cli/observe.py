@@ -85,8 +85,8 @@ def list_runs(
 
     check_format(output)
     cluster = Cluster.connect(context, namespace)
-    found = cluster.releases(everywhere=all_namespaces)
-    runs = [(place, run_status(release)) for place, release in found]
+    releases = cluster.releases(everywhere=all_namespaces)
+    runs = [(place, run_status(release)) for place, release in releases]
     if output != "text":
         print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:
@@ -199,8 +199,8 @@ def events(
     cluster = Cluster.connect(context, namespace)
     is_empty = True
     try:
-        found = follow_events(cluster, name) if is_followed else cluster.events(name)
-        for line in event_lines(found):
+        events = follow_events(cluster, name) if is_followed else cluster.events(name)
+        for line in event_lines(events):
             is_empty = False
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

@@ -135,10 +135,10 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
 
     merged: dict[str, Plain] = {}
     for file in files or ():
-        found = load_tree(file).plain
-        if not isinstance(found, dict):
+        values = load_tree(file).plain
+        if not isinstance(values, dict):
             raise typer.BadParameter(f"--values {file}: must be a map of the chart's values")
-        merged = merge_values(merged, found)
+        merged = merge_values(merged, values)
     return merge_values(merged, code_values(code) or {}) or None
 
 

@@ -1,4 +1,4 @@
-"""Prints the phases of a run while something else goes on: the logs, or the wait for its end."""
+"""Prints the phases of a run while a command prints its logs, or waits for its end."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class PhasePrinter:
     """Prints each phase with the time since the start, in a thread, until it is closed.
 
-    With `has_progress`, each step that the script tells is printed too: otherwise the log has it.
+    With `has_progress`, also print each step that the script reports; otherwise the log has it.
     """
 
     def __init__(self, cluster: "Cluster", name: str, *, has_progress: bool) -> None:

@@ -284,7 +284,7 @@ def _follow(cluster: "Cluster", before: "Release", *, has_logs: bool) -> None:
 
 
 def _report_replacement(before: "Status", now: "Status") -> None:
-    """Say that another run went on under this name, which is someone else's perhaps."""
+    """Print that an active run of this name is replaced: it may be someone else's."""
     if before.job and not before.over and now.job != before.job:
         step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
         say(f"replaces the run that was {before.state}{step}")

@@ -27,7 +27,7 @@ class CodeChanges:
     def __iter__(self) -> Iterator[dict[str, Plain] | FileError]:
         """Yield each new version as the chart's value `code`, or why it cannot be packed.
 
-        A change of ignored files alone is no new version. A later loop goes on where the one before
+        A change of ignored files alone is no new version. A later loop continues where the last
         ended. Raises KeyboardInterrupt on Ctrl-C.
         """
         yield from self._new_version()

@@ -44,7 +44,7 @@ def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
 
 
 def keep_spares(discovery: Discovery, spares: int) -> Discovery:
-    """The discovery with so many nodes of each group as spares, where that leaves nodes for ranks.
+    """The discovery with `spares` nodes of each group as spares, where that leaves nodes for ranks.
 
     Raises ClusterError when no group has enough nodes.
     """

@@ -24,9 +24,9 @@ def spec_text(
     spares: int = 0,
     pods_known: bool = True,
 ) -> str:
-    """A spec of these nodes with comments; with `fit`, of free nodes for so many ranks.
+    """A spec of these nodes with comments; with `fit`, of free nodes for that many ranks.
 
-    With `spares`, so many nodes of each group, beyond those for ranks, are spares.
+    With `spares`, that many nodes of each group, beyond those for ranks, are spares.
     `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
     node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
     run.

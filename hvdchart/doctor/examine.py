@@ -30,9 +30,9 @@ def examine_tools(helm: str) -> Iterator[Finding]:
     except HelmError as error:
         problem, _, fix = str(error).partition(": ")
         yield Finding("Helm", "problem", problem, fix)
-    found = shutil.which("kubectl")
-    fix = "" if found else "exec, debug, top, tensorboard and timeline call it: install it"
-    yield Finding("kubectl", "ok" if found else "unknown", found or "not on PATH", fix)
+    kubectl = shutil.which("kubectl")
+    fix = "" if kubectl else "exec, debug, top, tensorboard and timeline call it: install it"
+    yield Finding("kubectl", "ok" if kubectl else "unknown", kubectl or "not on PATH", fix)
 
 
 def examine_cluster(
@@ -48,22 +48,22 @@ def examine_cluster(
 
 
 def _examine_namespace(facts: Facts, values: Values | None) -> Iterator[Finding]:
-    namespace, found = facts.namespace, facts.namespace_object()
-    if found == {}:
+    namespace, details = facts.namespace, facts.namespace_object()
+    if details == {}:
         yield Finding(
             "namespace", "problem", f"there is no namespace {namespace}",
             "deploy with --create-namespace, or choose another with --namespace",
         )  # fmt: skip
         return
-    yield Finding("namespace", "ok" if found else "unknown", namespace if found else _UNSEEN)
+    yield Finding("namespace", "ok" if details else "unknown", namespace if details else _UNSEEN)
     rules, is_complete = facts.rules()
 
     def may(right: Right) -> bool:
         return facts.may(right.verb, right.group, right.resource)
 
     yield from examine_rights(namespace, rules, values, None if is_complete else may)
-    if found:
-        yield examine_security(found, *security_level(values or {}))
+    if details:
+        yield examine_security(details, *security_level(values or {}))
     yield from _examine_room(facts, values)
 
 

@@ -32,22 +32,22 @@ class PodNeeds:
 
 def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
-    found = [
+    workers = [
         _needs(str(group.get("name") or "worker"), _count_pods(group), group)
         for group in _groups(values)
     ]
-    return [*found, _needs("master", 1, values.get("master") or {})]
+    return [*workers, _needs("master", 1, values.get("master") or {})]
 
 
 def claims(values: Values) -> dict[str, bool]:
     """The PersistentVolumeClaims that pods mount, and whether any of them writes."""
-    found: dict[str, bool] = {}
+    is_written: dict[str, bool] = {}
     for volume in _volumes(values):
         claim = volume.get("persistentVolumeClaim")
         if claim:
             name = str(claim["claimName"])
-            found[name] = found.get(name, False) or not claim.get("readOnly")
-    return found
+            is_written[name] = is_written.get(name, False) or not claim.get("readOnly")
+    return is_written
 
 
 def security_level(values: Values) -> tuple[str, str]:

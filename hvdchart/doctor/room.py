@@ -47,7 +47,7 @@ def examine_quotas(
 
 
 def examine_claims(
-    found: Mapping[str, Object | None], classes: Sequence[Object] | None, workers: int
+    claims: Mapping[str, Object | None], classes: Sequence[Object] | None, workers: int
 ) -> Iterator[Finding]:
     """Whether the claims exist, are bound, and can be mounted on several nodes."""
     waiting = {
@@ -55,7 +55,7 @@ def examine_claims(
         for item in classes or []
         if item.get("volumeBindingMode") == "WaitForFirstConsumer"
     }
-    for name, claim in found.items():
+    for name, claim in claims.items():
         subject = f"claim {name}"
         if claim is None:
             yield Finding(

@@ -59,9 +59,9 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     ignore = folder / ".dockerignore"
     lines = ignore.read_text("utf-8", "replace").splitlines() if ignore.is_file() else []
     spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, [*map(_anchor, lines)])
-    found = {str(name) for name in spec.match_tree_files(folder, negate=True)}
+    files = {str(name) for name in spec.match_tree_files(folder, negate=True)}
     # Docker sends it, whether it is ignored or not.
-    return sorted(found | {dockerfile})
+    return sorted(files | {dockerfile})
 
 
 def choose_engine(name: str | None) -> str:

@@ -45,10 +45,10 @@ def _file(name: str) -> Path:
 
 def _read(name: str) -> dict[str, Any]:
     try:
-        found = json.loads(_file(name).read_text())
+        content = json.loads(_file(name).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _write(name: str, content: dict[str, Any]) -> None:

@@ -148,9 +148,9 @@ def _find_dialect(ledger: Ledger) -> Dialect:
             problem = f"{key} is a key of this chart: the file needs no migration"
             raise SpecError(str(place_of(ledger.root, (key,))), "", problem, _EXPECTED)
     scores = [(_score(ledger, d.marks) / d.needed, _score(ledger, d.marks), d) for d in _DIALECTS]
-    found = [(marks, dialect) for share, marks, dialect in scores if share >= 1]
-    if found:
-        return max(found, key=lambda item: item[0])[1]
+    candidates = [(marks, dialect) for share, marks, dialect in scores if share >= 1]
+    if candidates:
+        return max(candidates, key=lambda item: item[0])[1]
     keys = join_names(sorted(ledger.tree), 6) or "none"
     looks = [text for path, text in _LOOKS if _has(ledger, path)]
     share, _, nearest = max(scores, key=lambda item: item[0])

@@ -41,9 +41,9 @@ def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
     if len(roots) == 1:
         return Input(roots[0])
     if len(jobs) != 1:
-        found = ", ".join(describe(root) for root in roots) or "no documents with a value"
+        contents = ", ".join(describe(root) for root in roots) or "no documents with a value"
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
-        raise SpecError(file, "", f"the file has {found}", expected)
+        raise SpecError(file, "", f"the file has {contents}", expected)
     return Input(jobs[0], tuple(describe(root) for root in roots if root is not jobs[0]))
 
 
@@ -91,13 +91,13 @@ def _parse(part: str, file: str) -> Node | None:
 
 def _refuse_template(text: str, file: str) -> None:
     """Raise SpecError for a template of Helm or Jinja, which is no YAML until it is rendered."""
-    found = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
-    if found is None:
+    match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
+    if match is None:
         return
-    before = text[: found.start()]
-    place = Place(file, before.count("\n") + 1, found.start() - before.rfind("\n"))
-    shown = shorten(" ".join(found[0].split()))
-    if found[0].startswith("{%") or "NAUTA" in found[0]:
+    before = text[: match.start()]
+    place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
+    shown = shorten(" ".join(match[0].split()))
+    if match[0].startswith("{%") or "NAUTA" in match[0]:
         problem = f"{shown} is a template of Jinja, which the tool that it belongs to renders"
         expected = "the rendered file, such as `helm get values RELEASE --all` prints for a release"
     else:

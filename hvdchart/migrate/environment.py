@@ -104,10 +104,10 @@ def expand_references(
             return "$$" if keep else "$"
         entry = entries.get(match[1])
         value = str((entry or {}).get("value", ""))
-        inside = [entries.get(found[1], {}) for found in _REFERENCE.finditer(value)]
+        inside = [entries.get(inner[1], {}) for inner in _REFERENCE.finditer(value)]
         if entry is None or (keep and "valueFrom" in entry):
             return match[0]
-        if not keep and any("valueFrom" in found for found in [entry, *inside]):
+        if not keep and any("valueFrom" in each for each in [entry, *inside]):
             problem = f"{match[0]} has its value from the cluster (valueFrom)"
             expected = f"a program that reads the variable {match[1]} itself"
             raise ledger.error(old, problem, expected)

@@ -83,10 +83,10 @@ def _common_binding(nodes: Sequence[NodeGroup], slots: Sequence[int], to: str) -
 def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
     """The binding for a group's nodes; None when its sockets cannot share the ranks.
 
-    Ranks in order, each on the next so many cores, fill one socket after the other, and do so as
-    well on a virtual machine that shows each of its CPUs as a socket. Where the ranks of a socket
-    leave cores over, or the kubelet keeps some from the first one, the next rank would straddle
-    sockets: there each socket is named.
+    Ranks in order, each on its next cores, fill one socket after the other, also on a virtual
+    machine that shows each of its CPUs as a socket. Where the ranks of a socket leave cores over,
+    or the kubelet keeps some of the first one, the next rank would straddle sockets: there each
+    socket is named.
     """
     if to == "none":
         return Binding("none")

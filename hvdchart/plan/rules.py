@@ -25,7 +25,7 @@ from hvdchart.spec.topology import (
 )
 
 # Intel's settings leave two cores of a socket out of the intra-op pool, for a second operation and
-# for communication. A rank with few cores has at least so many threads there as it has cores, up to
+# for communication. A rank with few cores has at least as many threads there as it has cores, up to
 # this number.
 _FEWEST_INTRA_OP_THREADS = 3
 _INTEL = "Intel"

@@ -1,4 +1,4 @@
-"""New projects: a script that trains as it is, what tells its progress, a spec and a README."""
+"""New projects: a script that trains as it is, what reports its progress, a spec and a README."""
 
 from __future__ import annotations
 

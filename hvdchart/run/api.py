@@ -51,7 +51,7 @@ class Api:
 
     @staticmethod
     def connect(context: str | None = None) -> Api:
-        """Connect with the kubeconfig's context (default: its current one).
+        """Connect with the kubeconfig's context (default: the current context).
 
         Without a kubeconfig, connect to the cluster of the pod that this runs in.
         """
@@ -97,7 +97,7 @@ class Api:
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
-        """Yield the present objects, then their changes, for so many seconds.
+        """Yield the present objects, then their changes, for the given seconds.
 
         Each with the type of the change: ADDED, MODIFIED or DELETED.
         """
@@ -166,7 +166,7 @@ class Api:
         return response
 
     def _log_in_again(self) -> bool:
-        """Get credentials again, which may have expired; return whether they are others now."""
+        """Get the credentials again, which may have expired; return whether they have changed."""
         fresh = self._connection.log_in()
         if fresh == self._credentials:
             return False

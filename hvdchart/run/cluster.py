@@ -91,7 +91,7 @@ class Cluster:
 
     def releases(self, *, everywhere: bool = False) -> list[tuple[str, Release]]:
         """The releases of the chart in the namespace, or in all, each with its namespace."""
-        found: dict[tuple[str, str], dict[str, list[Object]]] = {}
+        by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
         where = "in all namespaces" if everywhere else f"in namespace {self.namespace}"
         for kind in ("jobs", "statefulsets", "pods"):
             root = _GROUPS.get(kind, "api/v1")
@@ -100,9 +100,9 @@ class Cluster:
                 metadata = item["metadata"]
                 name = metadata["labels"].get("app.kubernetes.io/instance", "")
                 place = metadata.get("namespace", self.namespace)
-                found.setdefault((place, name), {}).setdefault(kind, []).append(item)
+                by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
         releases = []
-        for (place, name), objects in sorted(found.items()):
+        for (place, name), objects in sorted(by_release.items()):
             jobs, sets, pods = (objects.get(k, []) for k in ("jobs", "statefulsets", "pods"))
             record = {} if jobs else Cluster(self._api, place)._record(name)
             releases.append((place, Release(name, jobs, sets, pods, [], record)))
@@ -123,21 +123,21 @@ class Cluster:
 
     def code(self, release: str) -> Object | None:
         """The ConfigMap with the release's own code; the newest, None when there is none."""
-        found = [
+        items = [
             item
             for item in self._list("configmaps", selector(release))
             if "-code-" in item["metadata"]["name"]
         ]
-        return max(found, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
+        return max(items, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
 
     def helm_release(self, name: str) -> Object | None:
         """The Secret in which Helm keeps the newest revision of a release, None without one."""
         what = f"read release {name} in namespace {self.namespace}"
         labels = f"owner=helm,name={name}"
-        found = self._api.list(what, self._path("secrets"), labels, only_metadata=True)
-        if not found:
+        revisions = self._api.list(what, self._path("secrets"), labels, only_metadata=True)
+        if not revisions:
             return None
-        newest = max(found, key=lambda item: int(item["metadata"]["labels"]["version"]))
+        newest = max(revisions, key=lambda item: int(item["metadata"]["labels"]["version"]))
         return self._api.get(what, self._path("secrets", newest["metadata"]["name"]))
 
     def find(self, api_version: str, kind: str, name: str) -> Object | None:

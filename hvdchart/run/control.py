@@ -1,7 +1,7 @@
-"""Changes a release that is there: stop, restart and scale its run.
+"""Changes an existing release: stops, restarts and scales its run.
 
 Each change is an upgrade of the release by Helm with one of its values changed, so that a later
-upgrade knows of it. Only an elastic run is scaled without Helm: it goes on.
+upgrade knows of it. Only an elastic run is scaled without Helm: it continues.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def restart(cluster: Cluster, name: str, helm: Helm) -> int:
 
 
 def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Helm) -> bool:
-    """Set the number of workers, of a group if the run has several; whether the run goes on.
+    """Set the number of workers, of a group if the run has several; whether the run continues.
 
-    An elastic run goes on. Any other one is replaced by a run on that many workers.
+    An elastic run continues. Any other one is replaced by a run on that many workers.
     """
     release = present_release(cluster, name)
     job = newest_job(release)

@@ -1,4 +1,4 @@
-"""The pods of a run once more, beside it, with nothing in them but sshd: for a shell."""
+"""Starts a copy of a run's pods in which only sshd runs, to open a shell in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what a namespace and its cluster offer, as far as one may: for the examination."""
+"""Reads what a namespace and its cluster offer, as far as the user is allowed to, for `doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DNS = "k8s-app=kube-dns"
 
 
 class Facts:
-    """One namespace. A method returns None for what one may not read, or the cluster lacks.
+    """One namespace. A method returns None for what the user may not read or the cluster lacks.
 
     Each raises ClusterError when the API server does not answer.
     """
@@ -68,8 +68,8 @@ class Facts:
     def claim(self, name: str) -> Object | None:
         """A PersistentVolumeClaim of the namespace."""
         path = f"api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{name}"
-        found: Object | None = self._optional(lambda: self._api.get(f"read claim {name}", path))
-        return found
+        claim: Object | None = self._optional(lambda: self._api.get(f"read claim {name}", path))
+        return claim
 
     def storage_classes(self) -> list[Object] | None:
         """The cluster's StorageClasses."""
@@ -89,10 +89,10 @@ class Facts:
         return sum(1 for each in endpoints if (each.get("conditions") or {}).get("ready", True))
 
     def _list(self, what: str, path: str, labels: str = "") -> list[Object] | None:
-        found: list[Object] | None = self._optional(
+        items: list[Object] | None = self._optional(
             lambda: self._api.list(f"list {what}", path, labels)
         )
-        return found
+        return items
 
     @staticmethod
     def _optional(read: Any) -> Any:

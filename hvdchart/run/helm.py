@@ -254,7 +254,7 @@ def _result(command: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-    raise RuntimeError("pyhelm3 waits for something else than Helm")
+    raise RuntimeError("pyhelm3 waits for something other than Helm")
 
 
 def _public(manifest: str) -> str:

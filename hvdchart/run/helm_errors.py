@@ -1,4 +1,4 @@
-"""What Helm's messages mean for a person: the known ones, each with the way out. Pure."""
+"""What Helm's messages mean for a person: the known ones, each with its remedy. Pure."""
 
 from __future__ import annotations
 

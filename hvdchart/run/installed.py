@@ -107,7 +107,7 @@ def _parse(text: bytes) -> Any:
 
 def _is_in_place(cluster: Cluster, manifest: str) -> bool:
     """Whether the cluster has the objects of a manifest as an upgrade would leave them."""
-    found: list[tuple[Object, Object]] = []
+    pairs: list[tuple[Object, Object]] = []
     for wanted in filter(None, yaml.load_all(manifest, YAML_LOADER)):
         metadata = wanted["metadata"]
         if metadata.get("namespace", cluster.namespace) != cluster.namespace:
@@ -118,13 +118,13 @@ def _is_in_place(cluster: Cluster, manifest: str) -> bool:
         present = cluster.find(wanted["apiVersion"], wanted["kind"], metadata["name"])
         if present is None or "deletionTimestamp" in present["metadata"]:
             return False
-        found.append((wanted, present))
-    jobs = [pair for pair in found if pair[0]["kind"] == "Job" and _is_of_run(pair[0])]
+        pairs.append((wanted, present))
+    jobs = [pair for pair in pairs if pair[0]["kind"] == "Job" and _is_of_run(pair[0])]
     if len(jobs) != 1:
         # It was removed after its end: the chart asks the record what to do.
         return False
     is_done = _has_no_workers(*jobs[0])
-    return all(_is_left(wanted, present, is_done=is_done) for wanted, present in found)
+    return all(_is_left(wanted, present, is_done=is_done) for wanted, present in pairs)
 
 
 def _is_of_run(item: Object) -> bool:

@@ -58,7 +58,7 @@ class Connection:
 
 
 def find_connection(context: str | None = None) -> Connection:
-    """The connection of a kubeconfig's context (default: its current one).
+    """The connection of a kubeconfig's context (default: the current context).
 
     Without a kubeconfig, that of the pod that this runs in. Raises ClusterError.
     """
@@ -178,7 +178,7 @@ class _Kubeconfig:
             return {}, Path()
         if name not in self._entries[kind]:
             raise UnusableError(
-                f"the context names the {kind} {name!r}, which {kind}s does not have"
+                f"the context names the {kind} {name!r}, which is not in the list {kind}s"
             )
         return self._entries[kind][name]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hvdchart.errors import ClusterError
 
-# How `port-forward` tells the port that it listens on.
+# The line in which `port-forward` prints the port that it listens on.
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
 # A command, or the shell that the image has, in the directory of the user's code if there is any,
 # with its packages (files/packages.py).

@@ -13,7 +13,7 @@ from hvdchart.run.release import Object, Release, event_time, is_about
 from hvdchart.run.status import newest_job
 
 # After so long the API server ends a watch and another one starts. Nothing is lost in between:
-# each watch begins with the objects that are there.
+# each watch begins with the objects that exist.
 _WATCH_SECONDS = 300
 # The reason of a failed probe. A worker's startup probe fails until its SSH server is up.
 _EXPECTED = "Unhealthy"

@@ -1,4 +1,4 @@
-"""The progress that a run's script tells, from the record that its master writes. Pure.
+"""The progress that a run's script reports, from the record that its master writes. Pure.
 
 The chart's files/progress.py writes it; docs/chart-watching.md describes it.
 """
@@ -19,7 +19,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 @dataclass(frozen=True)
 class Progress:
-    """The last step of a run; None for what the script does not tell.
+    """The last step of a run; None for what the script does not report.
 
     `loss` is a text for one that is not finite. `idle_seconds` is how long ago the step was, by the
     master's clock.
@@ -49,14 +49,15 @@ class Progress:
 def read_progress(record: Mapping[str, str]) -> Progress | None:
     """The progress of a release's record; None where there is none that can be understood."""
     try:
-        told: dict[str, Any] = json.loads(record.get("progress") or "{}")
+        content: dict[str, Any] = json.loads(record.get("progress") or "{}")
+        step, loss = int(content["step"]), content.get("loss")
         return Progress(
-            int(told["step"]),
-            _number(told, "steps", int),
-            told.get("loss") if isinstance(told.get("loss"), str) else _number(told, "loss", float),
-            _number(told, "imagesPerSecond", float),
-            _number(told, "secondsLeft", int),
-            _idle_seconds(record.get("renewed", ""), str(told.get("time", ""))),
+            step,
+            _number(content, "steps", int),
+            loss if isinstance(loss, str) else _number(content, "loss", float),
+            _number(content, "imagesPerSecond", float),
+            _number(content, "secondsLeft", int),
+            _idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
         )
     except (ValueError, TypeError, KeyError, OverflowError):
         return None
@@ -77,8 +78,8 @@ def _three_digits(number: float) -> str:
     return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _number(told: Mapping[str, Any], name: str, kind: type[int] | type[float]) -> Any:
-    value = told.get(name)
+def _number(content: Mapping[str, Any], name: str, kind: type[int] | type[float]) -> Any:
+    value = content.get(name)
     return None if value is None or not math.isfinite(float(value)) else kind(value)
 
 

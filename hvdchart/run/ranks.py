@@ -27,15 +27,15 @@ def run_of(job: Object) -> dict[str, Any]:
         for variable in container.get("env") or []:
             if variable["name"] == "HVD_RUN":
                 # Kubernetes turns $$ into $ when it starts the container.
-                found: dict[str, Any] = json.loads(variable["value"].replace("$$", "$"))
-                return found
+                run: dict[str, Any] = json.loads(variable["value"].replace("$$", "$"))
+                return run
     raise ClusterError(f"job {job['metadata']['name']} is of an older chart: deploy it again")
 
 
 def pods_of_ranks(run: dict[str, Any], record: Mapping[str, str]) -> Iterator[str]:
     """The pod of each rank that the run starts with, from rank 0: launchers fill host by host.
 
-    With spares, the record tells on which workers the present attempt has ranks.
+    With spares, the record names the workers that have ranks in the present attempt.
     """
     used = json.loads(record.get("hosts") or "{}")
     for group in run["groups"]:

@@ -37,7 +37,7 @@ class Status:
 
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
-    `progress` is what the script tells, None while it has not.
+    `progress` is what the script has reported, None before it does.
     """
 
     name: str

@@ -36,8 +36,8 @@ def temporary_run(
         # a release that another command changes is not this one's.
         if BUSY not in str(problem):
             # After Ctrl-C, nothing else says that a run may be left.
-            is_said = isinstance(problem, HelmError)
-            with suppress(ClusterError, *((HelmError,) if is_said else ())):
+            is_reported = isinstance(problem, HelmError)
+            with suppress(ClusterError, *((HelmError,) if is_reported else ())):
                 helm.undeploy(name, cluster.namespace, context=context, helm=program)
         raise
     try:

@@ -36,7 +36,7 @@ def read_waits(text: str) -> list[Wait]:
 
 
 def waits_report(waits: list[Wait]) -> str:
-    """How long was waited in all, for which ranks, and where most."""
+    """How long ranks waited in total, for which ranks, and for which operations most."""
     total = sum(wait.seconds for wait in waits)
     lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last one of each"]
     of_rank: dict[int, list[float]] = {}
@@ -58,15 +58,15 @@ def waits_report(waits: list[Wait]) -> str:
 
 
 def read_events(text: str) -> list[dict[str, Any]]:
-    """The events of a file that may be cut: a run that goes on has not closed it."""
+    """The events of a file that may be incomplete: an active run has not closed it."""
     text = text.strip()
     for end in ("", "]", "}]"):
         try:
-            found: Any = json.loads(text.rstrip(",") + end)
+            events: Any = json.loads(text.rstrip(",") + end)
         except ValueError:
             continue
-        if isinstance(found, list):
-            return [event for event in found if isinstance(event, dict)]
+        if isinstance(events, list):
+            return [event for event in events if isinstance(event, dict)]
     complete = text.rpartition("\n")[0].strip().rstrip(",")
     if complete:
         return read_events(complete)

@@ -94,16 +94,16 @@ def parse_probe(pod: str, text: str) -> Usage:
 
 
 def usage_table(usages: Sequence[Usage]) -> str:
-    """A line for each pod, and one for each of its ranks that tells its step."""
+    """A line for each pod, and one for each of its ranks that reports its step."""
     rows = [("POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S")]
     for usage in usages:
         cpu = "-" if usage.cpus is None else f"{usage.cpus:.2f}"
         memory = "-" if usage.memory is None else f"{usage.memory / 2**20:.0f}Mi"
         own = (usage.pod, cpu, memory)
-        ranks = [(str(rank), told) for rank, told in sorted(usage.ranks.items())]
-        for rank, told in ranks or [("-", {})]:
-            step = f"{told['step']:.0f}" if "step" in told else "-"
-            speed = f"{told['images_per_second']:.1f}" if "images_per_second" in told else "-"
+        ranks = [(str(rank), values) for rank, values in sorted(usage.ranks.items())]
+        for rank, values in ranks or [("-", {})]:
+            step = f"{values['step']:.0f}" if "step" in values else "-"
+            speed = f"{values['images_per_second']:.1f}" if "images_per_second" in values else "-"
             rows.append((*own, rank, step, speed))
             own = ("", "", "")
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

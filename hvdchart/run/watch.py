@@ -19,7 +19,7 @@ WATCH_SECONDS = 300
 SETTLE = 0.2
 # Seconds after which the objects are read without a change: the record has no watch of its own.
 READ_EVERY = 5.0
-# An API server that does not answer is tried again, with a pause, for so many seconds.
+# For how many seconds an API server that does not answer is tried again, with a pause.
 RETRY_SECONDS, PAUSE = 120.0, 1.0
 
 

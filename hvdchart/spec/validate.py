@@ -51,7 +51,7 @@ def find_contradictions(spec: Spec) -> Iterator[Finding]:
         yield from _reserved(("nodes", index), group)
         if group.spares and spec.launch.mode == "elastic":
             problem = f"{group.spares} spares with launch.mode elastic"
-            expected = "no spares: an elastic run goes on without lost workers"
+            expected = "no spares: an elastic run continues without lost workers"
             yield ("nodes", index, "spares"), problem, expected
     yield from _volumes(spec)
     yield from _run(spec)

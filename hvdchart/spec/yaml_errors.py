@@ -30,11 +30,11 @@ def describe_error(error: Any) -> Broken:
     start = error.context_mark
     begins = f"{start.line + 1}:{start.column + 1}" if start else ""
     context = error.context or ""
-    for pattern, told, expected in _WORDS:
-        found = re.search(pattern, f"{context}; {problem}")
-        if found:
-            words = found.groupdict()
-            text = told.format(begins=begins, **words)
+    for pattern, message, expected in _WORDS:
+        match = re.search(pattern, f"{context}; {problem}")
+        if match:
+            words = match.groupdict()
+            text = message.format(begins=begins, **words)
             return Broken(line, column, text, expected.format(begins=begins, **words))
     where = f", in what begins at {begins}" if begins and mark != start else ""
     return Broken(line, column, f"broken YAML: {problem}{where}", _ONE_DOCUMENT)

@@ -55,9 +55,9 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
 
 
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
-    found = _validator().iter_errors(_without_nulls(values))
+    violations = _validator().iter_errors(_without_nulls(values))
     errors = ErrorCollector()
-    for error in sorted(found, key=lambda error: [str(step) for step in error.instance_path]):
+    for error in sorted(violations, key=lambda error: [str(step) for step in error.instance_path]):
         where: KeyPath = tuple(error.instance_path)
         # The class of `kind` depends on the schema's keyword, which the package's types leave out.
         unexpected: list[str] = getattr(error.kind, "unexpected", [])

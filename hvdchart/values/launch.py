@@ -85,7 +85,7 @@ def _spares(values: Mapping[str, Plain]) -> Iterator[Finding]:
     for path in [("worker",), *places]:
         spares = value_at(values, (*path, "spares"))
         if spares:
-            expected = "no spares: an elastic run goes on without lost workers"
+            expected = "no spares: an elastic run continues without lost workers"
             yield (*path, "spares"), f"{spares}, but launch.mode is elastic", expected
 
 

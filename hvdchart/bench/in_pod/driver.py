@@ -81,7 +81,7 @@ def main(text: str, hostfile: str, launcher: list[str]) -> int:
     """Measure all sizes in all turns; 1 after an error."""
     job = json.loads(text)
     code, output = run([*launcher, "python3", "-c", PROBE])
-    print("".join(f"{found}\n" for found in re.findall(r"MACHINE \{.*\}", output)), end="")
+    print("".join(f"{line}\n" for line in re.findall(r"MACHINE \{.*\}", output)), end="")
     if code:
         print(output, end="", flush=True)
         return 1
@@ -96,8 +96,10 @@ def main(text: str, hostfile: str, launcher: list[str]) -> int:
                 code, output = run([*line, *job["command"]])
             result = read_result(output) if code == 0 else None
             error = "" if result else f"exit code {code}: {output[-800:]}"
-            found = {"turn": turn, "workers": workers, "ranks": ranks}
-            print("BENCH " + json.dumps({**found, "result": result, "error": error}), flush=True)
+            measurement = {"turn": turn, "workers": workers, "ranks": ranks}
+            print(
+                "BENCH " + json.dumps({**measurement, "result": result, "error": error}), flush=True
+            )
             if result is None:
                 return 1
     return 0

@@ -209,7 +209,7 @@ def test_a_preview_names_the_image_and_builds_nothing(
     done = hvdchart("deploy", project / "run.spec.yaml", "--diff")
     assert done.code == 0, done.errors
     assert docker.calls == []
-    assert f"would build {REPOSITORY}:{tag_of(project)}, unless it is there\n" in done.errors
+    assert f"would build {REPOSITORY}:{tag_of(project)}, unless it exists\n" in done.errors
     assert deployed_image(helm)["tag"] == tag_of(project)
 
 

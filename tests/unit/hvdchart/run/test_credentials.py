@@ -167,8 +167,8 @@ def test_first_file_that_has_an_entry_decides(
     [
         ({"current-context": None}, "it has no current-context"),
         ({"current-context": 1}, "current-context is 1, which is not text"),
-        ({"clusters": []}, "the context names the cluster 'c', which clusters does not have"),
-        ({"users": []}, "the context names the user 'u', which users does not have"),
+        ({"clusters": []}, "the context names the cluster 'c', which is not in the list clusters"),
+        ({"users": []}, "the context names the user 'u', which is not in the list users"),
         ({"users": [{"user": {}}]}, "users in .* has an entry that is not a name with a user"),
         ({"users": [{"name": "u", "user": {"token": 12}}]}, "token is 12, which is not text"),
         (
