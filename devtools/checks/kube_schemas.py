@@ -129,17 +129,17 @@ def load() -> dict[str, dict[str, Schema]]:
 def pods(definitions: dict[str, Schema]) -> str:
     """The file that describes a pod template: its definitions by the last part of their names."""
     names = ["io.k8s.api.core.v1.PodTemplateSpec"]
-    found: dict[str, Schema] = {}
+    schemas: dict[str, Schema] = {}
     while names:
         name = names.pop()
         short = name.rpartition(".")[2]
-        if short not in found:
+        if short not in schemas:
             text = json.dumps(definitions[name], sort_keys=True)
             names += _references(definitions[name])
-            found[short] = json.loads(re.sub(rf'"{REFERENCE}[^"]+\.', f'"{REFERENCE}', text))
+            schemas[short] = json.loads(re.sub(rf'"{REFERENCE}[^"]+\.', f'"{REFERENCE}', text))
     lines = [
         f'"{name}": {json.dumps(schema, sort_keys=True, separators=(",", ":"))}'
-        for name, schema in sorted(found.items())
+        for name, schema in sorted(schemas.items())
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

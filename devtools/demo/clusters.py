@@ -19,7 +19,7 @@ from devtools.toolchain.tools import tool
 
 
 class DemoError(DevtoolsError):
-    """The demo cannot go on."""
+    """The demo cannot continue."""
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,19 @@ END = "<!-- end of the exports -->"
 def section() -> str:
     """An entry for each export: functions with their arguments, classes with their fields."""
     names = [name for name in hvdchart.__all__ if not name.startswith("_")]
-    found = {name: getattr(hvdchart, name) for name in names}
-    functions = [name for name in names if inspect.isfunction(found[name])]
+    exports = {name: getattr(hvdchart, name) for name in names}
+    functions = [name for name in names if inspect.isfunction(exports[name])]
     errors = [
         name
         for name in names
-        if isinstance(found[name], type) and issubclass(found[name], Exception)
+        if isinstance(exports[name], type) and issubclass(exports[name], Exception)
     ]
     classes = [name for name in names if name not in (*functions, *errors)]
     lines: list[str] = []
     for title, members in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
         lines += [f"### {title}", ""]
         for name in members:
-            lines += _entry(name, found[name])
+            lines += _entry(name, exports[name])
     return "\n".join(lines).rstrip()
 
 

@@ -61,18 +61,18 @@ def declared(package: PackageMetadata) -> str:
 
 def needed(names: Iterable[str]) -> list[str]:
     """The packages of these names and all that they need, sorted."""
-    found: set[str] = set()
+    packages: set[str] = set()
     waiting = [canonicalize_name(name) for name in names]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in packages:
             continue
-        found.add(name)
+        packages.add(name)
         for line in requires(name) or ():
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 waiting.append(canonicalize_name(requirement.name))
-    return sorted(found)
+    return sorted(packages)
 
 
 def table() -> str:

@@ -133,14 +133,14 @@ def emitted_events() -> set[str]:
     simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
     trees = [ast.parse(file.read_text("utf-8")) for file in POD_FILES.glob("*.py")]
     statements = [node for tree in trees for node in ast.walk(tree) if isinstance(node, simple)]
-    found = set()
+    reasons = set()
     for statement in statements:
         inside = list(ast.walk(statement))
         if any(isinstance(node, ast.Attribute) and node.attr in _CREATE for node in inside):
             values = [node.value for node in inside if isinstance(node, ast.Constant)]
             words = [value for value in values if isinstance(value, str)]
-            found |= {word for word in words if _REASON.fullmatch(word)}
-    return found
+            reasons |= {word for word in words if _REASON.fullmatch(word)}
+    return reasons
 
 
 def described_events() -> dict[str, str]:

@@ -141,7 +141,7 @@ def remove_node(instance: Instance | None = None) -> bool:
 def _is_healthy(node: Instance) -> bool:
     """Whether a node is healthy, or becomes so in time. One that does not run never does."""
     attempts = Retrying(
-        retry=retry_if_result(lambda found: found.running and not found.healthy),
+        retry=retry_if_result(lambda status: status.running and not status.healthy),
         stop=stop_after_delay(HEALTHY_WITHIN),
         wait=wait_fixed(LOOK_EVERY),
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),

@@ -31,11 +31,11 @@ class Section:
 
 def sections(changelog: str) -> list[Section]:
     """The sections of a changelog, the newest first."""
-    found = list(_HEADING.finditer(changelog))
-    ends = [*(heading.start() for heading in found[1:]), len(changelog)]
+    headings = list(_HEADING.finditer(changelog))
+    ends = [*(heading.start() for heading in headings[1:]), len(changelog)]
     return [
         Section(heading[1], heading[2] or "", changelog[heading.end() : end].strip())
-        for heading, end in zip(found, ends, strict=True)
+        for heading, end in zip(headings, ends, strict=True)
     ]
 
 

@@ -19,13 +19,13 @@ VALUES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "values.sc
 
 def names() -> dict[str, list[str]]:
     """The names of this tree by what they are names of."""
-    found = {
+    by_kind = {
         "values": schema_keys(json.loads(VALUES.read_text("utf-8"))),
         "spec": schema_keys(json.loads(json_schema())),
         "commands": _commands(app.command(), ""),
         "library": hvdchart.__all__,
     }
-    return {kind: sorted(set(words)) for kind, words in found.items()}
+    return {kind: sorted(set(words)) for kind, words in by_kind.items()}
 
 
 def schema_keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

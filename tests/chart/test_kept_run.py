@@ -181,7 +181,7 @@ def wait_for_default_account(place: Namespace) -> None:
     place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
 
 
-def test_selector_of_an_earlier_version_is_refused_with_the_way_out(place: Namespace) -> None:
+def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namespace) -> None:
     """Before 0.3.0 the instance was fullnameOverride, and Kubernetes never changes a selector."""
     labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "lab"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}

@@ -17,7 +17,7 @@ from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
-# Tells its steps, until it is let go: each rank looks for a file in its own container.
+# Reports its steps until each rank finds a file in its own container.
 TRAIN = """
 import os, time
 from pathlib import Path

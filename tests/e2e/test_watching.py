@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.e2e.cluster import Namespace, Values
 from tests.waiting import wait_until
 
-# Writes a metric and waits to be let go: a FIFO opens when both of its ends are there.
+# Writes a metric and waits for the test: a FIFO opens when both of its ends are opened.
 REPORT = """
 import os
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":

@@ -1,6 +1,6 @@
 {{/*
 Checks of what the schema cannot express, by subject: keys that contradict each other, and names that are too long.
-They render nothing and fail with both keys and the way out. horovod.prepare runs them before any pod is rendered.
+They render nothing and fail with both keys and the remedy. horovod.prepare runs them before any pod is rendered.
 */}}
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkRetired" . -}}

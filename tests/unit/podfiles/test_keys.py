@@ -104,7 +104,7 @@ def test_of_two_masters_the_first_ones_keys_are_used(api: kube.Api, api_server: 
         ("PATCH", faults.status(422), settings.RunError),
     ],
 )
-def test_a_secret_that_cannot_be_filled_is_named_with_the_way_out(
+def test_a_secret_that_cannot_be_filled_is_named_with_the_remedy(
     api: kube.Api,
     api_server: FakeApi,
     method: str,

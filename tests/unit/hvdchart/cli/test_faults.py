@@ -1,4 +1,4 @@
-"""A cluster that cannot be used: each command says so in one line, with the way out."""
+"""A cluster that cannot be used: each command says so in one line, with the remedy."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def said(done: Outcome) -> str:
     [(401, "renew those in the kubeconfig"), (403, "ask for a role with that permission")],
     ids=["expired credentials", "no rights"],
 )
-def test_refused_request_has_the_way_out(
+def test_refused_request_names_the_remedy(
     hvdchart: Command,
     fake_cluster: FakeCluster,
     helm: StubProgram,
@@ -120,7 +120,7 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
         ("no cluster", "Kubernetes cluster unreachable; the API server does not answer: check"),
     ],
 )
-def test_helm_that_cannot_be_used_has_the_way_out(
+def test_helm_that_cannot_be_used_is_named_with_the_remedy(
     hvdchart: Command,
     fake_cluster: FakeCluster,
     helm: StubProgram,

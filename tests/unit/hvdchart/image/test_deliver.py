@@ -33,7 +33,7 @@ def test_the_image_is_pushed_and_named_in_the_spec(
     assert f"image: {{repository: team/r, tag: {tag}}}" in spec.read_text().replace('"', "")
 
 
-def test_a_push_that_is_refused_names_the_way_out(
+def test_a_push_that_is_refused_names_the_remedy(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
     docker.answer("push", errors="denied: requested access to the resource is denied\n", code=1)

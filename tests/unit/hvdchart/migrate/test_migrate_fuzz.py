@@ -1,7 +1,7 @@
-"""Generated files and command lines: refused by name, or each value carried over or named.
+"""Generated files and command lines: an error names the place, or each value is in the result.
 
-What is checked does not come from the ledger: every word that is put in has to be found again, in
-the values or in the report. `make fuzz` tries many inputs, any other run few.
+What is checked does not come from the ledger: every word that is put in must be in the values
+or in the report. `make fuzz` tries many inputs, any other run few.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def node_of(value: Any) -> Node:
 
 
 def migrated(read: Callable[[], Migration]) -> Migration | None:
-    """The migration; None for a text that is refused by name. Anything but the two raises."""
+    """The migration; None for a text that is refused with its place. Anything else raises."""
     try:
         migration = read()
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""What Helm says when something is in the way, and the way out that a person gets."""
+"""Helm's messages about what prevents an installation, and the remedy that hvdchart adds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize(("message", "remedy"), MESSAGES.values(), ids=MESSAGES)
-def test_each_known_failure_has_a_way_out(helm: StubProgram, message: str, remedy: str) -> None:
+def test_each_known_failure_has_a_remedy(helm: StubProgram, message: str, remedy: str) -> None:
     helm.answer("upgrade", errors=f"{message}\n", code=1)
     with pytest.raises(HelmError) as raised:
         deploy(plan(), "team")

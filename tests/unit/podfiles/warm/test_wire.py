@@ -117,7 +117,7 @@ for answer in (None, b"", b"\\0\\0\\0\\2{{]"):
 
 
 def test_rank_whose_guard_is_gone_was_killed() -> None:
-    """Before the rank is let go, or while it runs."""
+    """Before the rank is told to begin, or while it runs."""
     code = GUARD_IS_GONE.format(files=str(Path(warm_client.__file__).parent))
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"-9\n-9\n-9\n"), done.stderr.decode()
