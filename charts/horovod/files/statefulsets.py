@@ -40,17 +40,23 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
     server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it. None is, where the call before has waited: files/missing.py does the rest.
+    begin without it. None is, where the call before has waited. Then files/missing.py scales up
+    what is missing, and the log says that workers beyond the numbers stay.
     """
-    if api.is_away:
-        return
+    is_away, skipped = api.is_away, []
     for name, number in run.initial_workers.items():
-        try:
-            set_number(api, name, number, START_RETRY_SECONDS, 1 if run.elastic else sys.maxsize)
-        except ApiError as problem:
-            log(f"cannot scale {name} to {number}: {problem}")
-            if problem.is_temporary:
-                return
+        if not is_away:
+            below = 1 if run.elastic else sys.maxsize
+            try:
+                set_number(api, name, number, START_RETRY_SECONDS, below)
+            except ApiError as problem:
+                log(f"cannot scale {name} to {number}: {problem}")
+                is_away = problem.is_temporary
+        if is_away:
+            skipped.append(f"{name} to {number}")
+    if skipped:
+        what = "workers beyond these numbers stay for this attempt"
+        log(f"the API server is away: not scaled {', '.join(skipped)}; {what}")
 
 
 def set_number(

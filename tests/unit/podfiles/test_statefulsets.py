@@ -75,6 +75,34 @@ def test_the_training_waits_for_one_statefulset_while_the_api_is_away(
     assert not api_server.asked("GET", "apps/statefulsets/hvd-gpu/scale")
 
 
+STAY = (
+    "] the API server is away: not scaled hvd-cpu to 2, hvd-gpu to 1; workers beyond these numbers "
+    "stay for this attempt\n"
+)
+
+
+@pytest.mark.parametrize("when", ["before the attempt", "during the first call"])
+def test_workers_that_stay_while_the_api_is_away_are_named(
+    api: kube.Api,
+    api_server: FakeApi,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    when: str,
+) -> None:
+    monkeypatch.setattr(statefulsets, "START_RETRY_SECONDS", 0.0)
+    statefulsets.scale(api, {"hvd-cpu": 5, "hvd-gpu": 5})
+    api_server.fail("GET", "", faults.status(503))
+    if when == "before the attempt":
+        with pytest.raises(kube.ApiError):
+            api.get("core/pods/a", retry_seconds=0.0)
+    statefulsets.fit_to_run(api, make_run())
+    assert capsys.readouterr().out.endswith(STAY)
+    api.get("apps/statefulsets/hvd-cpu")
+    statefulsets.fit_to_run(api, make_run())
+    assert (replicas(api_server, "hvd-cpu"), replicas(api_server, "hvd-gpu")) == (2, 1)
+    assert "away" not in capsys.readouterr().out
+
+
 def test_scaling_to_zero_is_logged(
     api: kube.Api, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
