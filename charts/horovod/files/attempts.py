@@ -52,11 +52,13 @@ class Retries:
     """Decides whether another attempt follows a failed one, and when.
 
     `limit`: how many failures may be followed by another attempt; None where the Job says it.
+    `job`: as the master's start found it. After a failure, its answer may come too late.
     """
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int | None, job: Object | None = None) -> None:
         self._limit = limit
         self._lost_masters = 0
+        self._note_limit(job)
         self._quick = 0
         self._furthest = 0
         self._last = ""
@@ -71,9 +73,7 @@ class Retries:
         limit, which an upgrade may have changed; while it cannot be read, the last one counts, and
         there is none before it was read once.
         """
-        if job and "backoffLimit" in job["spec"]:
-            self._limit = int(job["spec"]["backoffLimit"])
-            self._lost_masters = int(job.get("status", {}).get("failed") or 0)
+        self._note_limit(job)
         limit = sys.maxsize if self._limit is None else self._limit
         left = limit - failures - self._lost_masters + 1
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
@@ -102,6 +102,11 @@ class Retries:
             how_many = "the Job, which has the number of retries, cannot be read"
         log(f"the next attempt begins {when}; {how_many}")
         return pause
+
+    def _note_limit(self, job: Object | None) -> None:
+        if job and "backoffLimit" in job["spec"]:
+            self._limit = int(job["spec"]["backoffLimit"])
+            self._lost_masters = int(job.get("status", {}).get("failed") or 0)
 
 
 def wait(seconds: float, is_stopped: Callable[[], bool]) -> bool:

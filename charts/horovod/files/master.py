@@ -23,7 +23,7 @@ from ending import finish, interruption, present_cleanup, read_job, scale_down
 from events import EventRecorder
 from hosts import HostRendezvous
 from idle import end_what_is_left
-from kube import AGAIN_RETRY_SECONDS, Api
+from kube import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS, Api
 from launch import Launcher, build_command, write_live_hosts
 from lease import Lease, SupersededError
 from losses import describe_loss, end_when_lost, explain_end
@@ -165,7 +165,8 @@ def make_attempts(
     run: Run, api: Api | None, events: EventRecorder, record: RunRecord, launcher: Launcher
 ) -> RunError | None:
     """Make attempts until the training finishes or no other one may follow, and finish the run."""
-    retries, preparation = Retries(None if api else run.retries), Preparation()
+    job = read_job(api, stopped=False, retry_seconds=START_RETRY_SECONDS) if api else None
+    retries, preparation = Retries(None if api else run.retries, job), Preparation()
     while True:
         problem = attempt(run, api, events, record, launcher, preparation)
         if record.lost:
@@ -184,7 +185,6 @@ def make_attempts(
             announce_failure(problem, events)
             break
         announce_failure(problem, events)
-        is_removed = api is not None and job is None
         if isinstance(problem, WorkerLeftError):
             record.last_failure, pause = str(problem), 0.0
             log("the next attempt begins at once; this one does not count as a failure")
@@ -192,7 +192,7 @@ def make_attempts(
             record.count_failure(problem)
             failures, step = record.count.failures, record.progress.step
             pause = retries.pause(problem, launcher.seconds, failures, job, step)
-        if is_removed or pause < 0:
+        if (api and job is None) or pause < 0:
             break
         if not wait(pause, launcher.was_stopped):
             problem = interruption(read_job(api, stopped=True) if api else None)

@@ -20,6 +20,7 @@ import results
 import settings
 import ssh
 
+from tests.fakes.server import Handler
 from tests.unit.podfiles.fake_worker import Workers
 
 JOB = "hvd-master-1"
@@ -63,6 +64,16 @@ class MasterPod:
         status = {"failed": failed, **changes.pop("status", {})}
         metadata = {"name": JOB, **changes}
         self.api.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": status})
+
+    def show_job(self) -> None:
+        """Answer the next read of the Job, at the master's start, whatever fails after it."""
+
+        def show(handler: Handler) -> None:
+            job = self.api.find("batch/jobs", JOB)
+            assert job
+            handler.send_json(200, job)
+
+        self.api.fail("GET", f"batch/jobs/{JOB}", show)
 
     def install(self, script: str, name: str = "horovodrun") -> None:
         """Put a launcher on PATH."""

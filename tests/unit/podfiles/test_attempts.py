@@ -59,6 +59,13 @@ def test_the_last_limit_counts_while_the_job_cannot_be_read() -> None:
     assert retries.pause(FAILURE, 99.0, 2, UNREADABLE) < 0
 
 
+def test_the_job_at_the_start_counts_until_it_can_be_read_again() -> None:
+    retries = Retries(None, job(3, failed=1))
+    assert retries.pause(FAILURE, 99.0, 2, UNREADABLE) == 0
+    assert retries.pause(FAILURE, 99.0, 3, UNREADABLE) < 0
+    assert retries.pause(FAILURE, 99.0, 3, job(3, failed=0)) == 0
+
+
 def test_a_job_that_was_never_read_limits_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert Retries(None).pause(FAILURE, 99.0, 7, UNREADABLE) == 0
     assert "the Job, which has the number of retries, cannot be read" in capsys.readouterr().out

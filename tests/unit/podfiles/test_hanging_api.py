@@ -6,11 +6,13 @@ import threading
 from typing import Any
 
 import addresses
+import attempts
 import kube
 import lease
 import master
 import pytest
 import record
+import statefulsets
 
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
@@ -34,10 +36,10 @@ def test_next_attempt_begins_and_is_recorded_later(
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
     for host in pod.workers.run().hosts:
         names[host.address] = [pod.workers.address(int(host.name[-1]))]
-    attempts = pod.generated.parent / "attempts"
+    tried = pod.generated.parent / "attempts"
 
     def has_begun() -> bool:
-        return attempts.read_text() == "x\nx\n"
+        return tried.read_text() == "x\nx\n"
 
     def hang(handler: Handler) -> None:
         if not has_begun():
@@ -51,12 +53,34 @@ def test_next_attempt_begins_and_is_recorded_later(
         hang(handler)
 
     pod.install(FAIL_ONCE)
-    # What the master asks for after the first attempt.
+    # What the master asks for at its start, and after the first attempt.
+    pod.show_job()
     pod.api.fail("GET", f"batch/jobs/{JOB}", hang_from_now_on)
     assert pod.run() == 0
     assert pod.recorded() == ("Finished", "")
     item: Any = pod.api.find("core/configmaps", "hvd-run")
     assert (item["data"]["attempts"], item["data"]["failures"]) == ("2", "1")
+
+
+def test_number_of_retries_is_known_although_no_answer_comes_between_attempts(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its start, the master waits longer for one."""
+    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE", 0.0)
+
+    fit_to_run = statefulsets.fit_to_run
+
+    def begin_in_silence(*arguments: Any) -> None:
+        pod.api.fail("GET", f"batch/jobs/{JOB}", faults.silence, times=2)
+        fit_to_run(*arguments)
+
+    monkeypatch.setattr(master, "fit_to_run", begin_in_silence)
+    pod.put_job(spec={"backoffLimit": 1})
+    pod.install('echo x >>"$OUT/attempts"; [ "$HVD_ATTEMPT" = 4 ]')
+    assert pod.run() == 1
+    assert (pod.generated.parent / "attempts").read_text() == "x\nx\n"
+    assert pod.recorded()[0] == "Failed"
 
 
 def list_nothing(handler: Handler) -> None:

@@ -304,15 +304,15 @@ def test_a_master_that_is_asked_to_end_in_a_pause_ends(
     was_asked: list[bool] = []
     read = ending.read_job
 
-    def read_job(api: Any, stopped: bool, *retry_seconds: float | None) -> Any:
+    def read_job(api: Any, stopped: bool, retry_seconds: float | None = None) -> Any:
         was_asked.append(stopped)
-        return read(api, stopped, *retry_seconds)
+        return read(api, stopped, retry_seconds)
 
     monkeypatch.setattr(master, "read_job", read_job)
     monkeypatch.setattr(master, "announce_failure", ask_to_end)
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
-    assert was_asked == [False, False, True], "the Job's deadline may be the reason"
+    assert was_asked == [False, False, False, True], "the Job's deadline may be the reason"
     assert len(made(pod)) == 2
     assert pod.replicas() == 2, "another master follows"
     assert "its pod was deleted or evicted" in pod.termination_log.read_text()

@@ -162,6 +162,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
 ) -> None:
     monkeypatch.setattr(record, "RUNNING_WITHIN", 0.0)
     monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(master, "START_RETRY_SECONDS", 0.0)
     # The time of the last call, too, which gives the record back.
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
     for method, path in BOOKKEEPING:
@@ -184,6 +185,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
         faults.reset(handler)
 
     pod.install("exit 0")
+    pod.show_job()
     pod.api.fail("GET", f"batch/jobs/{JOB}", be_away)
     assert pod.run() == 0
     assert pod.replicas() == 0
@@ -206,6 +208,7 @@ def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_t
     monkeypatch.setattr(kube, "STOP_RETRY_SECONDS", 0.1)
     monkeypatch.setattr(events, "CLOSE_WITHIN", 0.1)
     pod.install("exit 0")
+    pod.show_job()
     pod.api.fail("GET", f"batch/jobs/{JOB}", faults.reset, times=5)
     pod.api.fail("GET", f"batch/jobs/{JOB}", ask_to_end)
     assert pod.run() == 0

@@ -108,6 +108,7 @@ def test_a_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers_
         handler.send_json(200, job)
 
     pod.install("exit 0")
+    pod.show_job()
     pod.api.fail("GET", "batch/jobs", replace)
     assert pod.run() == 0
     assert pod.replicas() == 2
