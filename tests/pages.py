@@ -22,5 +22,5 @@ def tokens(page: Path) -> list[Token]:
 
 def blocks(page: Path, language: str) -> Iterator[str]:
     """The code blocks of a page in this language."""
-    found = (token for token in tokens(page) if token.type == "fence")
-    yield from (token.content for token in found if token.info == language)
+    fences = (token for token in tokens(page) if token.type == "fence")
+    yield from (token.content for token in fences if token.info == language)

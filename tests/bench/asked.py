@@ -121,27 +121,27 @@ class Meeting:
 
         `check` is called every now and then, and ends the program where waiting is in vain.
         """
-        found: Parties = {name: [] for name in sizes}
+        parties: Parties = {name: [] for name in sizes}
         deadline = time.monotonic() + seconds
-        while any(len(found[name]) < size for name, size in sizes.items()):
+        while any(len(parties[name]) < size for name, size in sizes.items()):
             try:
                 connection, _ = self._server.accept()
             except TimeoutError:
                 check()
                 if time.monotonic() > deadline:
-                    there = ", ".join(f"{len(found[n])} of {sizes[n]} of {n}" for n in sizes)
+                    there = ", ".join(f"{len(parties[n])} of {sizes[n]} of {n}" for n in sizes)
                     raise SystemExit(f"not ready after {seconds:.0f} s: {there}") from None
                 continue
             rank = Rank(connection)
             self.ranks.append(rank)
-            party = found[rank.party]
+            party = parties[rank.party]
             party.append(rank)
             if len(party) == sizes[rank.party]:
                 party.sort(key=lambda each: each.number)
                 for each in party:
                     each.signal(signal.SIGSTOP)
                 print(f"ready: {rank.party}", flush=True)
-        return found
+        return parties
 
     def close(self) -> None:
         """Let all ranks end."""

@@ -172,7 +172,7 @@ def both(
             chart.remove()
 
 
-def measure(found: Measured, parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> None:
+def measure(measured: Measured, parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> None:
     """Let both parties of one start train in turns; the first ones also train digits.py."""
     for network in NETWORKS:
         seconds: Figures = {HOST: [], PODS: []}
@@ -181,12 +181,12 @@ def measure(found: Measured, parties: Mapping[str, Sequence[asked.Rank]], turns:
             took, lost = asked.train(parties[party], network, 1)
             seconds[party].append(took)
             losses[party] += lost
-        found.seconds.setdefault(network, []).append(seconds)
-        found.losses.setdefault(network, losses)
-        print(f"{found.ranks} ranks, {network}: {found.ratios(network)[-1]:.1%}", flush=True)
-    if not found.learnt:
+        measured.seconds.setdefault(network, []).append(seconds)
+        measured.losses.setdefault(network, losses)
+        print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
+    if not measured.learnt:
         for party in (HOST, PODS):
-            found.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
+            measured.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
 
 
 def table(measured: Mapping[str, Measured]) -> str:
@@ -196,10 +196,10 @@ def table(measured: Mapping[str, Measured]) -> str:
         f"{GOAL:.1%} |",
         "|---|---|---|---|---|---|",
     ]
-    for layout, found in measured.items():
+    for layout, figures in measured.items():
         for network, title in TITLES.items():
-            speeds = (f"{found.speed(network, party):.2f}" for party in (HOST, PODS))
-            ratios = found.ratios(network)
+            speeds = (f"{figures.speed(network, party):.2f}" for party in (HOST, PODS))
+            ratios = figures.ratios(network)
             shown = (as_share(ratios), verdict(ratios, GOAL))
             lines.append(f"| {' | '.join((title, LAYOUTS[layout].title, *speeds, *shown))} |")
     return "\n".join(lines)
@@ -212,9 +212,9 @@ def learnt_table(measured: Mapping[str, Measured]) -> str:
         "networks above |",
         "|---|---|---|---|---|",
     ]
-    for layout, found in measured.items():
-        of_host, of_pods = found.learnt[HOST], found.learnt[PODS]
-        apart = max(largest_difference(losses) for losses in found.losses.values())
+    for layout, figures in measured.items():
+        of_host, of_pods = figures.learnt[HOST], figures.learnt[PODS]
+        apart = max(largest_difference(losses) for losses in figures.losses.values())
         weights = "equal, bit for bit" if of_host["weights"] == of_pods["weights"] else "differ"
         cells = (
             LAYOUTS[layout].title, f"{of_host['accuracy']:.2%}", f"{of_pods['accuracy']:.2%}",
@@ -229,10 +229,10 @@ def largest_difference(losses: Figures) -> float:
     return max(abs(a - b) for a, b in zip(losses[HOST], losses[PODS], strict=True))
 
 
-def picture(found: Measured, layout: Layout) -> str:
+def picture(measured: Measured, layout: Layout) -> str:
     """The losses of both sides, one over the other."""
     lines = {
-        f"{title}, {party}": list(enumerate(found.losses[network][party], 1))
+        f"{title}, {party}": list(enumerate(measured.losses[network][party], 1))
         for network, title in TITLES.items()
         for party in (HOST, PODS)
     }
@@ -241,8 +241,8 @@ def picture(found: Measured, layout: Layout) -> str:
 
 def check_accuracy(measured: Mapping[str, Measured]) -> None:
     """End the program where the accuracies differ by more than the goal."""
-    for layout, found in measured.items():
-        apart = abs(found.learnt[HOST]["accuracy"] - found.learnt[PODS]["accuracy"])
+    for layout, figures in measured.items():
+        apart = abs(figures.learnt[HOST]["accuracy"] - figures.learnt[PODS]["accuracy"])
         if apart > ACCURACY_GOAL:
             raise SystemExit(f"{LAYOUTS[layout].title}: the accuracies differ by {apart:.2%}")
 

@@ -55,10 +55,10 @@ def images_per_second(inside: Sandbox, environment: dict[str, str | None]) -> fl
     unset = [f"--unset={name}" for name, value in environment.items() if value is None]
     pairs = [f"{name}={value}" for name, value in environment.items() if value is not None]
     done = inside.run(*TWO_RANKS, "env", *unset, *pairs, *command)
-    found = re.search(r"RESULT (\{.*\})", done.stdout)
-    if found is None:
+    match = re.search(r"RESULT (\{.*\})", done.stdout)
+    if match is None:
         raise SystemExit(f"no speed:\n{output_of(done)}")
-    return float(json.loads(found[1])["imagesPerSecond"])
+    return float(json.loads(match[1])["imagesPerSecond"])
 
 
 def main() -> None:

@@ -88,8 +88,8 @@ def read_allreduce(process: subprocess.Popen[str], turn: int) -> float:
     assert process.stdout
     seen: list[float] = []
     for line in process.stdout:
-        found = re.search(rf"AT ([\d.]+) turn {turn}$", line.rstrip())
-        seen += [float(found[1])] if found else []
+        match = re.search(rf"AT ([\d.]+) turn {turn}$", line.rstrip())
+        seen += [float(match[1])] if match else []
         if len(seen) == RANKS:
             return max(seen)
     raise SystemExit(f"hvdchart dev ended in turn {turn}")

@@ -242,8 +242,8 @@ def main() -> None:
         everyone.pop("cold")
         chosen = choose(options.only, everyone)
         if options.train:
-            found = effective(chosen[0], options.train, options.every)
-            print({name: round(value, 4) for name, value in found.items()})
+            fractions = effective(chosen[0], options.train, options.every)
+            print({name: round(value, 4) for name, value in fractions.items()})
             return
         measured: dict[str, list[dict[str, float]]] = {}
         for contestant in in_turns(chosen, options.turns):

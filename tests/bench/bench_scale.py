@@ -51,7 +51,7 @@ PAIRS: dict[str, Launch] = {
 
 
 @dataclass
-class Found:
+class Measured:
     """What was measured, a figure for each turn.
 
     speeds: images/s of all ranks together, by case. reduced: the seconds in which a pair averages
@@ -90,16 +90,16 @@ class Fitted:
         return (1 - HIDDEN) * self.scale
 
 
-def fit_model(found: Found, case: str = BASE) -> Fitted:
+def fit_model(measured: Measured, case: str = BASE) -> Fitted:
     """The parameters of two ranks, each of which computes as fast as it does beside another."""
-    work = Work(NETWORK, BATCH, BATCH / found.seconds(APART))
-    fused = statistics.median(found.reduced[case])
-    single = statistics.median(found.reduced[f"{case}, no fusion"])
+    work = Work(NETWORK, BATCH, BATCH / measured.seconds(APART))
+    fused = statistics.median(measured.reduced[case])
+    single = statistics.median(measured.reduced[f"{case}, no fusion"])
     speed = work.gradients / fused
     # Memory is not a stream of TCP, to which the model sets a limit.
     link = Network(gbit=speed * 8 / 1e9, rdma=True)
-    scale = fit(work, link, [(2, 2, 2 * BATCH / found.seconds(case))])
-    return Fitted(work, speed, (single - fused) / found.tensors, scale)
+    scale = fit(work, link, [(2, 2, 2 * BATCH / measured.seconds(case))])
+    return Fitted(work, speed, (single - fused) / measured.tensors, scale)
 
 
 def expectations(fitted: Fitted) -> Iterator[tuple[str, str, int, float, float, float]]:
@@ -115,22 +115,22 @@ def expectations(fitted: Fitted) -> Iterator[tuple[str, str, int, float, float, 
         yield each.where, each.work.model, ranks, each.efficiency, each.expected(), ours
 
 
-def measured_table(found: Found) -> str:
+def measured_table(measured: Measured) -> str:
     """Speeds, efficiencies and times as a table of Markdown."""
     lines = [
         "| ResNet-50 | images/s | Efficiency | Beside one rank alone | A step is longer by "
         f"| Allreduce alone | Goal: at least {GOAL:.0%} |",
         "|---|---|---|---|---|---|---|",
     ]
-    for case, speeds in found.speeds.items():
+    for case, speeds in measured.speeds.items():
         mean, half = mean_and_interval(speeds)
         cells = [case, f"{mean:.2f} ± {half:.2f}", *[""] * 5]
         if case != ONE:
-            cells[3] = as_share(found.efficiency(case, ONE))
+            cells[3] = as_share(measured.efficiency(case, ONE))
         if case in PAIRS:
-            shares = found.efficiency(case, APART)
-            longer = found.seconds(case) - found.seconds(APART)
-            alone = statistics.median(found.reduced[case])
+            shares = measured.efficiency(case, APART)
+            longer = measured.seconds(case) - measured.seconds(APART)
+            alone = statistics.median(measured.reduced[case])
             cells[2], cells[4] = as_share(shares), f"{1000 * longer:.0f} ms"
             cells[5:] = [f"{1000 * alone:.0f} ms", verdict(shares, GOAL)]
         lines.append(f"| {' | '.join(cells)} |")
@@ -184,10 +184,10 @@ def everyone(inside: Sandbox) -> Iterator[asked.Parties]:
         yield parties
 
 
-def measure(parties: asked.Parties, turns: int) -> Found:
+def measure(parties: asked.Parties, turns: int) -> Measured:
     """Let all cases train in turns."""
     cases = [ONE, APART, *PAIRS]
-    found = Found({case: [] for case in cases}, {pair: [] for pair in PAIRS})
+    measured = Measured({case: [] for case in cases}, {pair: [] for pair in PAIRS})
     for number, case in enumerate(in_turns(cases, turns), 1):
         ranks = parties[APART][:1] if case == ONE else parties[case]
         answers = asked.ask(ranks, do="train", network=NETWORK, steps=1)
@@ -196,28 +196,28 @@ def measure(parties: asked.Parties, turns: int) -> Found:
             # They have waited for each other.
             seconds = [max(seconds)] * len(seconds)
             alone = asked.ask(ranks, do="reduce", network=NETWORK, times=1)
-            found.reduced[case].append(max(answer["seconds"] for answer in alone))
-            found.tensors = alone[0]["tensors"]
-        found.speeds[case].append(sum(BATCH / each for each in seconds))
+            measured.reduced[case].append(max(answer["seconds"] for answer in alone))
+            measured.tensors = alone[0]["tensors"]
+        measured.speeds[case].append(sum(BATCH / each for each in seconds))
         if number % len(cases) == 0:
-            shown = ", ".join(f"{speeds[-1]:.2f}" for speeds in found.speeds.values())
+            shown = ", ".join(f"{speeds[-1]:.2f}" for speeds in measured.speeds.values())
             print(f"turn {number // len(cases)}: {shown} images/s", flush=True)
-    return found
+    return measured
 
 
-def report(found: Found, turns: int) -> None:
+def report(measured: Measured, turns: int) -> None:
     """Print the tables, and write them to the page and a file for programs."""
     where = origin(turns)
-    document = {"speeds": found.speeds, "reduced": found.reduced, "tensors": found.tensors}
+    document = {"speeds": measured.speeds, "reduced": measured.reduced, "tensors": measured.tensors}
     write_result("bench-scale", {**where, **document})
-    beside = as_share(found.efficiency(APART, ONE))
+    beside = as_share(measured.efficiency(APART, ONE))
     parts = [
         as_line(where),
         f"Batches of {BATCH} images of {SIZE} x {SIZE}, one step a turn.",
-        measured_table(found),
+        measured_table(measured),
         f"Two ranks that do not communicate each have {beside} of the speed of a rank that runs "
         "alone: this loss is due to the machine, and not to Horovod.",
-        fitted_text(fit_model(found)),
+        fitted_text(fit_model(measured)),
     ]
     print("\n\n".join(parts))
     write_part("scaling.md", "bench-scale", "\n\n".join(parts))
@@ -234,8 +234,8 @@ def main() -> None:
     ):
         shutil.copy(asked.SCRIPT, inside.folder)
         with everyone(inside) as parties:
-            found = measure(parties, options.turns)
-    report(found, options.turns)
+            measured = measure(parties, options.turns)
+    report(measured, options.turns)
 
 
 if __name__ == "__main__":

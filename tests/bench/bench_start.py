@@ -39,7 +39,7 @@ hvd.allreduce(tf.ones(1))
 report("allreduce")
 """
 # The seconds of all runs, by contestant and stage.
-Found = dict[str, dict[str, list[float]]]
+Figures = dict[str, dict[str, list[float]]]
 COMMAND = ("python3", "-c", SCRIPT)
 CHANGED = ("python3", "-c", SCRIPT, "changed")
 TOTAL = "Start of a run to the first allreduce, s"
@@ -69,7 +69,7 @@ def read_stamp(text: str) -> float:
     return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z", r"\1+00:00", text)).timestamp()
 
 
-def turn(contestant: Contestant, found: Found) -> None:
+def turn(contestant: Contestant, figures: Figures) -> None:
     """Measure once, and add the seconds to those of earlier turns."""
     stages = {contestant.name: measure(contestant, lambda: contestant.start(COMMAND))}
     if isinstance(contestant, Chart):
@@ -79,7 +79,7 @@ def turn(contestant: Contestant, found: Found) -> None:
     for name, seconds in stages.items():
         print(name, {stage: round(value, 2) for stage, value in seconds.items()}, flush=True)
         for stage, value in seconds.items():
-            found.setdefault(name, {}).setdefault(stage, []).append(value)
+            figures.setdefault(name, {}).setdefault(stage, []).append(value)
 
 
 def main() -> None:
@@ -87,19 +87,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_options(parser)
     options = parser.parse_args()
-    found: Found = {}
+    figures: Figures = {}
     with contestants(values={"cleanup": "Never"}) as everyone:
         # A spare would only take time from the others.
         everyone.pop("spare", None)
         for contestant in in_turns(choose(options.only, everyone), options.turns):
-            turn(contestant, found)
-    write_report("bench-start", tables(found), found, options.turns)
+            turn(contestant, figures)
+    write_report("bench-start", tables(figures), figures, options.turns)
 
 
-def tables(found: Found) -> dict[str, Rows]:
+def tables(figures: Figures) -> dict[str, Rows]:
     """The figures by title, the most important ones first."""
-    first = {name: stages["allreduce"] for name, stages in found.items() if "changed" not in name}
-    living = {name: stages for name, stages in found.items() if "changed" in name}
+    first = {name: stages["allreduce"] for name, stages in figures.items() if "changed" not in name}
+    living = {name: stages for name, stages in figures.items() if "changed" in name}
     titles: dict[str, Rows] = {TOTAL: first}
     if living:
         titles[CHANGE] = {

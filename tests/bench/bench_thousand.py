@@ -188,9 +188,9 @@ def seconds(log: str) -> tuple[str, str]:
     """How long the master looked for its hosts, and how long the launcher ran."""
     marks = ("waiting for hosts", r"\$ mpirun", "training finished")
     pattern = ".*".join(rf"\+([\d.]+)s\] {mark}" for mark in marks)
-    found = re.search(pattern, log, re.DOTALL)
-    assert found is not None, log
-    began, launched, ended = map(float, found.groups())
+    match = re.search(pattern, log, re.DOTALL)
+    assert match is not None, log
+    began, launched, ended = map(float, match.groups())
     return f"{launched - began:.1f}", f"{ended - launched:.1f}"
 
 

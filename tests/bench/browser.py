@@ -65,7 +65,7 @@ def network_of(logs: str) -> tuple[str, ...]:
 
 def read_tags(logs: str) -> set[str]:
     """The names of the figures and pictures that TensorBoard has read; none while it starts."""
-    found: set[str] = set()
+    tags_of_all: set[str] = set()
     for plugin in ("scalars", "images"):
         url = f"{ADDRESS}/data/plugin/{plugin}/tags"
         try:
@@ -73,5 +73,5 @@ def read_tags(logs: str) -> set[str]:
             runs = json.loads(subprocess.run(read, check=True, capture_output=True).stdout)
         except (ProcessLookupError, subprocess.CalledProcessError):
             return set()
-        found |= {tag for tags in runs.values() for tag in tags}
-    return found
+        tags_of_all |= {tag for tags in runs.values() for tag in tags}
+    return tags_of_all

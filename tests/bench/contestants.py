@@ -147,13 +147,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default="", metavar="NAMES", help="chart,cold,waiting,...")
 
 
-def choose(only: str, found: Mapping[str, Contestant]) -> list[Contestant]:
+def choose(only: str, everyone: Mapping[str, Contestant]) -> list[Contestant]:
     """The contestants with these short names, or all. Ends the program for an unknown name."""
-    names = [name for name in only.split(",") if name] or list(found)
-    unknown = sorted(set(names) - set(found))
+    names = [name for name in only.split(",") if name] or list(everyone)
+    unknown = sorted(set(names) - set(everyone))
     if unknown:
-        sys.exit(f"unknown --only {', '.join(unknown)}; use {', '.join(found)}")
-    return [found[name] for name in names]
+        sys.exit(f"unknown --only {', '.join(unknown)}; use {', '.join(everyone)}")
+    return [everyone[name] for name in names]
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]
     with bench_namespace() as namespace, mpi_operator.running_operator(namespace):
         values = values or {}
         cold = {**values, "launch": {"preload": []}}
-        found: dict[str, Contestant] = {
+        everyone: dict[str, Contestant] = {
             "chart": Chart("this chart", namespace, values),
             "cold": Chart("this chart, preload: []", namespace, cold),
             "default": MpiOperator("MPI Operator, AtStartup", namespace, "AtStartup"),
@@ -187,5 +187,5 @@ def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]
         }
         if _has_spares():
             spare = {**values, "worker": {"spares": 1}}
-            found["spare"] = Chart("this chart, one spare", namespace, spare)
-        yield found
+            everyone["spare"] = Chart("this chart, one spare", namespace, spare)
+        yield everyone

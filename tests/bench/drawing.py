@@ -92,7 +92,7 @@ def spans(events: Iterable[dict[str, Any]]) -> list[Span]:
     """The innermost activities of all tensors, from the events of hvdchart.run.timeline."""
     names: dict[Any, str] = {}
     begun: dict[Any, list[tuple[str, float]]] = {}
-    found = []
+    innermost = []
     for event in events:
         tensor, phase = event.get("pid"), event.get("ph")
         if phase == "M" and event.get("name") == "process_name":
@@ -102,18 +102,18 @@ def spans(events: Iterable[dict[str, Any]]) -> list[Span]:
         elif phase == "E" and begun.get(tensor):
             activity, begin = begun[tensor].pop()
             if kind_of(activity) and activity not in ("ALLREDUCE", "BROADCAST", "ALLGATHER"):
-                found.append(Span(names.get(tensor, ""), activity, begin, event["ts"] / 1e6))
-    return sorted(found, key=lambda span: span.begin)
+                innermost.append(Span(names.get(tensor, ""), activity, begin, event["ts"] / 1e6))
+    return sorted(innermost, key=lambda span: span.begin)
 
 
-def steps_of(found: Sequence[Span], names: str) -> list[list[Span]]:
+def steps_of(all_spans: Sequence[Span], names: str) -> list[list[Span]]:
     """The spans of each step: for each tensor whose name matches, what leads to one allreduce, that
     and the copy after it.
     """
     steps: dict[int, list[Span]] = {}
     reached: dict[str, int] = {}
     reduced: set[str] = set()
-    for span in found:
+    for span in all_spans:
         if not re.search(names, span.tensor):
             continue
         if span.tensor in reduced and not span.activity.startswith("MEMCPY_OUT"):

@@ -47,10 +47,10 @@ def origin(turns: int) -> dict[str, Any]:
     }
 
 
-def as_line(found: Mapping[str, Any]) -> str:
+def as_line(about: Mapping[str, Any]) -> str:
     """An origin as a sentence of a page."""
-    turns, day = found["turns"], found["time"][:10]
-    return f"{found['machine']}; {turns} turns; {found['commit']}, {day}."
+    turns, day = about["turns"], about["time"][:10]
+    return f"{about['machine']}; {turns} turns; {about['commit']}, {day}."
 
 
 def write_result(name: str, document: Mapping[str, Any]) -> Path:

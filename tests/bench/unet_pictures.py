@@ -55,12 +55,12 @@ def run(inside: Sandbox, options: Sequence[str], **environment: str) -> list[str
 
 def read_checks(lines: Sequence[str]) -> dict[str, Curve]:
     """The curve of each figure in the lines that rank 0 prints at each check."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    checks: dict[str, list[tuple[float, float]]] = {}
     for match in filter(None, map(CHECK.match, lines)):
         for pair in match[2].split(", "):
             name, _, figure = pair.rpartition(" ")
-            found.setdefault(name, []).append((float(match[1]), float(figure)))
-    return dict(found)
+            checks.setdefault(name, []).append((float(match[1]), float(figure)))
+    return dict(checks)
 
 
 def about() -> str:

@@ -128,8 +128,8 @@ def last(entries: list[Entry], count: int) -> list[str]:
 
 def test_worker_env_overrides_the_chart() -> None:
     """As docs/launch.md describes for Intel MPI's own pinning."""
-    found = worker(variable("I_MPI_PIN", "1"), variable("I_MPI_PIN_DOMAIN", "socket"))
-    values = {entry["name"]: entry.get("value") for entry in found}
+    environment = worker(variable("I_MPI_PIN", "1"), variable("I_MPI_PIN_DOMAIN", "socket"))
+    values = {entry["name"]: entry.get("value") for entry in environment}
     assert (values["I_MPI_PIN"], values["I_MPI_PIN_DOMAIN"]) == ("1", "socket")
 
 
@@ -138,8 +138,8 @@ def test_env_of_a_group_overrides_that_of_all_workers() -> None:
     manifests = render({"worker": {"env": [variable("LR", "1")]}, "workerGroups": groups})
     check_names(manifests)
     sets = of_kind(manifests, "StatefulSet")
-    found = [last(pod_spec(item)["containers"][0]["env"], 1) for item in sets]
-    assert found == [["LR=2"], ["LR=1"]]
+    winners = [last(pod_spec(item)["containers"][0]["env"], 1) for item in sets]
+    assert winners == [["LR=2"], ["LR=1"]]
 
 
 def test_last_entry_of_a_name_wins_in_every_container() -> None:
@@ -155,7 +155,7 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
         }
     )
     check_names(manifests)
-    found = [
+    winners = [
         entry["value"]
         for container in containers(manifests)
         for entry in container["env"]
@@ -163,7 +163,7 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
     ]
     # The staging container, the worker, that which stores the results, the master and its copy in
     # the pod of `helm test`.
-    assert found == ["2"] * 5
+    assert winners == ["2"] * 5
     master = pod_spec(one(manifests, "Job"))["containers"][0]["env"]
     assert variable("HOME", "/home/me") in master
 
@@ -186,8 +186,8 @@ def test_references_resolve_as_in_the_list_that_was_given(
     entries: list[str], expected: list[str]
 ) -> None:
     pairs = [entry.partition("=") for entry in entries]
-    found = worker(*(variable(name, value) for name, _, value in pairs))
-    assert last(found, len(expected)) == expected
+    environment = worker(*(variable(name, value) for name, _, value in pairs))
+    assert last(environment, len(expected)) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ def documented(kind: str) -> dict[str, Any]:
     """Return the page's object of a kind."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
-    (found,) = (document for document in documents if document["kind"] == kind)
-    result: dict[str, Any] = found
+    (document,) = (document for document in documents if document["kind"] == kind)
+    result: dict[str, Any] = document
     return result
 
 

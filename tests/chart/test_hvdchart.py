@@ -73,8 +73,8 @@ def helms_values(helm: str, chart: Path, defaults: Values, *files: Values) -> Va
         options += ["--values", str(path)]
     command = [str(tool(helm)), "template", "x", str(chart), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: Values = YAML(typ="safe").load(done.stdout)["values"]
-    return found
+    values: Values = YAML(typ="safe").load(done.stdout)["values"]
+    return values
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])

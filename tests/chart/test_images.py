@@ -46,8 +46,8 @@ def test_group_overrides_the_image_of_the_workers() -> None:
         "image": {"repository": "x"},
     }
     sets = of_kind(render(values), "StatefulSet")
-    found = [pod_spec(workload)["containers"][0]["image"] for workload in sets]
-    assert found == [f"x:1@{DIGEST}", "x:2"]
+    images = [pod_spec(workload)["containers"][0]["image"] for workload in sets]
+    assert images == [f"x:1@{DIGEST}", "x:2"]
 
 
 def test_staging_image_does_not_inherit_the_digest_of_another() -> None:

@@ -147,8 +147,8 @@ def test_helm_makes_the_keys_once_and_leaves_an_empty_secret_to_the_master(
     place: Namespace, version: str
 ) -> None:
     def keys() -> dict[str, str] | None:
-        found: dict[str, str] | None = place.get("secret", "hvd-ssh").get("data")
-        return found
+        data: dict[str, str] | None = place.get("secret", "hvd-ssh").get("data")
+        return data
 
     # Helm takes this account as the sign that it can read the cluster.
     place.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")

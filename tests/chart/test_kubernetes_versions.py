@@ -29,12 +29,12 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
 def manifests() -> list[Manifest]:
     """Return the manifests of all cases."""
     others = {name: values for name, values in CASES.items() if name not in ready_cases()}
-    found = [
+    documents = [
         *(manifest for case in ready_cases() for manifest in ready_manifests(case)),
         *(manifest for values in others.values() for manifest in render(values)),
     ]
     # Many cases have manifests in common.
-    return [json.loads(text) for text in {json.dumps(manifest): None for manifest in found}]
+    return [json.loads(text) for text in {json.dumps(manifest): None for manifest in documents}]
 
 
 def kubeconform(
@@ -109,10 +109,10 @@ def minor(release: str) -> int:
 
 def test_releases_start_at_the_charts_minimum_version() -> None:
     floor = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())["kubeVersion"]
-    found = re.fullmatch(r">=1\.(\d+)\.0-0", floor)
-    assert found, floor
+    match = re.fullmatch(r">=1\.(\d+)\.0-0", floor)
+    assert match, floor
     assert [minor(release) for release in RELEASES] == list(
-        range(int(found[1]), int(found[1]) + len(RELEASES))
+        range(int(match[1]), int(match[1]) + len(RELEASES))
     )
     # The cluster of the tests runs one of these releases.
     assert minor(module_version("kube", "k8s.io/kubernetes")) in map(minor, RELEASES)

@@ -36,8 +36,8 @@ WORKERS = {
 
 def anti_affinity(workload: Manifest) -> Manifest:
     """Return the anti-affinity of a workload's pods."""
-    found: Manifest = pod_spec(workload).get("affinity", {}).get("podAntiAffinity", {})
-    return found
+    rules: Manifest = pod_spec(workload).get("affinity", {}).get("podAntiAffinity", {})
+    return rules
 
 
 def run_pods(manifests: list[Manifest]) -> list[Manifest]:

@@ -88,11 +88,11 @@ def test_labels_annotations_and_names_reach_all_pods() -> None:
 
 def test_labels_of_one_kind_of_pod_override_those_of_all() -> None:
     manifests = render({"podLabels": {"a": "1"}, "worker": {"podLabels": {"a": "2"}}})
-    found = [
+    labels = [
         one(manifests, kind)["spec"]["template"]["metadata"]["labels"]["a"]
         for kind in ("StatefulSet", "Job")
     ]
-    assert found == ["2", "1"]
+    assert labels == ["2", "1"]
 
 
 def test_containers_of_the_user_pass_pod_security() -> None:

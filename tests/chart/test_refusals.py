@@ -193,21 +193,21 @@ def test_retired_key_is_refused_with_what_to_use_instead(key: str, instead: str)
 
 def keys(node: dict[str, Any], prefix: str = "") -> set[str]:
     """Return the dotted name of each key of a document or schema."""
-    found = set()
+    paths = set()
     for name, child in node.items():
-        found.add(prefix + name)
+        paths.add(prefix + name)
         if isinstance(child, dict):
-            found |= keys(child, f"{prefix}{name}.")
-    return found
+            paths |= keys(child, f"{prefix}{name}.")
+    return paths
 
 
 def schema_keys(node: dict[str, Any], prefix: str = "") -> set[str]:
     """Return the dotted name of each property of the schema, without those of definitions."""
-    found = set()
+    paths = set()
     for name, child in node.get("properties", {}).items():
-        found.add(prefix + name)
-        found |= schema_keys(child, f"{prefix}{name}.")
-    return found
+        paths.add(prefix + name)
+        paths |= schema_keys(child, f"{prefix}{name}.")
+    return paths
 
 
 def test_values_and_schema_have_the_same_keys() -> None:

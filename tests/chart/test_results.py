@@ -22,8 +22,8 @@ def sidecar(values: Values) -> Manifest:
     (container,) = pod_spec(one(manifests, "Job"))["initContainers"]
     assert "initContainers" not in pod_spec(one(manifests, "StatefulSet"))
     assert one(manifests, "Pod")["spec"]["initContainers"] == [], "helm test stores nothing"
-    found: Manifest = container
-    return found
+    manifest: Manifest = container
+    return manifest
 
 
 def test_results_are_stored_by_a_sidecar_of_the_master() -> None:

@@ -27,8 +27,8 @@ def record_name(place: Namespace) -> str:
     """The record that the release's master may write."""
     rules = place.get("role", "hvd-master")["rules"]
     (name,) = next(rule["resourceNames"] for rule in rules if "create" in rule["verbs"][1:])
-    found: str = name
-    return found
+    record: str = name
+    return record
 
 
 def put_record(place: Namespace, *nodes: str) -> None:

@@ -31,8 +31,8 @@ STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host
 
 def init_containers(workload: Manifest) -> list[Manifest]:
     """Return the init containers of a workload."""
-    found: list[Manifest] = pod_spec(workload).get("initContainers", [])
-    return found
+    containers: list[Manifest] = pod_spec(workload).get("initContainers", [])
+    return containers
 
 
 def staging(values: Values) -> Manifest:

@@ -69,14 +69,14 @@ def fill(node: dict[str, Any], text: str, other: str) -> Any:
     if properties is None:
         # A map of strings, or an object of Kubernetes.
         return {"key": text}
-    found = {
+    values = {
         name: value
         for name, child in properties.items()
         if name not in FIXED and (value := fill(child, text, other)) is not None
     }
     if {"name", "value", "valueFrom"} <= properties.keys():
-        found = {"name": "VARIABLE", "value": text}
-    return found or None
+        values = {"name": "VARIABLE", "value": text}
+    return values or None
 
 
 def normalized(manifests: Any) -> Any:
@@ -162,12 +162,12 @@ def batches() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
 
     Keys of different top keys seldom decide whether the others are used.
     """
-    found = defaultdict(list)
+    by_helm = defaultdict(list)
     for path in paths(DEFAULTS):
         # Helm deletes a key that is null; but where the default is null too, Helm 3 keeps the null.
-        found["helm3" if value_at(path) is None else "helm4", path[0]].append(path)
+        by_helm["helm3" if value_at(path) is None else "helm4", path[0]].append(path)
     for helm in ("helm3", "helm4"):
-        columns = [found[each] for each in found if each[0] == helm]
+        columns = [by_helm[each] for each in by_helm if each[0] == helm]
         for row in zip_longest(*columns):
             yield helm, [path for path in row if path]
 

@@ -40,13 +40,13 @@ EVERYTHING: Values = {
 
 def written(place: Namespace) -> dict[str, Any]:
     """The objects of the release without what controllers write."""
-    found = place.get(KINDS, "--selector", "app.kubernetes.io/instance=hvd")["items"]
+    items = place.get(KINDS, "--selector", "app.kubernetes.io/instance=hvd")["items"]
     return {
         f"{item['kind']} {item['metadata']['name']}": {
             **{key: value for key, value in item.items() if key not in ("metadata", "status")},
             **{key: item["metadata"].get(key) for key in ("uid", "labels")},
         }
-        for item in found
+        for item in items
     }
 
 

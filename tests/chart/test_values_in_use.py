@@ -167,14 +167,14 @@ def rendered(values: str) -> str:
 
 def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
     """Return values by dotted key, without looking into Kubernetes' own objects and into lists."""
-    found: dict[str, Any] = {}
+    by_key: dict[str, Any] = {}
     for name, child in node.items():
-        found |= (
+        by_key |= (
             leaves(child, f"{prefix}{name}.")
             if isinstance(child, dict) and f"{prefix}{name}" in PARENTS
             else {f"{prefix}{name}": child}
         )
-    return found
+    return by_key
 
 
 def schema_leaves(schema: dict[str, Any], prefix: str = "") -> tuple[set[str], set[str]]:

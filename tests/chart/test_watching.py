@@ -38,20 +38,20 @@ def test_horovod_variables_are_unset_by_default() -> None:
 
 def test_horovod_settings_become_environment_of_workers() -> None:
     switches = {"timeline": True, "autotune": True, "fusionThresholdMiB": 32, "cycleTimeMs": 2.5}
-    found = environment(render({**OUTPUT, "horovod": switches}))
-    assert found["HOROVOD_TIMELINE"] == "$(OUTPUT_PATH)/horovod-timeline.json"
-    assert found["HOROVOD_AUTOTUNE_LOG"] == "$(OUTPUT_PATH)/horovod-autotune.csv"
-    assert found["HOROVOD_AUTOTUNE"] == "1"
-    assert found["HOROVOD_FUSION_THRESHOLD"] == str(32 * 1024 * 1024)
-    assert found["HOROVOD_CYCLE_TIME"] == "2.5"
+    variables = environment(render({**OUTPUT, "horovod": switches}))
+    assert variables["HOROVOD_TIMELINE"] == "$(OUTPUT_PATH)/horovod-timeline.json"
+    assert variables["HOROVOD_AUTOTUNE_LOG"] == "$(OUTPUT_PATH)/horovod-autotune.csv"
+    assert variables["HOROVOD_AUTOTUNE"] == "1"
+    assert variables["HOROVOD_FUSION_THRESHOLD"] == str(32 * 1024 * 1024)
+    assert variables["HOROVOD_CYCLE_TIME"] == "2.5"
     # Kubernetes expands only variables that come before.
-    names = list(found)
+    names = list(variables)
     assert names.index("OUTPUT_PATH") < names.index("HOROVOD_TIMELINE")
 
 
 def test_fusion_threshold_of_zero_is_set() -> None:
-    found = environment(render({"horovod": {"fusionThresholdMiB": 0}}))
-    assert found["HOROVOD_FUSION_THRESHOLD"] == "0"
+    variables = environment(render({"horovod": {"fusionThresholdMiB": 0}}))
+    assert variables["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
 def test_worker_env_overrides_horovod_settings() -> None:
@@ -90,9 +90,9 @@ def test_metrics_are_served_by_the_master_on_a_named_port() -> None:
     container = pod_spec(one(manifests, "Job"))["containers"][0]
     (port,) = container["ports"]
     assert port["name"] == "metrics"
-    found = environment(manifests, "Job")
-    assert found["HVD_METRICS_PORT"] == str(port["containerPort"])
-    assert found["HVD_METRICS_FILE"] == "/output/m"
+    variables = environment(manifests, "Job")
+    assert variables["HVD_METRICS_PORT"] == str(port["containerPort"])
+    assert variables["HVD_METRICS_FILE"] == "/output/m"
     without = pod_spec(one(render(), "Job"))["containers"][0]
     assert "ports" not in without
 
@@ -101,9 +101,9 @@ def test_metrics_are_served_by_the_workers_on_the_same_port() -> None:
     manifests = render({"metrics": {"enabled": True}})
     container = pod_spec(one(manifests, "StatefulSet"))["containers"][0]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    found = environment(manifests)
-    assert found["HVD_METRICS_PORT"] == str(ports["metrics"])
-    folder = found["HVD_METRICS_DIR"]
+    variables = environment(manifests)
+    assert variables["HVD_METRICS_PORT"] == str(ports["metrics"])
+    folder = variables["HVD_METRICS_DIR"]
     volumes = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert str(Path(folder).parent) in volumes, "a folder that the ranks may write to"
     without = environment(render())

@@ -116,8 +116,8 @@ def values(buckets: Path, server: str, run: str) -> Values:
 
 def events(namespace: Namespace, job: str) -> dict[str, str]:
     """The messages of the Job's events by their reasons."""
-    found = namespace.get("events", "--field-selector", f"involvedObject.name={job}")["items"]
-    return {item["reason"]: item["message"] for item in found}
+    items = namespace.get("events", "--field-selector", f"involvedObject.name={job}")["items"]
+    return {item["reason"]: item["message"] for item in items}
 
 
 def placement(namespace: Namespace) -> Any:

@@ -120,7 +120,7 @@ def wait_for_line(namespace: Namespace, text: str) -> str:
         stdout=subprocess.PIPE,
         text=True,
     ) as log:
-        found = next((line for line in log.stdout or () if text in line), "")
+        first = next((line for line in log.stdout or () if text in line), "")
         log.terminate()
-    assert found, f"{text!r} is not in the log:\n{namespace.log('hvd')}"
-    return found
+    assert first, f"{text!r} is not in the log:\n{namespace.log('hvd')}"
+    return first

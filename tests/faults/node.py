@@ -34,9 +34,9 @@ def pod_processes(pod: Pod) -> Iterator[psutil.Process]:
 def number_inside(process: psutil.Process) -> int:
     """The process's number in its container."""
     status = Path(f"/proc/{process.pid}/status").read_text()
-    found = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
-    assert found is not None
-    return int(found[1])
+    match = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
+    assert match is not None
+    return int(match[1])
 
 
 def find_process(pod: Pod, number: int = 0, command: str = "") -> psutil.Process:

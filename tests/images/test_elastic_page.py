@@ -27,6 +27,6 @@ def test_script_of_the_page_trains(sandboxes: Sandboxes) -> None:
     printed = inside.succeed(
         *launcher, "python3", "/output/train.py", uid=OWN_UID, OMP_NUM_THREADS="1"
     )
-    found = re.search(r"ranks: 2, accuracy: (\d\.\d+)", printed)
-    assert found, printed
-    assert float(found[1]) > 0.7
+    match = re.search(r"ranks: 2, accuracy: (\d\.\d+)", printed)
+    assert match, printed
+    assert float(match[1]) > 0.7

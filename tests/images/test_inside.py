@@ -79,8 +79,8 @@ def test_advisories_of_a_checkout_match_by_version(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "PYSEC-2022-1.yaml").write_text(ADVISORY)
     (folder / "PYSEC-2022-2.yaml").write_text(f"{ADVISORY}withdrawn: 2022-01-01\n")
-    (found,) = search_checkout(tmp_path, {"Pillow": "9.0.0", "numpy": "1.26.4"})
-    assert (found.id, found.fixed_in, found.summary) == (
+    (advisory,) = search_checkout(tmp_path, {"Pillow": "9.0.0", "numpy": "1.26.4"})
+    assert (advisory.id, advisory.fixed_in, advisory.summary) == (
         *("PYSEC-2022-1", ("9.0.1",), "A short line."),
     )
     assert search_checkout(tmp_path, {"pillow": "9.0.1"}) == []

@@ -57,8 +57,8 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
     assert file == image.folder / FILE
     assert read(image).versions == GOOD.versions
     # Read by people, too: how it came about, and what it is of before its figures.
-    head, found, rest = file.read_text().partition("content: ")
-    assert found
+    head, separator, rest = file.read_text().partition("content: ")
+    assert separator
     assert "`python -m images prove cpu`" in head
     assert rest.index("versions:") < rest.index("bytes:")
     # The proof is no part of what it proves.
@@ -164,11 +164,11 @@ def proves(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Proves:
 
 def test_proof_has_the_results_of_its_tests(images: dict[str, Image], proves: Proves) -> None:
     file = proves(lambda: {"passed": 3, "needed a GPU": 2, "skipped": 0})
-    found = read(images["cpu"])
+    proof = read(images["cpu"])
     assert file == images["cpu"].folder / FILE
-    assert (found.passed, found.needed_gpu, found.gpu, found.bytes) == (3, 2, "none", 5)
-    assert found.content == content_of(images["cpu"], images)
-    assert found.versions == images["cpu"].versions
+    assert (proof.passed, proof.needed_gpu, proof.gpu, proof.bytes) == (3, 2, "none", 5)
+    assert proof.content == content_of(images["cpu"], images)
+    assert proof.versions == images["cpu"].versions
     proves(lambda: {"passed": 5, "needed a GPU": 0, "skipped": 0}, "H100")
     assert read(images["cpu"]).gpu == "H100"
 
@@ -197,9 +197,9 @@ def test_image_tested_in_every_run_needs_no_proof() -> None:
 
 
 def test_tests_of_a_proof_are_run_and_counted() -> None:
-    found = proving.run_tests("cpu", [ROOT / "tests/images/test_inside.py"])
-    assert found["passed"] >= 5
-    assert (found["needed a GPU"], found["skipped"]) == (0, 0)
+    counts = proving.run_tests("cpu", [ROOT / "tests/images/test_inside.py"])
+    assert counts["passed"] >= 5
+    assert (counts["needed a GPU"], counts["skipped"]) == (0, 0)
     with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
         proving.run_tests("cpu", [ROOT / "tests/images/no_such.py"])
 

@@ -65,11 +65,11 @@ def test_allreduce_over_gloo_works(image: Image, inside: Sandbox) -> None:
 
 def test_installed_versions_are_those_of_the_versions_file(image: Image, inside: Sandbox) -> None:
     module = FRAMEWORKS[image.framework or ""].module
-    found = inside.python(
+    printed = inside.python(
         f"import platform, {module}, horovod;"
         f"print('FOUND', platform.python_version(), {module}.__version__, horovod.__version__)"
     )
-    python, framework, horovod = found.partition("FOUND ")[2].split()
+    python, framework, horovod = printed.partition("FOUND ")[2].split()
     assert f"{python}.".startswith(image.versions["python"] + ".")
     assert framework.partition("+")[0] == image.versions[module]
     assert horovod == image.versions["horovod"]
@@ -77,18 +77,18 @@ def test_installed_versions_are_those_of_the_versions_file(image: Image, inside:
 
 
 def test_pip_finds_no_broken_requirements(inside: Sandbox) -> None:
-    found = inside.run("python3", "-m", "pip", "check").stdout.splitlines()
+    lines = inside.run("python3", "-m", "pip", "check").stdout.splitlines()
     # The package of this name has TensorFlow for GPUs; the image has tensorflow-cpu.
     known = re.compile(r"tf-keras \S+ requires tensorflow, which is not installed\.")
-    others = [line for line in found if not known.fullmatch(line)]
-    assert others == ([] if len(found) > len(others) else ["No broken requirements found."])
+    others = [line for line in lines if not known.fullmatch(line)]
+    assert others == ([] if len(lines) > len(others) else ["No broken requirements found."])
 
 
 def test_compiler_is_not_in_the_image(inside: Sandbox) -> None:
     compilers = ["gcc", "g++", "cc", "c++", "make", "cmake", "ld", "strip"]
     look = 'for name in "$@"; do command -v "$name" || true; done'
-    found = inside.succeed("sh", "-c", look, "sh", *compilers, "sh").splitlines()
-    assert [Path(path).name for path in found] == ["sh"]
+    present = inside.succeed("sh", "-c", look, "sh", *compilers, "sh").splitlines()
+    assert [Path(path).name for path in present] == ["sh"]
 
 
 def test_image_has_no_secrets_keys_or_caches_of_the_build(inside: Sandbox) -> None:
@@ -169,10 +169,10 @@ def test_sshd_works_without_root(image: Image, inside: Sandbox) -> None:
         || { cat log; exit 1; }
     kill "$(cat sshd.pid)"
     """.replace("DAEMON", daemon)
-    found = inside.succeed("bash", "-c", script, uid=OWN_UID).split()
+    words = inside.succeed("bash", "-c", script, uid=OWN_UID).split()
     # A session gets none of the image's environment, and finds the same programs.
     local = ["/usr/local/bin/python", "/usr/local/bin/python3"]
-    assert found == [*local, "/usr/bin/mpirun", f"/usr/bin/{daemon}"]
+    assert words == [*local, "/usr/bin/mpirun", f"/usr/bin/{daemon}"]
 
 
 def test_unpacked_size_is_below_its_limit(image: Image, inside: Sandbox) -> None:

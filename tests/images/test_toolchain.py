@@ -33,12 +33,12 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nvcc_of_the_base_image_is_used(brought: Path) -> None:
-    found = toolchain.prepare(brought, brought / "cuda")
+    variables = toolchain.prepare(brought, brought / "cuda")
     assert (brought / "cuda").resolve() == brought / "brought"
-    assert found["CUDACXX"] == f"{brought}/cuda/bin/nvcc"
+    assert variables["CUDACXX"] == f"{brought}/cuda/bin/nvcc"
     # NCCL is the framework's all the same, found from where Horovod's own library is.
     assert (brought / "links" / "libnccl.so").resolve().parent == brought / "site/nvidia/nccl/lib"
-    cmake = Path(found["CMAKE_TOOLCHAIN_FILE"]).read_text()
+    cmake = Path(variables["CMAKE_TOOLCHAIN_FILE"]).read_text()
     assert r"\$ORIGIN/../../nvidia/nccl/lib;" in cmake
 
 

@@ -23,11 +23,11 @@ def test_update_of_an_old_package_is_listed(cpu: Sandbox, tmp_path: Path) -> Non
     engine = cpu.image.engine
     engine.build(Build(context, dockerfile, [name], {"BASE_IMAGE": cpu.image.reference}, {}, ""))
     try:
-        found = {update.package: update for update in updates(name, engine)}
+        listed = {update.package: update for update in updates(name, engine)}
     finally:
         engine.remove(name)
-    assert found["ca-certificates"].installed == "1"
-    assert found["ca-certificates"].candidate > "2023"
+    assert listed["ca-certificates"].installed == "1"
+    assert listed["ca-certificates"].candidate > "2023"
 
 
 def test_security_updates_are_marked() -> None:

@@ -100,8 +100,8 @@ def names() -> list[str]:
 
 def modes() -> dict[str, list[str]]:
     """The ids of each mode's launchers."""
-    found: dict[str, list[str]] = read_data("launchers.json")["modes"]
-    return found
+    by_mode: dict[str, list[str]] = read_data("launchers.json")["modes"]
+    return by_mode
 
 
 def cases() -> Iterator[Case]:

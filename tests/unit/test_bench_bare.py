@@ -21,30 +21,30 @@ TUNED = {f"GLIBC_TUNABLES={bench_bare.ENVIRONMENT['GLIBC_TUNABLES']}"}
 def measured(ratio: float, noise: float = 0.0, accuracy: float = 0.97) -> Measured:
     """Three starts of ten turns in which the pods have a share of the host's speed."""
     draw = random.Random(1)  # noqa: S311
-    found = Measured(ranks=2)
+    figures = Measured(ranks=2)
     for network in NETWORKS:
         host = [0.5] * 10
-        found.seconds[network] = [
+        figures.seconds[network] = [
             {HOST: host, PODS: [0.5 / (ratio + draw.gauss(0, noise)) for _ in host]}
             for _ in range(3)
         ]
-        found.losses[network] = {HOST: [3.0, 2.0], PODS: [3.0, 2.0]}
+        figures.losses[network] = {HOST: [3.0, 2.0], PODS: [3.0, 2.0]}
     of_host: dict[str, Any] = {"accuracy": 0.97, "weights": "ab", "losses": []}
-    found.learnt = {HOST: of_host, PODS: {**of_host, "accuracy": accuracy}}
-    return found
+    figures.learnt = {HOST: of_host, PODS: {**of_host, "accuracy": accuracy}}
+    return figures
 
 
 def test_speeds_are_compared_within_a_turn() -> None:
-    found = Measured(ranks=1)
-    found.seconds["resnet50"] = [{HOST: [1.0, 3.0], PODS: [2.0, 3.0]}]
-    assert found.ratios("resnet50") == [0.75]
-    assert found.speed("resnet50", HOST) == NETWORKS["resnet50"][0] * 2 / 4.0
-    found.seconds["resnet50"].append({HOST: [1.0], PODS: [4.0]})
-    assert found.ratios("resnet50") == [0.75, 0.25], "one for each start"
-    assert found.speed("resnet50", HOST) == NETWORKS["resnet50"][0] * 3 / 5.0
-    found.seconds["resnet50"][0][PODS].append(1.0)
+    figures = Measured(ranks=1)
+    figures.seconds["resnet50"] = [{HOST: [1.0, 3.0], PODS: [2.0, 3.0]}]
+    assert figures.ratios("resnet50") == [0.75]
+    assert figures.speed("resnet50", HOST) == NETWORKS["resnet50"][0] * 2 / 4.0
+    figures.seconds["resnet50"].append({HOST: [1.0], PODS: [4.0]})
+    assert figures.ratios("resnet50") == [0.75, 0.25], "one for each start"
+    assert figures.speed("resnet50", HOST) == NETWORKS["resnet50"][0] * 3 / 5.0
+    figures.seconds["resnet50"][0][PODS].append(1.0)
     with pytest.raises(ValueError, match="longer"):
-        found.ratios("resnet50")
+        figures.ratios("resnet50")
 
 
 def test_table_has_a_row_for_each_network_and_layout_with_a_verdict() -> None:

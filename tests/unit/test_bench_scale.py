@@ -8,13 +8,13 @@ import pytest
 
 from hvdchart.plan.expect import HIDDEN, PUBLISHED
 from tests.bench import bench_pipeline, bench_scale
-from tests.bench.bench_scale import APART, BASE, BATCH, ONE, PAIRS, Found
+from tests.bench.bench_scale import APART, BASE, BATCH, ONE, PAIRS, Measured
 from tests.bench.turns import in_turns
 
 GRADIENTS = 102.4e6
 
 
-def made(compute: float, shared: float, exposed: float, reduced: float, message: float) -> Found:
+def made(compute: float, shared: float, exposed: float, reduced: float, message: float) -> Measured:
     """What a machine would show: a rank computes for so many seconds, `shared` times as long beside
     another one, and then waits for `exposed` seconds; averaging alone takes `reduced`.
     """
@@ -24,24 +24,24 @@ def made(compute: float, shared: float, exposed: float, reduced: float, message:
     alone = {
         pair: [reduced + 161 * message * ("no fusion" in pair)] * 3 for pair in PAIRS
     }  # fmt: skip
-    return Found(speeds, alone, 161)
+    return Measured(speeds, alone, 161)
 
 
 def test_efficiency_is_that_of_a_rank_turn_by_turn() -> None:
-    found = Found({ONE: [2.0, 4.0], APART: [3.0, 8.0], BASE: [2.7, 8.0]})
-    assert found.efficiency(BASE, ONE) == pytest.approx([2.7 / 4, 1.0])
-    assert found.efficiency(BASE, APART) == pytest.approx([0.9, 1.0])
-    assert found.efficiency(APART, ONE) == pytest.approx([0.75, 1.0])
-    found.speeds[BASE].append(1.0)
+    measured = Measured({ONE: [2.0, 4.0], APART: [3.0, 8.0], BASE: [2.7, 8.0]})
+    assert measured.efficiency(BASE, ONE) == pytest.approx([2.7 / 4, 1.0])
+    assert measured.efficiency(BASE, APART) == pytest.approx([0.9, 1.0])
+    assert measured.efficiency(APART, ONE) == pytest.approx([0.75, 1.0])
+    measured.speeds[BASE].append(1.0)
     with pytest.raises(ValueError, match="shorter"):
-        found.efficiency(BASE, APART)
+        measured.efficiency(BASE, APART)
 
 
 @pytest.mark.parametrize("hidden", [0.0, 0.4, 0.9])
 def test_the_model_is_fitted_to_what_was_measured(hidden: float) -> None:
     # 0.1 s for 102.4 MB: 1.024 GB/s; 50 us for each of 161 messages.
-    found = made(1.0, 1.6, (1 - hidden) * 0.1, 0.1, 50e-6)
-    fitted = bench_scale.fit_model(found)
+    measured = made(1.0, 1.6, (1 - hidden) * 0.1, 0.1, 50e-6)
+    fitted = bench_scale.fit_model(measured)
     assert fitted.work.seconds == pytest.approx(1.6)
     assert fitted.bytes_per_second == pytest.approx(GRADIENTS / 0.1)
     assert fitted.message == pytest.approx(50e-6)
@@ -66,15 +66,15 @@ def test_expectations_are_of_the_published_figures_that_were_asked_for() -> None
 
 
 def test_table_tells_the_machines_part_from_horovods() -> None:
-    found = made(1.0, 1.6, 0.032, 0.1, 0.0)
-    rows = bench_scale.measured_table(found).splitlines()[2:]
+    measured = made(1.0, 1.6, 0.032, 0.1, 0.0)
+    rows = bench_scale.measured_table(measured).splitlines()[2:]
     assert len(rows) == 2 + len(PAIRS)
     assert rows[0] == "| one rank | 4.00 ± 0.00 |  |  |  |  |  |"
     assert rows[1].split(" | ")[3] == "62.5% ± 0.0%"
     assert rows[2] == (
         "| MPI | 4.90 ± 0.00 | 98.0% ± 0.0% | 61.3% ± 0.0% | 32 ms | 100 ms | reached |"
     )
-    fitted = bench_scale.fit_model(found)
+    fitted = bench_scale.fit_model(measured)
     text = bench_scale.fitted_text(fitted)
     assert "102 MB of gradients at 1.02 GB/s" in text
     for seconds, cost in ((0.000242, "242 µs"), (-0.000242, "no measurable time")):

@@ -46,15 +46,15 @@ def links(page: Path) -> Iterator[str]:
 @cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    found: set[str] = set()
+    names: set[str] = set()
     flat = tokens(page)
     for index, token in enumerate(flat):
         if token.type == "heading_open":
             text = "".join(t.content for t in flat[index + 1].children or () if not t.children)
             slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-            number = sum(1 for known in found if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", known))
-            found.add(f"{slug}-{number}" if number else slug)
-    return found
+            number = sum(1 for known in names if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", known))
+            names.add(f"{slug}-{number}" if number else slug)
+    return names
 
 
 def code(page: Path) -> Iterator[str]:
@@ -133,9 +133,9 @@ def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
 
 def test_dockerfiles_install_packages_as_root_and_run_as_another_user() -> None:
     """The user of the images, 1000, cannot write to the environment that pip installs into."""
-    found = [(name(page), text) for page in CURRENT for text in blocks(page, "dockerfile")]
-    assert found
-    for where, text in [*found, ("hvdchart init --dockerfile", templates._DOCKERFILE)]:
+    dockerfiles = [(name(page), text) for page in CURRENT for text in blocks(page, "dockerfile")]
+    assert dockerfiles
+    for where, text in [*dockerfiles, ("hvdchart init --dockerfile", templates._DOCKERFILE)]:
         user = "1000"
         for line in text.splitlines():
             word, _, rest = line.strip().partition(" ")

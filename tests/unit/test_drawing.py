@@ -51,8 +51,8 @@ EVENTS = [
 
 
 def test_spans_are_the_innermost_activities() -> None:
-    found = [span for span in spans(EVENTS) if span.tensor == "norm"]
-    assert [(s.activity, round(1e6 * s.begin), round(1e6 * s.end)) for s in found[:4]] == [
+    of_norm = [span for span in spans(EVENTS) if span.tensor == "norm"]
+    assert [(s.activity, round(1e6 * s.begin), round(1e6 * s.end)) for s in of_norm[:4]] == [
         ("NEGOTIATE_ALLREDUCE", 3, 8),
         ("MEMCPY_IN_FUSION_BUFFER", 13, 23),
         ("MPI_ALLREDUCE", 23, 33),
@@ -98,9 +98,9 @@ def test_tensors_have_short_names() -> None:
 
 def test_curves_are_those_of_the_log() -> None:
     lines = ["training from the start", "step 25 of 50: loss 0.5000, dice 0.2500", "RESULT {}"]
-    found = read_checks([*lines, "step 50 of 50: loss 0.2500, dice 0.7500"])
-    assert found == {"loss": [(25, 0.5), (50, 0.25)], "dice": [(25, 0.25), (50, 0.75)]}
-    tree = parse(curves("title", "steps", found))
+    checks = read_checks([*lines, "step 50 of 50: loss 0.2500, dice 0.7500"])
+    assert checks == {"loss": [(25, 0.5), (50, 0.25)], "dice": [(25, 0.25), (50, 0.75)]}
+    tree = parse(curves("title", "steps", checks))
     drawn = [path.get("d", "") for path in tree.iter(f"{SPACE}path") if path.get("fill")]
     assert len(drawn) == 2
     loss, dice = ([float(n) for n in re.findall(r"[\d.]+", path)] for path in drawn)

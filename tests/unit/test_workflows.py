@@ -36,8 +36,8 @@ def commands(file: Path) -> str:
 
 
 def matrix(file: str, job: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = workflow(file)["jobs"][job]["strategy"]["matrix"]
-    return found
+    versions: dict[str, list[str]] = workflow(file)["jobs"][job]["strategy"]["matrix"]
+    return versions
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -114,7 +114,7 @@ def test_actions_of_others_are_commits_with_their_versions() -> None:
             assert match, f"{file.name}: {used}: write OWNER/ACTION@COMMIT # vX.Y.Z"
             commits.setdefault(match[1], set()).add(match[2])
     assert len(commits) > 10
-    assert {action: found for action, found in commits.items() if len(found) > 1} == {}
+    assert {action: pinned for action, pinned in commits.items() if len(pinned) > 1} == {}
 
 
 def updated_folders(ecosystem: str | None = None) -> set[str]:

@@ -58,8 +58,8 @@ def test_horovod_has_mpi_gloo_and_nccl(framework: str, inside: Sandbox) -> None:
 
 
 def test_horovod_loads_the_only_nccl(framework: str, inside: Sandbox) -> None:
-    found = inside.run("find", "/", "-xdev", "-name", "*nccl*.so*", "-not", "-path", "/proc/*")
-    assert found.stdout.split() == [NCCL]
+    libraries = inside.run("find", "/", "-xdev", "-name", "*nccl*.so*", "-not", "-path", "/proc/*")
+    assert libraries.stdout.split() == [NCCL]
     # With no setting of the system: as an SSH session starts a rank.
     loaded = inside.succeed(
         *("env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "python3", "-c"),
@@ -92,8 +92,8 @@ def test_horovods_kernels_are_for_the_compute_capabilities(
 ) -> None:
     chosen = image.options["compute-capabilities"].split(",")
     expected = {f"compiled for {gpu}" for gpu in chosen} | {f"compiled later for {chosen[-1]}"}
-    found = inside.python(READ_KERNELS.replace("FOLDER", f"{PACKAGES}/horovod/{framework}"))
-    assert set(found.splitlines()) == expected
+    kernels = inside.python(READ_KERNELS.replace("FOLDER", f"{PACKAGES}/horovod/{framework}"))
+    assert set(kernels.splitlines()) == expected
 
 
 def test_gpu_compiler_is_not_in_the_image(inside: Sandbox) -> None:
@@ -101,8 +101,8 @@ def test_gpu_compiler_is_not_in_the_image(inside: Sandbox) -> None:
     either = " -o ".join(f"-name '{name}'" for name in names)
     # Triton compiles, and brings for that what it takes.
     elsewhere = "-not -path '/proc/*' -not -path '*/triton/*'"
-    found = inside.run("sh", "-c", f"find / -xdev \\( {either} \\) {elsewhere}")
-    assert found.stdout == ""
+    files = inside.run("sh", "-c", f"find / -xdev \\( {either} \\) {elsewhere}")
+    assert files.stdout == ""
 
 
 def test_image_requests_driver_capabilities(inside: Sandbox) -> None:

@@ -41,15 +41,15 @@ class Programs:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    found = Programs(tmp_path / "bin")
-    monkeypatch.setenv("CALLS", str(found.calls_file))
-    monkeypatch.setenv("CLUSTERS", str(found.clusters))
+    stubs = Programs(tmp_path / "bin")
+    monkeypatch.setenv("CALLS", str(stubs.calls_file))
+    monkeypatch.setenv("CLUSTERS", str(stubs.clusters))
     # The stubs need `cat`.
-    monkeypatch.setenv("PATH", f"{found.folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{stubs.folder}:/usr/bin:/bin")
     monkeypatch.setattr(clusters, "archive", lambda name: tmp_path / f"{name}.tar")
-    monkeypatch.setattr(clusters, "tool", found.add)
+    monkeypatch.setattr(clusters, "tool", stubs.add)
     monkeypatch.setenv("HVD_CACHE", str(tmp_path))
-    return found
+    return stubs
 
 
 def test_kind_gets_a_cluster_with_the_image(programs: Programs, tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ class Follower:
             self.changed.notify_all()
 
     def find(self, host: Host) -> str | None:
-        found = self.source.endpoints().get(host.name)
-        return found and found.address
+        endpoint = self.source.endpoints().get(host.name)
+        return endpoint and endpoint.address
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with self.changed:

@@ -55,11 +55,11 @@ def test_processes_have_their_parents_and_sessions() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, start_new_session=True, **pipes) as child:  # type: ignore[call-overload]
         assert child.stdout.readline() == b"up\n"
-        found = {process[0]: process[1:] for process in basics.processes()}
+        processes = {process[0]: process[1:] for process in basics.processes()}
         child.communicate()
-    assert found[child.pid][1:] == (os.getpid(), child.pid)
-    assert found[child.pid][0] in "RS"
-    assert found[os.getpid()][1:] == (os.getppid(), os.getsid(0))
+    assert processes[child.pid][1:] == (os.getpid(), child.pid)
+    assert processes[child.pid][0] in "RS"
+    assert processes[os.getpid()][1:] == (os.getppid(), os.getsid(0))
 
 
 def test_process_that_ends_meanwhile_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,11 +83,16 @@ def drive(tmp_path: Path, sizes: list[int], launched: str = LAUNCHER) -> tuple[i
 
 
 def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
-    code, found, output = drive(tmp_path, [1, 2])
+    code, measurements, output = drive(tmp_path, [1, 2])
     assert code == 0, output
-    assert [(each["turn"], each["workers"]) for each in found] == [(0, 1), (0, 2), (1, 2), (1, 1)]
-    assert [each["ranks"] for each in found] == [2, 4, 4, 2]
-    assert [each["result"]["imagesPerSecond"] for each in found] == [10.0, 20.0, 20.0, 10.0]
+    assert [(each["turn"], each["workers"]) for each in measurements] == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (1, 1),
+    ]
+    assert [each["ranks"] for each in measurements] == [2, 4, 4, 2]
+    assert [each["result"]["imagesPerSecond"] for each in measurements] == [10.0, 20.0, 20.0, 10.0]
     machine = json.loads(output.splitlines()[0].removeprefix("MACHINE "))
     assert machine["cpus"] == os.cpu_count()
     assert machine["processor"]
@@ -117,9 +122,9 @@ def test_each_measurement_is_printed_before_the_next_one_ends(tmp_path: Path) ->
 
 
 def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
-    code, found, _ = drive(tmp_path, [3, 1])
+    code, measurements, _ = drive(tmp_path, [3, 1])
     assert code == 1
-    (failed,) = found
+    (failed,) = measurements
     assert failed["result"] is None
     assert failed["error"].startswith("exit code 1: ")
     assert failed["error"].endswith("xbroken on three\n")

@@ -119,7 +119,7 @@ def test_script_finds_signals_as_the_launcher_has_set_them() -> None:
     with start(*show, preexec_fn=ignore) as rank:
         # communicate() would not have what was read together with the first line.
         assert rank.stdout is not None
-        found = read_masks(rank.stdout.read().decode())
+        masks = read_masks(rank.stdout.read().decode())
         assert rank.wait(60) == 0
     # This process may ignore one of glibc's own signals, which Python cannot set.
     ignored = read_masks(Path("/proc/self/status").read_text())["SigIgn"]
@@ -127,7 +127,7 @@ def test_script_finds_signals_as_the_launcher_has_set_them() -> None:
         ignored |= 1 << number - 1
     for number in cold.IGNORED_BY_PYTHON:
         ignored &= ~(1 << number - 1)
-    assert found == {"SigBlk": 0, "SigIgn": ignored}
+    assert masks == {"SigBlk": 0, "SigIgn": ignored}
 
 
 def read_masks(status: str) -> dict[str, int]:

@@ -64,11 +64,11 @@ def cause(
         output = ErrorOutput(source, passed_on)
         os.write(writer, text.encode())
         os.close(writer)
-        found = output.find_cause(HOSTS, code, raised, failed)
+        result = output.find_cause(HOSTS, code, raised, failed)
     os.close(passed_on)
     with os.fdopen(out, "rb") as received:
         assert received.read().decode() == (text if passed is None else passed)
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def cause(
     ],
 )  # fmt: skip
 def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expected: str) -> None:
-    found = cause(text, 3)
-    assert found
-    assert found.text == expected
+    result = cause(text, 3)
+    assert result
+    assert result.text == expected
 
 
 NOTES = """\
@@ -134,9 +134,9 @@ NO_KERAS_2 = " (install tf-keras of TensorFlow's version into the image: docs/ru
 def test_script_for_keras_2_is_recognized(source: str, error: str, hint: str) -> None:
     frames = '  File "/app/train.py", line 7, in <module>\n'
     text = f"Traceback (most recent call last):\n{frames}    {source}\n    ~~~^^^\n{error}\n"
-    found = cause(text)
-    assert found
-    assert found.text == f"a rank: {error}, train.py:7{hint}"
+    result = cause(text)
+    assert result
+    assert result.text == f"a rank: {error}, train.py:7{hint}"
 
 
 def test_script_that_has_keras_2_gets_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +179,9 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
 def test_ranks_tell_which_of_them_raised_what(
     output: str, raised: list[Words], expected: str
 ) -> None:
-    found = cause(output, 1, [words.notice() for words in raised])
-    assert found
-    assert found.text == expected
+    result = cause(output, 1, [words.notice() for words in raised])
+    assert result
+    assert result.text == expected
 
 
 HOROVODRUN = "Process 1 exit with status code 1.\n"
@@ -230,17 +230,17 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
         for rank, code in failed
     ]
     old: Notice = {"rank": 2, "host": "hvd-cpu-1", "status": -9, "at": now - 60}
-    found = cause(output, failed=[old, *notices])
-    assert found
-    assert (found.text, found.is_sure_to_repeat) == (expected, sure)
+    result = cause(output, failed=[old, *notices])
+    assert result
+    assert (result.text, result.is_sure_to_repeat) == (expected, sure)
 
 
 def test_host_of_a_failed_rank_is_the_one_that_it_told_from() -> None:
     """An elastic run may have replaced the host that this rank had at the start."""
     told: Notice = {"rank": 1, "host": "hvd-cpu-9", "status": 3, "at": time.monotonic()}
-    found = cause("", failed=[told])
-    assert found
-    assert found.text == "rank 1 on hvd-cpu-9: exit code 3"
+    result = cause("", failed=[told])
+    assert result
+    assert result.text == "rank 1 on hvd-cpu-9: exit code 3"
 
 
 @pytest.mark.parametrize(
@@ -249,10 +249,10 @@ def test_host_of_a_failed_rank_is_the_one_that_it_told_from() -> None:
      (4, "built for other CPUs"), (999, "ended by signal 999")],
 )  # fmt: skip
 def test_signals_are_explained(number: int, words: str) -> None:
-    found = cause(PEER + OPEN_MPI_4_SIGNAL.format(signal=number))
-    assert found
-    assert words in found.text
-    assert not found.is_sure_to_repeat
+    result = cause(PEER + OPEN_MPI_4_SIGNAL.format(signal=number))
+    assert result
+    assert words in result.text
+    assert not result.is_sure_to_repeat
 
 
 @pytest.mark.parametrize(
@@ -268,15 +268,15 @@ def test_signals_are_explained(number: int, words: str) -> None:
     ],
 )
 def test_what_the_script_does_wrong_is_sure_to_repeat(text: str, code: int, sure: bool) -> None:
-    found = cause(text, code)
-    assert found
-    assert found.is_sure_to_repeat is sure
+    result = cause(text, code)
+    assert result
+    assert result.is_sure_to_repeat is sure
 
 
 def test_an_earlier_traceback_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure, "LAST_SECONDS", -1.0)
-    found = cause(TYPE_ERROR + OPEN_MPI_4.format(code=3), 3)
-    assert found == Cause("rank 3 on hvd-cpu-1: ", "exit code 3", False)
+    result = cause(TYPE_ERROR + OPEN_MPI_4.format(code=3), 3)
+    assert result == Cause("rank 3 on hvd-cpu-1: ", "exit code 3", False)
 
 
 def test_what_outlives_the_launcher_may_write_while_its_output_is_read(
@@ -313,14 +313,14 @@ def test_lines_may_come_in_parts() -> None:
             passed += os.read(out, 4096)
         os.write(writer, second.encode())
         os.close(writer)
-        found = output.find_cause(HOSTS, 1)
+        result = output.find_cause(HOSTS, 1)
     os.close(passed_on)
     os.close(out)
-    assert found
-    assert found.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
+    assert result
+    assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
 
 
 def test_launchers_fill_hosts_in_their_order() -> None:
-    found = [find_host(rank, HOSTS) for rank in range(9)]
-    names = [host and host.name for host in found]
+    hosts = [find_host(rank, HOSTS) for rank in range(9)]
+    names = [host and host.name for host in hosts]
     assert names == [*["hvd-cpu-0"] * 2, *["hvd-cpu-1"] * 2, *["hvd-gpu-0"] * 4, None]

@@ -277,8 +277,8 @@ def test_pod_is_that_of_the_address_that_answers(workers: Workers) -> None:
         first.name: Endpoint("10.0.0.1", True, "uid-1", "node-1"),
         second.name: Endpoint("10.0.0.2", True, "uid-2", "node-2"),
     }
-    found = current.pods({first: "10.0.0.1", second: "10.0.0.9", third: "10.0.0.3"})
-    assert found == {
+    pods = current.pods({first: "10.0.0.1", second: "10.0.0.9", third: "10.0.0.3"})
+    assert pods == {
         first: settings.Pod("10.0.0.1", "uid-1", "node-1"),
         second: settings.Pod("10.0.0.9"),
         third: settings.Pod("10.0.0.3"),

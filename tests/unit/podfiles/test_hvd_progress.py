@@ -85,9 +85,9 @@ def test_the_callback_counts_steps_over_epochs(
     # As a run that resumes.
     callback.on_epoch_begin(2)
     callback.on_train_batch_end(0, {"loss": 0.5})
-    found = told((folder / "3").read_text())
-    assert (found["step"], found["steps"], found["loss"]) == (11, 20, 0.5)
-    assert found["imagesPerSecond"] > 0
+    metrics = told((folder / "3").read_text())
+    assert (metrics["step"], metrics["steps"], metrics["loss"]) == (11, 20, 0.5)
+    assert metrics["imagesPerSecond"] > 0
 
 
 def test_it_runs_without_any_package() -> None:

@@ -226,10 +226,10 @@ def test_problem_lasts_when_its_wait_is_over(
     check = missing.PodCheck(run, None, lambda: False)
     first, second, third, fourth = run.hosts
     check._since = {first: 100.0, second: 100.0, third: 100.0}
-    found = {
+    diagnoses = {
         first: Diagnosis("a", wait_seconds=10.0),
         second: Diagnosis("a", wait_seconds=10.5),
         third: Diagnosis("starts"),
         fourth: Diagnosis("wrong name", wait_seconds=0.0),
     }
-    assert check.find_lasting(found) == [first, fourth]
+    assert check.find_lasting(diagnoses) == [first, fourth]

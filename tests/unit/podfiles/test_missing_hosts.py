@@ -281,8 +281,8 @@ def test_workers_that_a_suspension_took_away_are_not_created_again(
     workers.api.put("apps/statefulsets", item)
     run = workers.run(2)
     check = missing.PodCheck(run, kube.Api(), lambda: is_over)
-    found = check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
-    assert {item.reason for item in found.values()} == {"the pod does not exist"}
+    diagnoses = check.check(run.hosts, dict.fromkeys(run.hosts, "no answer"))
+    assert {item.reason for item in diagnoses.values()} == {"the pod does not exist"}
     asked = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
     assert len(asked) == int(not is_over)
 

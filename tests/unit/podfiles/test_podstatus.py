@@ -181,8 +181,14 @@ def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     gate = {"name": "kueue.x-k8s.io/admission"}
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
-    found = podstatus.diagnose(pod)
-    assert found == ("in a queue (scheduling gate kueue.x-k8s.io/admission)", False, "", True, None)
+    diagnosis = podstatus.diagnose(pod)
+    assert diagnosis == (
+        "in a queue (scheduling gate kueue.x-k8s.io/admission)",
+        False,
+        "",
+        True,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,5 +207,5 @@ def test_a_pod_that_fetches_its_data_may_take_long(
         "initContainerStatuses": [{**container({state: {}}), "name": "staging"}],
     }
     pod = {"metadata": metadata, "spec": {"nodeName": "node-7"}, "status": status}
-    found = podstatus.diagnose(pod)
-    assert (found.reason, found.queued) == (reason, may_take_long)
+    diagnosis = podstatus.diagnose(pod)
+    assert (diagnosis.reason, diagnosis.queued) == (reason, may_take_long)

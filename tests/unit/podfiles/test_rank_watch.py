@@ -221,15 +221,15 @@ def test_process_that_is_gone_is_not_stopped(script: subprocess.Popen[bytes]) ->
 
 
 def test_script_is_asked_to_end_once(script: subprocess.Popen[bytes]) -> None:
-    found = ranks.find(3)
-    assert found is not None
+    rank = ranks.find(3)
+    assert rank is not None
     assert ranks.find(4) is None
-    assert not ranks.was_asked_to_end(found)
-    assert ranks.ask_to_end(found)
-    assert ranks.was_asked_to_end(found)
-    assert not ranks.ask_to_end(found)
+    assert not ranks.was_asked_to_end(rank)
+    assert ranks.ask_to_end(rank)
+    assert ranks.was_asked_to_end(rank)
+    assert not ranks.ask_to_end(rank)
     assert script.wait(20) == -signal.SIGTERM
-    assert not ranks.ask_to_end(found._replace(rank=5)), "it has ended"
+    assert not ranks.ask_to_end(rank._replace(rank=5)), "it has ended"
 
 
 def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:

@@ -69,8 +69,8 @@ def test_host_that_does_not_answer_in_time_has_failed(
 ) -> None:
     ssh('[ "$1" = hvd-cpu-1.hvd ] || exec sleep 60')
     hosts = [FIRST, SECOND] if not is_stopped else [FIRST]
-    found = remote.call(hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped)
-    assert found[FIRST] == (1, text)
+    failures = remote.call(hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped)
+    assert failures[FIRST] == (1, text)
 
 
 def test_master_without_ssh_reaches_no_host(

@@ -44,14 +44,14 @@ def test_cores_of_a_rank_are_those_it_was_given(
 @pytest.mark.parametrize("cores", range(1, 130))
 def test_threads_are_those_that_the_plan_sets_for_so_many_cores(cores: int) -> None:
     for gpus in (False, True):
-        found = threads.plan_threads(cores, gpus)
+        variables = threads.plan_threads(cores, gpus)
         planned = (
             cores,
             rules.intra_op_threads(cores, gpus)[0],
             rules.inter_op_threads(cores, gpus)[0],
         )
-        assert tuple(int(found[name]) for name in CHOSEN) == planned
-        assert ("TF_ENABLE_ONEDNN_OPTS" in found) != gpus
+        assert tuple(int(variables[name]) for name in CHOSEN) == planned
+        assert ("TF_ENABLE_ONEDNN_OPTS" in variables) != gpus
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

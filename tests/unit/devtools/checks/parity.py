@@ -28,7 +28,7 @@ def untested():
 
 def mutant(operator: str, text: str, source: str = SOURCE, module: str = PARITY) -> Mutant:
     """The mutant of a line."""
-    (found,) = (
+    (only,) = (
         each for each in find_mutants(module, source) if operator in each.name and each.text == text
     )
-    return found
+    return only

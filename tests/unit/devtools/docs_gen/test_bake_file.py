@@ -16,8 +16,8 @@ IMAGES = load_catalogue()
 
 def blocks(kind: str) -> dict[str, str]:
     """The body of each block of a kind by its name."""
-    found = re.findall(rf'^{kind} "([^"]*)" {{\n(.*?)^}}', render(IMAGES), re.M | re.DOTALL)
-    return dict(found)
+    matches = re.findall(rf'^{kind} "([^"]*)" {{\n(.*?)^}}', render(IMAGES), re.M | re.DOTALL)
+    return dict(matches)
 
 
 def pairs(body: str, key: str) -> dict[str, str]:

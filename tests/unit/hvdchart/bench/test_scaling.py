@@ -168,10 +168,10 @@ ROW = result()["rows"][0]
 
 
 def test_result_of_one_measurement_has_rounded_figures() -> None:
-    found = document([measured(0, 1, 10 / 3, PODS[:1])], [], {})
-    assert (found["session"], found["image"]) == ("u0", "i@sha256:1")
-    assert found["rows"][0]["turns"] == [3.333]
-    assert (found["rows"][0]["imagesPerSecond"], found["rows"][0]["efficiency"]) == (3.333, 1.0)
+    result = document([measured(0, 1, 10 / 3, PODS[:1])], [], {})
+    assert (result["session"], result["image"]) == ("u0", "i@sha256:1")
+    assert result["rows"][0]["turns"] == [3.333]
+    assert (result["rows"][0]["imagesPerSecond"], result["rows"][0]["efficiency"]) == (3.333, 1.0)
 
 
 def test_figures_of_a_result_are_rounded_to_what_is_known_of_them() -> None:
@@ -239,9 +239,9 @@ def test_a_damaged_result_is_refused_with_the_place(
 
 def test_the_machine_is_named() -> None:
     gpu = {"host": "b", "processor": "p", "cpus": 8, "gpus": ["H100"]}
-    found = {"machines": [MACHINE, MACHINE, gpu], "nodes": {"r-0": "n", "r-1": "m"}}
-    assert machine_text(found) == "2 x (Fast <1>, 4 CPUs); 1 x (1 x H100, 8 CPUs) on 2 nodes"
-    assert remarks(found) == []
+    result = {"machines": [MACHINE, MACHINE, gpu], "nodes": {"r-0": "n", "r-1": "m"}}
+    assert machine_text(result) == "2 x (Fast <1>, 4 CPUs); 1 x (1 x H100, 8 CPUs) on 2 nodes"
+    assert remarks(result) == []
     assert machine_text({"machines": []}) == "unknown machines"
     assert remarks({}) == []
     (remark,) = remarks({"nodes": {"r-0": "n", "r-1": "n"}})

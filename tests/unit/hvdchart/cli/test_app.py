@@ -217,8 +217,8 @@ def test_shells_complete_commands_and_options(
     """With what `hvdchart --install-completion` tells them to ask for."""
     asks = {"_HVDCHART_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     shown = installed({**asks, **variables})
-    found = re.findall(r"(?<![-\w])(?:--)?[a-z]+(?:-[a-z]+)*(?![-\w])", shown)
-    assert set(completed) <= set(found), shown
+    words = re.findall(r"(?<![-\w])(?:--)?[a-z]+(?:-[a-z]+)*(?![-\w])", shown)
+    assert set(completed) <= set(words), shown
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

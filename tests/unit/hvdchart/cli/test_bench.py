@@ -48,9 +48,11 @@ def worker(number: int, **more: Any) -> Any:
 
 
 def bench_line(turn: int, workers: int, speed: float | None) -> str:
-    found = {"imagesPerSecond": speed} if speed else None
+    result = {"imagesPerSecond": speed} if speed else None
     head = {"turn": turn, "workers": workers, "ranks": workers}
-    return "BENCH " + json.dumps({**head, "result": found, "error": "" if speed else "out of luck"})
+    return "BENCH " + json.dumps(
+        {**head, "result": result, "error": "" if speed else "out of luck"}
+    )
 
 
 @contextmanager

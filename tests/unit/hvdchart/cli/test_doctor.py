@@ -85,15 +85,15 @@ def test_each_problem_is_counted_and_has_a_fix(
     })  # fmt: skip
     done = hvdchart("doctor", spec, "-o", "json")
     assert done.code == 7
-    found = {item["subject"]: item for item in json.loads(done.output)}
-    problems = [item for item in found.values() if item["state"] == "problem"]
+    findings = {item["subject"]: item for item in json.loads(done.output)}
+    problems = [item for item in findings.values() if item["state"] == "problem"]
     assert {item["subject"] for item in problems} == {
         "Helm", "rights to deploy", "rights to follow a run", "Pod Security", "quotas",
         "claim results",
     }  # fmt: skip
     assert all(item["fix"] for item in problems)
     assert done.errors == "hvdchart: 6 problems found\n"
-    assert "the hostPath volume data needs privileged" in found["Pod Security"]["text"]
+    assert "the hostPath volume data needs privileged" in findings["Pod Security"]["text"]
 
 
 def test_what_one_may_not_read_is_unknown_and_no_problem(
@@ -104,8 +104,8 @@ def test_what_one_may_not_read_is_unknown_and_no_problem(
     cluster.refusals["endpointslices list"] = (403, "no right")
     done = hvdchart("doctor", "-o", "json")
     assert done.code == 0
-    found = states(done)
-    assert {found[name] for name in ("namespace", "quotas", "DNS", "storage", "GPUs")} == {
+    by_subject = states(done)
+    assert {by_subject[name] for name in ("namespace", "quotas", "DNS", "storage", "GPUs")} == {
         "unknown"
     }
 

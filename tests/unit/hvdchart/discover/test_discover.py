@@ -107,8 +107,8 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
     labels: dict[str, str], zones: int | None, sockets: int, numa: int | None
 ) -> None:
     nodes = [node("n1", "128", "512Gi", {f"{NFD}{name}": text for name, text in labels.items()})]
-    found = [] if zones is None else [topology("n1", zones), topology("other", 9)]
-    text = spec_text(read_nodes(nodes, [], found), "run")
+    topologies = [] if zones is None else [topology("n1", zones), topology("other", 9)]
+    text = spec_text(read_nodes(nodes, [], topologies), "run")
     spec = parse_spec(text)
     group = spec.nodes[0]
     assert (group.sockets, group.numa_per_socket) == (sockets, numa)

@@ -41,8 +41,8 @@ def limit_range(**limits: Any) -> Any:
 
 
 def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]:
-    found = examine_quotas(quotas, ranges or [], pod_needs(VALUES))
-    return [finding.text for finding in found if finding.state == "problem"]
+    findings = examine_quotas(quotas, ranges or [], pod_needs(VALUES))
+    return [finding.text for finding in findings if finding.state == "problem"]
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_a_default_request_is_no_limit() -> None:
 def test_a_default_request_meets_what_a_quota_demands() -> None:
     values: dict[str, Any] = {"worker": {}, "master": {}}
     default = limit_range(defaultRequest={"cpu": "4"})
-    found = [
+    states = [
         [each.state for each in examine_quotas([quota(cpu="100")], ranges, pod_needs(values))]
         for ranges in ([default], [])
     ]
-    assert found == [["ok"], ["problem"]]
+    assert states == [["ok"], ["problem"]]
 
 
 def test_a_quota_for_some_pods_only_is_not_counted() -> None:
@@ -112,9 +112,9 @@ def test_a_quota_for_some_pods_only_is_not_counted() -> None:
     ],
 )
 def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
-    found = limit_range(**limits)
-    found["spec"]["limits"].insert(0, {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}})
-    assert quota_texts([], [found]) == ([problem] if problem else [])
+    limit = limit_range(**limits)
+    limit["spec"]["limits"].insert(0, {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}})
+    assert quota_texts([], [limit]) == ([problem] if problem else [])
 
 
 def test_without_a_spec_quotas_are_named() -> None:
@@ -174,8 +174,8 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
 
 
 def test_each_claim_has_its_finding() -> None:
-    found = examine_claims({"data": None, "out": claim()}, None, 4)
-    assert [(each.subject, each.state) for each in found] == [
+    findings = examine_claims({"data": None, "out": claim()}, None, 4)
+    assert [(each.subject, each.state) for each in findings] == [
         ("claim data", "problem"), ("claim out", "ok"),
     ]  # fmt: skip
 

@@ -110,12 +110,12 @@ SUBTREES = st.recursive(
 
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Every place of a tree: the map or list, and the key or index in it."""
-    found: list[tuple[Any, Any]] = []
+    pairs: list[tuple[Any, Any]] = []
     for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-        found.append((value, step))
+        pairs.append((value, step))
         if isinstance(child, dict | list):
-            found += places(child)
-    return found
+            pairs += places(child)
+    return pairs
 
 
 @st.composite
@@ -123,10 +123,10 @@ def damaged_trees(draw: st.DrawFn) -> Any:
     """A file in which values are replaced, keys misspelt, added or removed, texts marked."""
     tree = copy.deepcopy(tree_of(draw(st.sampled_from(NAMES))).plain)
     for _ in range(draw(st.integers(1, 5))):
-        found = places(tree)
-        if not found:
+        pairs = places(tree)
+        if not pairs:
             break
-        parent, step = found[draw(st.integers(0, len(found) - 1))]
+        parent, step = pairs[draw(st.integers(0, len(pairs) - 1))]
         kind = draw(st.sampled_from(["replace", "mark", "misspell", "add", "remove", "empty"]))
         if kind == "mark" and isinstance(parent[step], str):
             parent[step] = draw(MARKS)
@@ -273,7 +273,7 @@ def test_command_lines_lose_no_word(given_line: tuple[list[str], str]) -> None:
     migration = migrated(lambda: migrate_line(script))
     if migration is None:
         return
-    found = words_in(dict(migration.values)) + json.dumps(report_text(migration))
+    output = words_in(dict(migration.values)) + json.dumps(report_text(migration))
     beaten = {entry.old.partition("-e ")[2] for entry in migration.entries if not entry.new}
     for word in words:
         # A variable's value is not printed in the report: it is in the values, or its name has an
@@ -282,7 +282,7 @@ def test_command_lines_lose_no_word(given_line: tuple[list[str], str]) -> None:
         pieces = [name] if f"{name}=..." in beaten else word.split("=", 1)
         for piece in pieces:
             shown = json.dumps(piece, ensure_ascii=False)[1:-1]
-            assert shown in found or piece in PROGRAMS, (piece, script)
+            assert shown in output or piece in PROGRAMS, (piece, script)
     worker = migration.values["worker"]
     ranks = [int(n) for o, n in itertools.pairwise(words) if o in ("-np", "-n")]
     if ranks and "--num-proc" not in words and "docker" not in words:

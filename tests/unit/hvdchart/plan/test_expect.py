@@ -31,9 +31,9 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
     network = Network(10)
     exposed = exposed_seconds(WORK, network, 2, 2)
     assert exposed == pytest.approx(0.5 * (102.4e6 / 1.25e9 + 2 * 2 * 30e-6))
-    found = expect(WORK, network, 2, 1)
-    assert found.efficiency == pytest.approx(1.6 / (1.6 + exposed))
-    assert found.speed == pytest.approx(80 * found.efficiency)
+    expected = expect(WORK, network, 2, 1)
+    assert expected.efficiency == pytest.approx(1.6 / (1.6 + exposed))
+    assert expected.speed == pytest.approx(80 * expected.efficiency)
 
 
 def test_one_host_has_no_network() -> None:
@@ -90,14 +90,14 @@ def result(tmp_path: Path, nodes: list[str], **changes: Any) -> Path:
 def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) -> None:
     done = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45", "-o", "json")
     assert done.code == 0, done.errors
-    found = json.loads(done.output)
-    assert [row["workers"] for row in found["expected"]] == [1, 2, 4, 8, 16]
-    assert found["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
+    document = json.loads(done.output)
+    assert [row["workers"] for row in document["expected"]] == [1, 2, 4, 8, 16]
+    assert document["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
     digits = {"imagesPerSecond": 1, "efficiency": 4, "model expects": 4}
-    for row in (*found["expected"], *found["published"]):
+    for row in (*document["expected"], *document["published"]):
         rounded = {key: round(row[key], number) for key, number in digits.items() if key in row}
         assert rounded.items() <= row.items()
-    assert (found["published"][0]["published"], found["published"][0]["ranks"]) == (0.92, 32)
+    assert (document["published"][0]["published"], document["published"][0]["ranks"]) == (0.92, 32)
     shown = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45")
     assert "- each host has a link of 10 Gbit/s (TCP, of which" in shown.output
     assert "- 30 us for each message; " in shown.output

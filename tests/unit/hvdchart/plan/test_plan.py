@@ -214,8 +214,8 @@ def test_groups_with_other_interfaces_have_own_variables() -> None:
     ],
 )  # fmt: skip
 def test_plan_warns(nodes: str, rest: str, says: str) -> None:
-    found = planned(nodes, rest).warnings
-    assert any(says in warning for warning in found), found
+    warnings = planned(nodes, rest).warnings
+    assert any(says in warning for warning in warnings), warnings
 
 
 def test_ordinary_plan_has_no_warning() -> None:

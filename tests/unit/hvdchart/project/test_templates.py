@@ -62,10 +62,10 @@ def test_the_image_may_be_another(
     tmp_path: Path, image: str, repository: str, tag: str | None
 ) -> None:
     make_project(tmp_path / "p", "p", TEMPLATES["keras"], image)
-    found = load_spec(tmp_path / "p" / "run.spec.yaml").image
-    assert found is not None
-    assert (found.repository, found.tag) == (repository, tag)
-    assert found.digest == (DIGEST if "@" in image else None)
+    written = load_spec(tmp_path / "p" / "run.spec.yaml").image
+    assert written is not None
+    assert (written.repository, written.tag) == (repository, tag)
+    assert written.digest == (DIGEST if "@" in image else None)
 
 
 def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     handed = {file.name for file in list_files(tmp_path / "p")}
     assert handed & {".dockerignore", "requirements.txt"} == set(), "the image has the packages"
     # `deploy` builds it: it has no tag.
-    found = load_spec(tmp_path / "p" / "run.spec.yaml").image
-    assert found is not None
-    assert (found.repository, found.tag) == ("p", None)
+    written = load_spec(tmp_path / "p" / "run.spec.yaml").image
+    assert written is not None
+    assert (written.repository, written.tag) == ("p", None)
 
 
 def test_requirements_that_are_added_later_are_handed_to_the_workers(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def gated() -> Any:
     ],
 )  # fmt: skip
 def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
-    found = str(phase(pods, *events))
-    assert found.startswith(expected) if expected.endswith("; ") else found == expected
+    shown = str(phase(pods, *events))
+    assert shown.startswith(expected) if expected.endswith("; ") else shown == expected
 
 
 def test_a_run_that_trains_has_its_progress() -> None:

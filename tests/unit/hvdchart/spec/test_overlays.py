@@ -62,10 +62,10 @@ def test_wrong_value_names_its_own_file() -> None:
     ],
 )  # fmt: skip
 def test_setting_replaces_one_value(setting: str, path: list[Any], value: Any) -> None:
-    found = apply_settings(merged(), [setting]).plain
+    actual = apply_settings(merged(), [setting]).plain
     for step in path:
-        found = found[step]
-    assert found == value
+        actual = actual[step]
+    assert actual == value
 
 
 def test_null_setting_deletes_the_key() -> None:

@@ -89,20 +89,20 @@ def reasons_of(text: str) -> dict[str, tuple[Any, str]]:
 
 
 def test_what_values_replace_is_the_plans_number_and_reason() -> None:
-    found = reasons_of(
+    reasons = reasons_of(
         "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
-    assert found["worker.slots"] == (2, "values.worker.slots instead of 1")
-    assert found["worker.number"] == (3, "values.worker.number instead of 1")
+    assert reasons["worker.slots"] == (2, "values.worker.slots instead of 1")
+    assert reasons["worker.number"] == (3, "values.worker.number instead of 1")
     because = "values.worker.resources.requests.cpu instead of 3"
-    assert found["worker.resources.requests.cpu"] == (2, because)
+    assert reasons["worker.resources.requests.cpu"] == (2, because)
     because = "values.worker.env instead of 2"
-    assert found["worker.env.TF_NUM_INTEROP_THREADS"] == ("1", because)
+    assert reasons["worker.env.TF_NUM_INTEROP_THREADS"] == ("1", because)
     because = "values.launch.binding.to instead of core"
-    assert found["launch.binding.to"] == ("socket", because)
-    assert found["worker.resources.requests.memory"][1].startswith("8Gi - ")
+    assert reasons["launch.binding.to"] == ("socket", because)
+    assert reasons["worker.resources.requests.memory"][1].startswith("8Gi - ")
 
 
 def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:

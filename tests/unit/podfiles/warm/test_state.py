@@ -51,8 +51,8 @@ def test_bound_rank_must_not_have_counted_other_cpus(
     environment: dict[str, str], libraries: str | None, reason: str | None,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(warm_state, "find_library", lambda parts: libraries)
-    found = state.find_reason(request(cpus=[999], environment=environment), None)
-    assert (reason in found) if reason and found else (found == reason)
+    refusal = state.find_reason(request(cpus=[999], environment=environment), None)
+    assert (reason in refusal) if reason and refusal else (refusal == reason)
 
 
 def test_rank_on_the_cpus_of_the_import_needs_no_other_count(
@@ -69,8 +69,8 @@ def test_nice_value_can_be_raised_only(
     state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch, nice: int, refused: bool
 ) -> None:
     monkeypatch.setattr(os, "getpriority", lambda kind, pid: 0 if pid else 7)
-    found = state.find_reason(request(nice=nice), None)
-    assert found == (f"its nice value is {nice}" if refused else None)
+    reason = state.find_reason(request(nice=nice), None)
+    assert reason == (f"its nice value is {nice}" if refused else None)
 
 
 def test_threads_that_an_import_has_started_may_end_a_moment_later(
@@ -113,9 +113,9 @@ def test_descriptor_that_an_import_has_opened_is_not_replaced(
         os.close(number)
     with (tmp_path / "of the rank").open("w") as later:
         number_of_the_rank = later.fileno() + 1
-        found = state.find_reason(request(descriptors=[0, number]), None)
+        reason = state.find_reason(request(descriptors=[0, number]), None)
         other = state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
-    assert found == f"an imported module uses descriptor {number}"
+    assert reason == f"an imported module uses descriptor {number}"
     assert other is None
 
 
@@ -157,8 +157,8 @@ def test_hard_limit_can_be_lowered_only(
     refused: bool,
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1, own))
-    found = state.find_reason(request(limits={"RLIMIT_NOFILE": [9, wanted]}), None)
-    assert found == (f"its RLIMIT_NOFILE is {wanted}" if refused else None)
+    reason = state.find_reason(request(limits={"RLIMIT_NOFILE": [9, wanted]}), None)
+    assert reason == (f"its RLIMIT_NOFILE is {wanted}" if refused else None)
 
 
 @pytest.mark.parametrize(

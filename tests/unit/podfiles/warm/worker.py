@@ -169,5 +169,5 @@ def is_alive(pid: int) -> bool:
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
-    found = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in found.read_text().split()]
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in file.read_text().split()]
