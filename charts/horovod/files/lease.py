@@ -139,7 +139,9 @@ class Lease:
         self._released.set()
         self._asked.put(threading.Event())
         if self._is_held and not self.lost:
-            self.write({"holder": ""}, retry_seconds=RENEW_EVERY)
+            with self._guard:
+                # The end of the run is among the news, which may not have been written yet.
+                self.write({**self.news(), "holder": ""}, retry_seconds=RENEW_EVERY)
 
     def _try_to_take(self, seen: str, seen_at: float) -> bool:
         """Take the record if it is free; otherwise `_data` is what it has."""

@@ -122,6 +122,9 @@ class RunRecord:
             self._lease.write(self._news())
 
     def _news(self) -> Entry:
+        # A run whose earlier end is only repeated leaves the record as it is.
+        if not self._entry:
+            return {}
         return {**self._entry, "progress": self.progress.entry(), "hosts": self.hosts}
 
     @property

@@ -22,8 +22,10 @@ def test_a_renewal_that_is_under_way_does_not_take_back_what_is_released(
     renewing: queue.Queue[threading.Thread] = queue.Queue()
 
     def release() -> dict[str, str]:
-        first.release()
-        renewing.put(threading.current_thread())
+        # The release asks for the news as well.
+        if not first._released.is_set():
+            first.release()
+            renewing.put(threading.current_thread())
         return {"progress": "late"}
 
     first.news = release
@@ -107,6 +109,19 @@ def test_news_are_written_at_once_or_by_the_next_renewal(
     assert "state" not in masters.data()
     first.renew(TIMEOUT)
     masters.api.wait(lambda: "state" in masters.data())
+
+
+def test_record_that_is_given_back_has_the_last_news(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the end of the run, which could not be written while the API server was away."""
+    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
+    first = masters.take(masters.make("master-a"))
+    first.news = lambda: {"state": "Finished"}
+    masters.api.fail("PATCH", PATH, faults.status(503))
+    assert not first.write(first.news(), 0.0)
+    first.release()
+    assert (masters.data()["state"], masters.data()["holder"]) == ("Finished", "")
 
 
 def test_news_are_those_of_the_moment_in_which_they_are_written(masters: Masters) -> None:

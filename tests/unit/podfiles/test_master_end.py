@@ -133,6 +133,13 @@ def test_another_run_of_the_release_is_made(pod: MasterPod) -> None:
     assert (pod.generated.parent / "launched").exists()
 
 
+def test_a_result_that_is_repeated_keeps_what_the_run_had_reported(pod: MasterPod) -> None:
+    record_earlier(pod, state="Finished", reason="", progress="step 9", hosts="hvd-worker-0")
+    assert pod.run() == 0
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    assert (item["data"]["progress"], item["data"]["hosts"]) == ("step 9", "hvd-worker-0")
+
+
 def test_a_run_whose_earlier_end_cannot_be_read_does_not_train(pod: MasterPod) -> None:
     record_earlier(pod, state="Finished", reason="")
     pod.api.fail("GET", "core/configmaps", faults.status(503))
