@@ -26,7 +26,7 @@ EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
 # The methods of events.EventRecorder, and what a reason looks like.
-_CREATE = ("emit", "tell", "warn")
+_CREATE = ("emit", "note", "warn")
 _REASON = re.compile(r"([A-Z][a-z]+)+")
 _HEAD = """\
 # The command

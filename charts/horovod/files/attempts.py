@@ -1,4 +1,4 @@
-"""The attempts at a run that one master makes, on the workers that are there.
+"""The attempts at a run that one master makes, on the running workers.
 
 A failed attempt ends neither the master nor the workers: the next one only waits for hosts that are
 missing. The Job makes another master for a master that is lost, which counts on in the record.

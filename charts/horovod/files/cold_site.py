@@ -18,7 +18,7 @@ HERE = os.path.dirname(__file__)
 OWN = ("basics", "exception_notice", "fence", "hints", "notices")
 
 
-def tell_of_end(rank: int) -> None:
+def report_end(rank: int) -> None:
     """Let the master know the exception that ends this process, before it is shown."""
     show, process, path = sys.excepthook, os.getpid(), list(sys.path)
 
@@ -27,7 +27,7 @@ def tell_of_end(rank: int) -> None:
         # to end itself by SIGINT when anything is imported.
         is_end = getattr(sys, "last_value", None) is error and os.getpid() == process
         if is_end and not isinstance(error, KeyboardInterrupt):
-            tell(rank, error, path)
+            notify(rank, error, path)
         show(kind, error, trace)
 
     if sys.__excepthook__ is show:
@@ -36,7 +36,7 @@ def tell_of_end(rank: int) -> None:
     sys.excepthook = excepthook
 
 
-def tell(rank: int, error: BaseException, path: "List[str]") -> None:
+def notify(rank: int, error: BaseException, path: "List[str]") -> None:
     """Send the notice. Whatever goes wrong here must not change how the rank ends."""
     before = sys.path
     others = {name: sys.modules.pop(name) for name in OWN if name in sys.modules}
@@ -45,7 +45,7 @@ def tell(rank: int, error: BaseException, path: "List[str]") -> None:
         sys.path = [os.path.dirname(os.path.realpath(__file__)), *path]
         import exception_notice
 
-        exception_notice.tell(os.environ, rank, error)
+        exception_notice.notify(os.environ, rank, error)
     except BaseException:  # noqa: BLE001, S110
         pass
     finally:
@@ -62,7 +62,7 @@ if given:
 chosen = os.environ.pop("HVD_SITE", "")
 try:
     descriptor, number, own_rank = map(int, chosen.split())
-    tell_of_end(own_rank)
+    report_end(own_rank)
 
     import faulthandler
 

@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def needed_memory(clients: int) -> int:
-    """The memory in MiB that the master needs with so many SSH clients at a time."""
+    """The memory in MiB that the master needs with this number of SSH clients at a time."""
     known = KNOWLEDGE["connections"]
     return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)
 

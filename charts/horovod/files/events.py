@@ -41,7 +41,7 @@ class EventRecorder:
         self.launches += reason == "Training"
         self._put(reason, message, warning)
 
-    def tell(self, reason: str, message: str) -> None:
+    def note(self, reason: str, message: str) -> None:
         """Create an event that is no stage of the run."""
         self._put(reason, message, warning=False)
 

@@ -37,7 +37,7 @@ def describe(error: BaseException) -> str:
     return text + place + hints.find(text, frames[-1].line or "" if frames else "")
 
 
-def tell(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
+def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
     """Tell the master of a rank with these environment variables."""
     address = variables.get(notices.ADDRESS)
     if address:

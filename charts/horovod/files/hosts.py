@@ -186,7 +186,7 @@ class HostRendezvous:
             return {host: self.reasons[host] for host in hosts if host in self.reasons}
 
     def explain(self, broken: Mapping[Host, str]) -> str:
-        """Tell of hosts that do not answer what the API server says of their pods."""
+        """Report what the API server says about the pods of hosts that do not answer."""
         return "; ".join(describe(self._pods.check(list(broken), broken)))
 
     def is_enough(self) -> bool:
@@ -211,7 +211,7 @@ class HostRendezvous:
         ]
 
     def _count_missing(self, missing: Sequence[Host]) -> str:
-        """Tell how many of the hosts to start with are missing: spares may stand in for them."""
+        """Report how many of the hosts to start with are missing: spares may replace them."""
         needed = sum(self.run.needed_workers.values())
         with self.changed:
             lacking = sum(count_missing_workers(self.run, self.answering).values())

@@ -49,7 +49,7 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
         for script in scripts:
             if script not in told and is_heard:
                 told.add(script)
-                is_heard = ranks.tell(script, kind="leaving", seconds=grace)
+                is_heard = ranks.notify(script, kind="leaving", seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)
         if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):
@@ -62,7 +62,7 @@ def main() -> int:
     scripts = list(ranks.running())
     for script in scripts:
         if not ranks.was_asked_to_end(script):
-            ranks.tell(script, kind=rank_end.ASKED)
+            ranks.notify(script, kind=rank_end.ASKED)
     for script in scripts:
         ranks.ask_to_end(script)
     print(len(scripts))

@@ -201,7 +201,7 @@ class Progress:
         self._process.wait()
 
 
-def tell(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None:
+def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None:
     """Print what the ranks here tell, each time that it changes, until standard input ends.
 
     They were started so many seconds ago: the files of the attempt before, whose loss may be the
@@ -219,7 +219,7 @@ def tell(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None:
 def main(environment: Mapping[str, str] = os.environ) -> int:
     """On a worker: tell the master."""
     try:
-        tell(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
+        report(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
     except (BrokenPipeError, KeyError):
         # The master has gone; or a worker that an earlier version of the chart has started.
         return 1

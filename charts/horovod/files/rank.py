@@ -135,7 +135,7 @@ def main() -> int:
     if status is None:
         status = cold.run(command, partial(begin_cold, place.rank, command[0]))
     # Before the launcher ends the others, which fail then, too.
-    rank_end.tell_failure(place.rank, status)
+    rank_end.report_failure(place.rank, status)
     if arguments.ranks == 0:
         status = rank_end.exit_code_to_report(place.rank, status)
     rank_end.report_end(place.rank, status)

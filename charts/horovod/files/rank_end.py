@@ -31,14 +31,14 @@ def exit_code_to_report(rank: int, status: int) -> int:
     return LEFT if is_asked and status == 0 else status
 
 
-def tell_failure(rank: int, status: int) -> None:
+def report_failure(rank: int, status: int) -> None:
     """Tell the master that a rank has failed by itself: not all launchers name it, and its signal.
 
     `status` is its exit code or minus its signal.
     """
     script = ranks.find(rank)
     if status and script is not None and not ranks.was_asked_to_end(script):
-        ranks.tell(script, kind=FAILED, status=status)
+        ranks.notify(script, kind=FAILED, status=status)
 
 
 def report_end(rank: int, status: int) -> None:

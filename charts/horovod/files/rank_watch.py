@@ -38,7 +38,7 @@ class RankWatch:
         for pid, (since, told) in self._stopped.items():
             if now - told >= self._period:
                 self._stopped[pid] = (since, now)
-                ranks.tell(stopped[pid], kind="stopped", seconds=now - since, period=self._period)
+                ranks.notify(stopped[pid], kind="stopped", seconds=now - since, period=self._period)
 
 
 def is_stopped(pid: int) -> bool:

@@ -145,7 +145,7 @@ def send(script: Script, answer_within: float, **content: object) -> None:
     notices.send(script.notices, script.epoch, answer_within, **content)
 
 
-def tell(script: Script, **content: object) -> bool:
+def notify(script: Script, **content: object) -> bool:
     """Send a notice about a rank to its master. False for a failure, which is logged."""
     if not script.notices:
         return True

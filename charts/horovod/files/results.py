@@ -54,7 +54,7 @@ def store_results(
     failure = _store(time.monotonic() + min(left, run.results_within), is_stopped)
     if not failure:
         log("the results are stored")
-        events.tell("ResultsStored", "results.command ended with exit code 0")
+        events.note("ResultsStored", "results.command ended with exit code 0")
         record.write_results(STORED)
         return problem
     text = f"the results could not be stored: {failure}"

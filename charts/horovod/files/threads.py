@@ -62,7 +62,7 @@ def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -
 
 
 def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
-    """The variables of a rank with so many cores."""
+    """The variables of a rank with this number of cores."""
     inter_op = max(2, cores - 2) if gpus else min(2, cores)
     variables = {
         "OMP_NUM_THREADS": str(cores),

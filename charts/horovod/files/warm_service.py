@@ -53,7 +53,7 @@ def main(main_namespace: dict[str, Any]) -> None:
         faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
         warm_script.set_title(request["command"])
         variables, number = request["environment"], request["rank"]
-        raised = functools.partial(exception_notice.tell, variables, number)
+        raised = functools.partial(exception_notice.notify, variables, number)
         warm_script.run(request["program"], main_namespace, raised)
 
 

@@ -185,13 +185,13 @@ def test_master_that_does_not_answer_takes_no_more_of_the_grace_period_for_each_
     told: list[ranks.Script] = []
     asked: list[ranks.Script] = []
 
-    def tell(script: ranks.Script, **content: object) -> bool:
+    def notify(script: ranks.Script, **content: object) -> bool:
         told.append(script)
         return False
 
     monkeypatch.setattr(ranks, "running", lambda: iter(next(looks)))
     monkeypatch.setattr(ranks, "is_any_waiting", lambda: False)
-    monkeypatch.setattr(ranks, "tell", tell)
+    monkeypatch.setattr(ranks, "notify", notify)
     monkeypatch.setattr(ranks, "ask_to_end", asked.append)
     monkeypatch.setattr(fence, "older_processes", lambda epoch: iter(()))
     sshd = SimpleNamespace(returncode=0, kill=lambda: None)

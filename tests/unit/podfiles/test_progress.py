@@ -144,7 +144,7 @@ def test_the_worker_tells_each_change_once_and_the_last_step(
     monkeypatch.setattr(progress, "read_folder", read)
     with os.fdopen(reader) as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        progress.tell(tmp_path, 7.0, look_every=0.001)
+        progress.report(tmp_path, 7.0, look_every=0.001)
     assert last.is_set()
     assert capsys.readouterr().out.split("\n") == [
         "horovod_step 1", "horovod_step 2", "horovod_step 3", "",

@@ -60,8 +60,8 @@ def test_master_is_told_of_ranks_that_fail_by_themselves(
     is_asked: bool, status: int, is_told: bool, told: list[dict[str, Any]]
 ) -> None:
     register(is_asked)
-    rank_end.tell_failure(3, status)
-    rank_end.tell_failure(4, status)
+    rank_end.report_failure(3, status)
+    rank_end.report_failure(4, status)
     assert [(item["kind"], item["status"]) for item in told] == [("failed", status)] * is_told
 
 

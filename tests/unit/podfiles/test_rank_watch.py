@@ -107,7 +107,7 @@ def test_master_is_told_once_in_a_period_of_stall_checks(
     stop(script)
     for _ in range(3):
         watch.look()
-    assert ranks.tell(next(ranks.running()), kind="last")
+    assert ranks.notify(next(ranks.running()), kind="last")
     assert notices.get(timeout=20)["kind"] == "last"
 
 
@@ -151,7 +151,7 @@ def test_rank_that_failed_at_once_still_tells_how(
     (folder / "3").unlink()
     ranks.register(3, script.pid)
     assert list(ranks.running()) == []
-    rank_end.tell_failure(3, 5)
+    rank_end.report_failure(3, 5)
     told = notices.get(timeout=20)
     assert (told["kind"], told["rank"], told["status"]) == (rank_end.FAILED, 3, 5)
 
@@ -180,7 +180,7 @@ def test_other_senders_are_not_heard(notices: Notices) -> None:
 def test_master_that_is_not_there_is_logged(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert not ranks.tell(ranks.Script(3, 1, "0", address, "7"), kind="leaving")
+    assert not ranks.notify(ranks.Script(3, 1, "0", address, "7"), kind="leaving")
     assert "cannot send the master the notice leaving about rank 3: " in capsys.readouterr().out
 
 
