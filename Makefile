@@ -21,19 +21,21 @@ test: lint ## Run all checks and all tests
 lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spelling, yamllint, helm lint
 	@$(PY) -m devtools.checks.lint
 
-unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take seconds each)
+unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take 0.1 s and more)
 ifdef ALL
 	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit -m "not fuzz"
 else
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-pods unit-others
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-first unit-second
 endif
 
 # Halves of about the same length. These tests take milliseconds each, and pytest-xdist would take a fifth more.
-unit-pods:
-	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/pods tests/unit/podfiles/test_*.py -m "not fuzz and not slow"
+UNIT_FIRST := tests/unit/podfiles tests/unit/hvdchart/run
 
-unit-others:
-	@$(PY) -m pytest -q tests/unit --ignore-glob "*/podfiles/test_*" -m "not fuzz and not slow"
+unit-first:
+	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first $(UNIT_FIRST) -m "not fuzz and not slow"
+
+unit-second:
+	@$(PY) -m pytest -q tests/unit $(UNIT_FIRST:%=--ignore=%) -m "not fuzz and not slow"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many

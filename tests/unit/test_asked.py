@@ -127,6 +127,7 @@ def test_rank_that_ends_is_named(ranks: Ranks) -> None:
         asked.ask(parties["pods"], do="die")
 
 
+@pytest.mark.slow
 def test_waiting_ends_with_what_starts_the_ranks(ranks: Ranks) -> None:
     ranks.start("host", 0)
 
@@ -137,6 +138,7 @@ def test_waiting_ends_with_what_starts_the_ranks(ranks: Ranks) -> None:
         ranks.meeting.wait_for({"host": 2}, check)
 
 
+@pytest.mark.slow
 def test_ranks_that_do_not_come_are_counted(ranks: Ranks) -> None:
     expected = "not ready after 0 s: 0 of 2 of host, 0 of 1 of pods"
     sizes = {"host": 2, "pods": 1}

@@ -68,6 +68,7 @@ def test_page_says_when_a_run_without_its_image_ends() -> None:
         assert row.endswith(f"| fails after {seconds} s |")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", quoted())
 def test_message_is_what_a_program_writes(message: str) -> None:
     # Names and numbers are `...`, or in quotation marks in a template.

@@ -47,11 +47,13 @@ def imported(*arguments: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_import_nothing_slow(option: str) -> None:
     assert imported(option) & (SLOW | FOR_CLUSTERS) == set()
 
 
+@pytest.mark.slow
 def test_status_imports_nothing_slow(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("jobs", job())
     fake_cluster.put("statefulsets", STATEFUL_SET)

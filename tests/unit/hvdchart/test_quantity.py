@@ -30,6 +30,7 @@ NUMBERS = DIGITS | st.builds("{}.{}".format, DIGITS, DIGITS) | st.builds(".{}".f
 EXPONENTS = st.builds("{}{}".format, st.sampled_from("eE"), st.integers(-9, 12))
 
 
+@pytest.mark.slow
 @given(st.builds("{}{}".format, NUMBERS, st.sampled_from(SUFFIXES) | EXPONENTS))
 def test_parse_quantity_agrees_with_the_kubernetes_client(text: str) -> None:
     assert parse_quantity(text) == Fraction(reference(text))

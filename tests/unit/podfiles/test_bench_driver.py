@@ -82,6 +82,7 @@ def drive(tmp_path: Path, sizes: list[int], launched: str = LAUNCHER) -> tuple[i
     return done.returncode, [json.loads(each[6:]) for each in lines], done.stdout
 
 
+@pytest.mark.slow
 def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
     code, measurements, output = drive(tmp_path, [1, 2])
     assert code == 0, output
@@ -121,6 +122,7 @@ def test_each_measurement_is_printed_before_the_next_one_ends(tmp_path: Path) ->
     assert json.loads(rest.removeprefix("BENCH "))["result"] == {"imagesPerSecond": 5}
 
 
+@pytest.mark.slow
 def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
     code, measurements, _ = drive(tmp_path, [3, 1])
     assert code == 1

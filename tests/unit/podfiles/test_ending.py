@@ -204,6 +204,7 @@ def test_a_finished_training_stays_finished_when_the_api_fails_at_its_end(
     assert "cannot scale hvd-gpu to 0: " in output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("failure", NO_ANSWERS.values(), ids=NO_ANSWERS)
 def test_the_end_waits_for_an_api_server_that_is_away(

@@ -106,6 +106,7 @@ def test_the_same_epoch_leaves_its_own_processes(started: list[Session]) -> None
     assert started[0].process.poll() is None
 
 
+@pytest.mark.slow
 def test_warm_ranks_are_ended_with_all_that_they_have_started() -> None:
     """A fork of the warm process has no variable of its own that shows its epoch."""
     script = (

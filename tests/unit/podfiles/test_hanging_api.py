@@ -26,6 +26,7 @@ from tests.waiting import wait_until
 FAIL_ONCE = 'echo x >>"$OUT/attempts"; [ "$HVD_ATTEMPT" = 2 ]'
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_next_attempt_begins_and_is_recorded_later(
     pod: MasterPod, names: Names, monkeypatch: pytest.MonkeyPatch
@@ -62,6 +63,7 @@ def test_next_attempt_begins_and_is_recorded_later(
     assert (item["data"]["attempts"], item["data"]["failures"]) == ("2", "1")
 
 
+@pytest.mark.slow
 def test_number_of_retries_is_known_although_no_answer_comes_between_attempts(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_hosts_of_an_elastic_run_come_and_go(
     assert names(change.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"], "it may come back"
 
 
+@pytest.mark.slow
 def test_hosts_that_an_elastic_run_loses_are_not_reported_as_missing(
     workers: Workers, reports: None, rendezvous: StartRendezvous, background: Background
 ) -> None:
@@ -217,6 +218,7 @@ def test_waiting_ends_when_a_host_that_came_back_completes_the_others(
     assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-1"]
 
 
+@pytest.mark.slow
 def test_helm_test_waits_no_longer_for_hosts_that_come_one_after_the_other(
     workers: Workers, rendezvous: StartRendezvous
 ) -> None:
@@ -226,6 +228,7 @@ def test_helm_test_waits_no_longer_for_hosts_that_come_one_after_the_other(
         rendezvous(run).wait()
 
 
+@pytest.mark.slow
 def test_an_elastic_run_that_was_training_goes_on_with_the_ranks_that_are_left(
     workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +241,7 @@ def test_an_elastic_run_that_was_training_goes_on_with_the_ranks_that_are_left(
     assert names(rendezvous(run).wait()) == ["hvd-worker-1"]
 
 
+@pytest.mark.slow
 def test_an_elastic_run_that_was_training_needs_its_fewest_ranks(
     workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +263,7 @@ def test_an_elastic_run_that_was_training_waits_a_moment_for_all_its_hosts(
     assert len(names(waiting.result(TIMEOUT))) == 3
 
 
+@pytest.mark.slow
 def test_only_an_elastic_run_may_go_on_with_fewer_ranks(
     workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:

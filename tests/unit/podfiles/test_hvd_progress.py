@@ -90,6 +90,7 @@ def test_the_callback_counts_steps_over_epochs(
     assert metrics["imagesPerSecond"] > 0
 
 
+@pytest.mark.slow
 def test_it_runs_without_any_package() -> None:
     program = "import hvd_progress; hvd_progress.report(1)"
     folder = Path(hvd_progress.__file__).parent

@@ -130,6 +130,7 @@ def test_an_image_whose_ssh_keygen_fails_is_named(
         keys.find_keys(api, ENVIRONMENT)
 
 
+@pytest.mark.slow
 def test_a_master_trains_with_the_keys_that_it_made(
     pod: MasterPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podstatus, "BAD_CONFIGURATION_WAIT_SECONDS", 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "code", "remedy"),
     [
@@ -104,6 +105,7 @@ def test_only_a_wrong_image_name_is_not_waited_for() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_registry_that_comes_back_is_no_problem(
     workers: Workers,
     reports: None,
@@ -132,6 +134,7 @@ def test_a_registry_that_comes_back_is_no_problem(
     assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0"]
 
 
+@pytest.mark.slow
 def test_a_problem_is_announced_once_as_soon_as_it_is_seen(
     workers: Workers,
     reports: None,
@@ -187,6 +190,7 @@ def test_the_pod_of_a_node_that_is_gone_is_replaced_once_kubernetes_has_given_it
     assert "hvd-worker-1: terminating on node-7; it" in output, "with or without its address"
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_ending_has_the_time_to_do_so(
     workers: Workers, rendezvous: StartRendezvous, reports: None
 ) -> None:

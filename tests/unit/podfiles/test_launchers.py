@@ -50,6 +50,7 @@ def is_refused_by_pod(case: Case, launcher: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_planner_refuses_exactly_the_options_that_every_pod_refuses() -> None:
     verdicts = {False: 0, True: 0}
     for case in launch_cases.cases():
@@ -170,6 +171,7 @@ def test_pod_names_the_option_and_what_it_contradicts(
         assert word in str(refused.value)
 
 
+@pytest.mark.slow
 def test_options_that_bind_leave_the_planner_without_a_binding() -> None:
     binding = {n for n in launch_cases.names() if launchers.find_option(f"-{n}").get("binding")}
     assert {"bind-to", "map-by", "npersocket", "rankfile", "cpu-set", "binding-args"} <= binding

@@ -30,6 +30,7 @@ def test_a_master_writes_who_it_is_and_renews(masters: Masters) -> None:
     assert masters.waited == []
 
 
+@pytest.mark.slow
 def test_a_second_master_waits_until_the_first_has_released(
     masters: Masters, background: Background
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_second_master_waits_until_the_first_has_released(
     assert not first.lost, "it gave the record back"
 
 
+@pytest.mark.slow
 def test_a_holder_that_does_not_renew_is_replaced_and_its_job_makes_no_other_attempt(
     masters: Masters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_holder_that_does_not_renew_is_replaced_and_its_job_makes_no_other_att
     assert raised.value.exit_code == 78
 
 
+@pytest.mark.slow
 def test_a_holder_that_was_replaced_does_not_undo_the_end_of_the_next_one(
     masters: Masters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +104,7 @@ def test_a_master_that_learns_of_its_replacement_while_it_waits_writes_nothing(
     assert "state" not in masters.data()
 
 
+@pytest.mark.slow
 def test_a_holder_that_renews_is_not_replaced(masters: Masters, background: Background) -> None:
     masters.take(masters.make("master-a"))
     second = masters.make("master-b", "job-2")
@@ -155,6 +159,7 @@ def test_of_two_masters_that_find_the_record_free_one_takes_it(masters: Masters)
     assert masters.data()["holder"] == "master-a"
 
 
+@pytest.mark.slow
 def test_tests_of_the_release_wait_for_one_another(
     masters: Masters, background: Background
 ) -> None:

@@ -34,6 +34,7 @@ def test_a_renewal_that_is_under_way_does_not_take_back_what_is_released(
     assert masters.data()["holder"] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
 def test_a_holder_goes_on_while_the_api_is_away_and_renews_afterwards(
     masters: Masters, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
@@ -48,6 +49,7 @@ def test_a_holder_goes_on_while_the_api_is_away_and_renews_afterwards(
     assert "cannot write the record of this run: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_record_that_cannot_be_written_yet_does_not_keep_the_training_waiting(
     masters: Masters, capsys: pytest.CaptureFixture[str]
 ) -> None:

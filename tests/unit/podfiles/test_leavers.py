@@ -223,6 +223,7 @@ def leaves(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{sys.executable} -I -S {program}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [143, 1, 0])
 def test_attempt_that_a_worker_has_left_counts_as_no_failure(
     pod: MasterPod,
@@ -255,6 +256,7 @@ def test_attempt_that_a_worker_has_left_counts_as_no_failure(
     assert warned == (code == 0)
 
 
+@pytest.mark.slow
 def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
     pod: MasterPod, leaves: str, monkeypatch: pytest.MonkeyPatch, background: Background
 ) -> None:

@@ -6,6 +6,7 @@ import socket
 
 import liveness
 import probing
+import pytest
 
 from tests.fakes.faults import TIMEOUT
 from tests.waiting import wait_until
@@ -32,6 +33,7 @@ def test_a_host_that_is_cut_off_is_lost_within_fifteen_seconds_by_default() -> N
     assert 12 + probing.PROBE_TIMEOUT + probing.SUSPECT_EVERY <= 15
 
 
+@pytest.mark.slow
 def test_a_host_is_heard_when_its_kernel_answers() -> None:
     """Its process does nothing."""
     assert not liveness.is_any_responding([None])

@@ -47,6 +47,7 @@ def refused(workers: Workers) -> str:
     return f"port {workers.port} does not answer: Connection refused"
 
 
+@pytest.mark.slow
 def test_hosts_are_followed_until_one_is_lost(
     workers: Workers, rendezvous: StartRendezvous, background: Background
 ) -> None:
@@ -57,6 +58,7 @@ def test_hosts_are_followed_until_one_is_lost(
     assert losing.result(TIMEOUT) == {current.run.hosts[1]: refused(workers)}
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_spare_ends_nothing(
     workers: Workers, rendezvous: StartRendezvous, background: Background
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_host_that_answers_again_in_time_is_not_lost(
     assert not losing.done()
 
 
+@pytest.mark.slow
 def test_a_master_that_hears_nobody_does_not_take_its_hosts_for_lost_so_soon(
     workers: Workers, rendezvous: StartRendezvous, background: Background,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -109,6 +112,7 @@ def test_a_master_that_hears_nobody_does_not_take_its_hosts_for_lost_so_soon(
     assert names(losing.result(TIMEOUT)) == ["hvd-worker-1"]
 
 
+@pytest.mark.slow
 def test_all_hosts_are_lost_in_the_end(
     workers: Workers, rendezvous: StartRendezvous, background: Background
 ) -> None:
@@ -119,6 +123,7 @@ def test_all_hosts_are_lost_in_the_end(
     assert names(losing.result(TIMEOUT)) == ["hvd-worker-0"]
 
 
+@pytest.mark.slow
 def test_a_pod_that_is_to_end_is_not_lost_before_it_has(
     workers: Workers, rendezvous: StartRendezvous, background: Background
 ) -> None:
@@ -145,6 +150,7 @@ def test_hosts_are_never_lost_where_that_is_switched_off(
     assert not prober.is_alive(), "nothing is watched"
 
 
+@pytest.mark.slow
 def test_an_attempt_whose_host_is_lost_ends_and_a_spare_takes_its_place(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +175,7 @@ def test_an_attempt_whose_host_is_lost_ends_and_a_spare_takes_its_place(
     assert pod.failures() == [f"lost hvd-worker-1: {refused(pod.workers)}"]
 
 
+@pytest.mark.slow
 def test_a_launcher_that_ends_by_itself_is_not_to_blame_for_a_host_that_is_gone(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +205,7 @@ def test_a_launcher_that_ends_by_itself_is_not_to_blame_for_a_host_that_is_gone(
     assert pod.recorded() == ("Failed", text)
 
 
+@pytest.mark.slow
 def test_a_training_that_finishes_is_not_failed_by_a_loss(
     pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +230,7 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_an_elastic_run_loses_the_host_from_its_list(
     pod: MasterPod,
     background: Background,

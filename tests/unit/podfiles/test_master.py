@@ -23,6 +23,7 @@ from tests.unit.podfiles.rendezvous import Background, end_wait_at
 RECORD_ARGUMENTS = 'printf "%s\\n" "$@" >"$OUT/arguments"'
 
 
+@pytest.mark.slow
 def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[str]) -> None:
     pod.install("exit 0")
     assert pod.run() == 0
@@ -46,6 +47,7 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
     assert lines[-2:] == ["training finished", "workers scaled to 0"]
 
 
+@pytest.mark.slow
 def test_the_launcher_finds_the_hosts_the_key_and_the_script(pod: MasterPod) -> None:
     out = pod.generated.parent
     pod.install(
@@ -74,6 +76,7 @@ def test_an_image_without_the_launcher_fails_before_hosts_are_waited_for(
     assert "waiting for hosts" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +101,7 @@ def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(
     assert pod.termination_log.read_text() == f"{reason}\n"
 
 
+@pytest.mark.slow
 def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ def test_metrics_show_the_stage_and_the_hosts_during_the_training(
     assert "horovod_stalls_total 0" in page
 
 
+@pytest.mark.slow
 def test_the_record_has_the_last_step_that_the_ranks_have_told(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +141,7 @@ def test_the_record_has_the_last_step_that_the_ranks_have_told(
     assert 0 <= float(seconds) < TIMEOUT, "the time since the ranks were started"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_a_loss_that_is_nan_ends_only_a_run_that_asks_for_that(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, is_wanted: bool

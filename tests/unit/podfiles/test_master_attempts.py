@@ -49,6 +49,7 @@ def record(pod: MasterPod) -> dict[str, str]:
     return data
 
 
+@pytest.mark.slow
 def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
     pod: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
     assert not pod.api.asked("DELETE", "core/pods/hvd-worker-0")
 
 
+@pytest.mark.slow
 def test_a_script_that_reports_new_steps_is_started_again_at_once(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_script_that_reports_new_steps_is_started_again_at_once(
     assert "the next attempt begins at once; 1 of 2 retries are left" in read_log(capsys)
 
 
+@pytest.mark.slow
 def test_attempts_are_compared_by_their_last_steps(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +104,7 @@ def test_attempts_are_compared_by_their_last_steps(
     assert (pod.generated.parent / "tried").read_text() == "x\nx\n"
 
 
+@pytest.mark.slow
 def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 3
@@ -112,6 +116,7 @@ def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
     assert pod.replicas() == 0
 
 
+@pytest.mark.slow
 def test_the_first_rank_that_failed_is_told_everywhere(
     pod: MasterPod, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +137,7 @@ def test_the_first_rank_that_failed_is_told_everywhere(
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z with exit code 1: {re.escape(cause)}", last)
 
 
+@pytest.mark.slow
 def test_a_new_master_counts_on(pod: MasterPod) -> None:
     """The one before was lost while it trained, which the Job counts."""
     counted = {"run": "run-1", "settings": "settings-1", "attempts": "4", "failures": "1"}
@@ -144,6 +150,7 @@ def test_a_new_master_counts_on(pod: MasterPod) -> None:
     assert (record(pod)["attempts"], record(pod)["failures"]) == ("5", "2")
 
 
+@pytest.mark.slow
 def test_another_run_begins_to_count_anew(pod: MasterPod) -> None:
     counted = {"run": "run-0", "settings": "settings-1", "attempts": "4", "failures": "2"}
     pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": counted})
@@ -152,6 +159,7 @@ def test_another_run_begins_to_count_anew(pod: MasterPod) -> None:
     assert [number for number, _ in made(pod)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_the_number_of_retries_is_kept_while_the_job_cannot_be_read(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +189,7 @@ def test_without_a_service_account_the_run_has_the_number_of_retries(
     assert len(made(pod)) == 2
 
 
+@pytest.mark.slow
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterPod) -> None:
     announce = master.announce_failure
 
@@ -195,6 +204,7 @@ def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterP
     assert len(made(pod)) == 5
 
 
+@pytest.mark.slow
 def test_hosts_that_went_away_are_waited_for(
     pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +230,7 @@ def test_hosts_that_went_away_are_waited_for(
 COUNTED = 'echo "{name} $*" >>"$OUT/calls"; {then}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("knows_pods", "deliveries"), [(True, [1, 2]), (False, [4, 4])])
 def test_later_attempts_make_only_what_is_new(
     pod: MasterPod,
@@ -263,6 +274,7 @@ def test_later_attempts_make_only_what_is_new(
     assert [given.count(f"hvd-worker-{ordinal}") for ordinal in (0, 1)] == deliveries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "of_the_master"), [(1, 1), (3, 3), (70, 1), (137, 1), (143, 1), (255, 255)]
 )
@@ -288,6 +300,7 @@ def test_a_defect_of_the_master_is_left_to_another_master(
     assert pod.replicas() == 2
 
 
+@pytest.mark.slow
 def test_a_master_that_is_asked_to_end_in_a_pause_ends(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ class Refused(UserCode):
         self._delivered.update(pods)
 
 
+@pytest.mark.slow
 def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_less_often(
     pod: MasterPod,
     rendezvous: StartRendezvous,
@@ -166,6 +167,7 @@ def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
     assert lists == []
 
 
+@pytest.mark.slow
 def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +188,7 @@ def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
     assert not follower.is_alive()
 
 
+@pytest.mark.slow
 def test_only_an_elastic_run_has_a_list_of_hosts(pod: MasterPod) -> None:
     pod.install("exit 0")
     assert pod.run() == 0
@@ -195,6 +198,7 @@ def test_only_an_elastic_run_has_a_list_of_hosts(pod: MasterPod) -> None:
 FEWEST: dict[str, Any] = {"number": 2, "mode": "elastic", "minRanks": 2}
 
 
+@pytest.mark.slow
 def test_a_master_that_is_started_again_goes_on_with_the_ranks_that_are_left(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:

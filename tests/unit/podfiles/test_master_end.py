@@ -64,6 +64,7 @@ def test_a_master_whose_job_is_being_deleted_leaves_the_workers(pod: MasterPod) 
     assert pod.replicas() == 2
 
 
+@pytest.mark.slow
 def test_a_master_at_the_jobs_deadline_scales_the_workers_down(pod: MasterPod) -> None:
     condition = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
     pod.put_job(
@@ -114,6 +115,7 @@ def test_a_run_that_failed_under_another_job_is_not_repeated(
     assert pod.replicas() == replicas
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_tried_again_with_other_settings(pod: MasterPod) -> None:
     record_earlier(pod, state="Failed", reason="exit code 137", settings="settings-0")
     assert pod.run() == 0
@@ -127,6 +129,7 @@ def test_cleanup_is_what_an_upgrade_made_it_while_the_run_went_on(pod: MasterPod
     assert pod.replicas() == 2
 
 
+@pytest.mark.slow
 def test_another_run_of_the_release_is_made(pod: MasterPod) -> None:
     record_earlier(pod, state="Finished", reason="", run="run-0")
     assert pod.run() == 0
@@ -179,6 +182,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     assert "training finished" in read_log(capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -201,6 +205,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
     assert "cannot read the Job" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_training(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch

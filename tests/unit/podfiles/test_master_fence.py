@@ -32,6 +32,7 @@ def put_record(pod: MasterPod, **data: str) -> None:
     pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
 
 
+@pytest.mark.slow
 def test_a_master_waits_for_the_one_that_drives_the_workers(
     pod: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers_
     assert pod.recorded() == ("Running", "")
 
 
+@pytest.mark.slow
 def test_a_master_that_cannot_renew_trains_to_its_end(pod: MasterPod) -> None:
     pod.install('while ! [ -e "$OUT/go" ]; do sleep 0.05; done')
     failed = []

@@ -27,6 +27,7 @@ from tests.unit.podfiles.rendezvous import (
 pytestmark = fail_on_thread_exceptions
 
 
+@pytest.mark.slow
 def test_a_late_host_is_waited_for_and_reported(
     workers: Workers,
     reports: None,
@@ -174,6 +175,7 @@ def test_hosts_are_named_as_ranges_of_each_group() -> None:
     assert missing.format_hosts(groups[:8]).endswith("g6-0, g7-0 (8 hosts)")
 
 
+@pytest.mark.slow
 def test_an_unchanged_report_is_repeated_after_a_while(
     workers: Workers,
     reports: None,
@@ -188,6 +190,7 @@ def test_an_unchanged_report_is_repeated_after_a_while(
     assert capsys.readouterr().out.count("waiting for 1 of 1 hosts") > 1
 
 
+@pytest.mark.slow
 def test_a_missing_host_fails_the_run_at_the_deadline_with_every_reason(
     workers: Workers,
     reports: None,
@@ -240,6 +243,7 @@ def test_a_pod_that_cannot_be_read_is_reported_and_waited_for(
     assert "hvd-worker-0: it has no address yet; cannot read pods: " in str(error)
 
 
+@pytest.mark.slow
 def test_workers_that_were_scaled_to_zero_are_scaled_up_again(
     workers: Workers, rendezvous: StartRendezvous, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,6 +320,7 @@ def test_a_statefulset_that_cannot_be_read_is_reported(
         rendezvous(workers.run(1, hostsTimeoutSeconds=0.05)).wait()
 
 
+@pytest.mark.slow
 def test_without_the_api_the_reason_is_what_the_connection_met(
     workers: Workers, rendezvous: StartRendezvous, monkeypatch: pytest.MonkeyPatch
 ) -> None:

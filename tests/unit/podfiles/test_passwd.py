@@ -32,6 +32,7 @@ def test_file_is_the_images_with_the_pods_user(
     assert written.startswith(Path("/etc/passwd").read_text().splitlines()[0] + "\n")
 
 
+@pytest.mark.slow
 def test_init_container_keeps_an_entry_that_the_image_has(tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
     assert pod.run(PYTHON, "-I", str(pod.files / "passwd.py")).returncode == 0

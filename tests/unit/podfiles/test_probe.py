@@ -71,6 +71,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[Host], int
 Probe = Callable[[list[Host], int], Probing]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize(
     ("banner", "answer"),
@@ -153,6 +154,7 @@ def test_an_address_that_cannot_be_used_is_reported(probe: Probe) -> None:
     current.wait(lambda: "does not answer: " in current.prober.reasons.get(HOST, ""))
 
 
+@pytest.mark.slow
 def test_more_hosts_than_connections_are_all_asked(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ def test_more_hosts_than_connections_are_all_asked(
             current.wait(lambda: len(current.prober.reasons) == 11)
 
 
+@pytest.mark.slow
 def test_a_thousand_hosts_are_asked_by_one_thread(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     return install
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "answer"),
     [

@@ -89,6 +89,7 @@ def recorded(pod: MasterPod) -> Any:
     return item["data"]["results"]
 
 
+@pytest.mark.slow
 def test_results_are_stored_after_the_training_when_the_workers_have_ended(
     pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ def test_results_are_stored_after_the_training_when_the_workers_have_ended(
     ]
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_once_is_run_again(
     pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_command_that_fails_once_is_run_again(
     assert any("failed with exit code 9" in line for line in read_log(capsys))
 
 
+@pytest.mark.slow
 def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
     pod: MasterPod, sidecar: Sidecar, store: Path
 ) -> None:
@@ -134,6 +137,7 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
     assert "the results could not be stored" in pod.termination_log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "is_stored"), [(WANTED, False), (ALWAYS, True)])
 def test_results_of_a_failed_run_are_stored_where_asked_for(
     pod: MasterPod, sidecar: Sidecar, store: Path, wanted: dict[str, Any], is_stored: bool
@@ -146,6 +150,7 @@ def test_results_of_a_failed_run_are_stored_where_asked_for(
     assert "results" not in pod.termination_log.read_text(), "it has why the training failed"
 
 
+@pytest.mark.slow
 def test_a_directory_without_a_file_names_the_volume_as_the_reason(
     pod: MasterPod, sidecar: Sidecar, output: Path
 ) -> None:
@@ -156,6 +161,7 @@ def test_a_directory_without_a_file_names_the_volume_as_the_reason(
     assert f"{output} contains no file on the master's node: use a volume" in recorded(pod)
 
 
+@pytest.mark.slow
 def test_a_container_that_does_not_run_is_told(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +173,7 @@ def test_a_container_that_does_not_run_is_told(
     assert "the container results is not running" in recorded(pod)
 
 
+@pytest.mark.slow
 def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +189,7 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     assert recorded(pod) == "Stored"
 
 
+@pytest.mark.slow
 def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
     sidecar(f"exec sleep {TIMEOUT}")
     go = pod.generated / "results" / "go"
@@ -191,6 +199,7 @@ def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
     assert "longer than results.timeoutSeconds" in recorded(pod)
 
 
+@pytest.mark.slow
 def test_storing_ends_before_the_jobs_deadline(pod: MasterPod, sidecar: Sidecar) -> None:
     """Kubernetes would otherwise call a run failed that has finished: ten seconds are too few."""
     started = datetime.now(UTC) - timedelta(seconds=50)
@@ -202,6 +211,7 @@ def test_storing_ends_before_the_jobs_deadline(pod: MasterPod, sidecar: Sidecar)
     assert "or master.activeDeadlineSeconds allows" in recorded(pod)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("failed", "code"), [(0, 128 + signal.SIGTERM), (2, 0)])
 def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
     pod: MasterPod, sidecar: Sidecar, failed: int, code: int
@@ -238,6 +248,7 @@ def test_the_next_master_stores_what_is_not_stored_yet_and_trains_no_more(
     assert recorded(pod) == "Stored"
 
 
+@pytest.mark.slow
 def test_the_next_run_has_not_stored_its_results(pod: MasterPod) -> None:
     record_earlier(pod, "Stored")
     assert pod.run(id="run-2") == 0

@@ -131,6 +131,7 @@ def test_pauses_grow_at_random_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     assert list(itertools.islice(kube.pauses(0.2, 1.0), 3)) == [0.1, 0.2, 0.4]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_retry_seconds")
 def test_the_upgrade_of_a_control_plane_is_waited_for(api_server: FakeApi, clock: Clock) -> None:
     began = clock.now
@@ -141,6 +142,7 @@ def test_the_upgrade_of_a_control_plane_is_waited_for(api_server: FakeApi, clock
     assert len(api_server.requests) == 1 + 6 + 83
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("default_retry_seconds")
 def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     api_server: FakeApi, clock: Clock

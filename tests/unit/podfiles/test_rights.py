@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import kube
+import pytest
 from ruamel.yaml import YAML
 
 FILES = Path(kube.__file__).parent
@@ -59,6 +60,7 @@ def granted() -> Iterator[RIGHT]:
                 yield group, resource, verb
 
 
+@pytest.mark.slow
 def test_the_role_is_what_the_files_use() -> None:
     used = {right for source in FILES.glob("*.py") for right in asked(source)}
     assert len(used) > 5

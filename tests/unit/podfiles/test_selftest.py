@@ -190,6 +190,7 @@ def test_no_spares_are_created_for_the_test(ended: MasterPod) -> None:
     assert scales(ended) == [2, 0]
 
 
+@pytest.mark.slow
 def test_the_test_does_not_run_beside_a_master(
     ended: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,6 +226,7 @@ def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
     assert "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
     ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,6 +121,7 @@ def test_more_hosts_that_cannot_start_than_spares_fail_the_attempt(
     assert names(waiting.result(TIMEOUT)) == ["hvd-worker-0", "hvd-worker-2"]
 
 
+@pytest.mark.slow
 def test_spares_are_created_again_with_the_others(
     workers: Workers, rendezvous: StartRendezvous
 ) -> None:
@@ -132,6 +133,7 @@ def test_spares_are_created_again_with_the_others(
     assert patch.body == {"spec": {"replicas": 3}}
 
 
+@pytest.mark.slow
 def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
     assert messages.count("horovodrun starts 4 ranks on 2 hosts") == 2
 
 
+@pytest.mark.slow
 def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
     workers: Workers,
     rendezvous: StartRendezvous,
@@ -224,6 +227,7 @@ def test_worker_whose_session_fails_is_named_unless_the_attempt_is_over(
     ]
 
 
+@pytest.mark.slow
 def test_each_attempt_ends_what_is_left_on_workers_without_ranks(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +241,7 @@ def test_each_attempt_ends_what_is_left_on_workers_without_ranks(
     assert [used.get(timeout=TIMEOUT) for _ in range(2)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_workers_are_created_with_the_spares(pod: MasterPod) -> None:
     pod.workers.start(2)
     pod.install("exit 0")

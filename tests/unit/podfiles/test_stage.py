@@ -58,6 +58,7 @@ def test_release_uses_what_another_one_filled(volume: Volume) -> None:
     assert (code, volume.runs) == (0, 1), log
 
 
+@pytest.mark.slow
 def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> None:
     """The pods of the other release may be training on it."""
     volume.stage(owner="team/first")

@@ -63,6 +63,7 @@ with urllib.request.urlopen(request) as answer, open("part", "ab") as file:
 """
 
 
+@pytest.mark.slow
 def test_download_that_broke_goes_on_where_it_ended(volume: Volume, server: Server) -> None:
     url = f"http://127.0.0.1:{server.server_port}/part"
     command = shlex.join([sys.executable, "-c", DOWNLOAD, url])

@@ -87,6 +87,7 @@ def test_nothing_is_recorded_without_data_on_nodes_or_without_their_names(
     assert api_server.requests == []
 
 
+@pytest.mark.slow
 def test_a_master_records_the_nodes_of_its_workers(pod: MasterPod) -> None:
     group = {"statefulSet": "hvd-worker", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"}
     pod.install("exit 0")

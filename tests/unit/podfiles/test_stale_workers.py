@@ -112,6 +112,7 @@ def test_master_replaces_no_workers_when_it_is_over(workers: Workers, over: str)
     assert bool(workers.api.items("core/pods")) is bool(over)
 
 
+@pytest.mark.slow
 def test_all_stale_workers_are_replaced_at_once_although_none_answers(
     workers: Workers, reports: None, rendezvous: StartRendezvous, background: Background
 ) -> None:

@@ -221,6 +221,7 @@ def test_many_ranks_make_a_short_message(watch: Watch) -> None:
     assert "more" not in announced[0]
 
 
+@pytest.mark.slow
 def test_attempt_that_stalls_is_followed_by_another(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,6 +263,7 @@ def test_an_elastic_run_forgets_a_failure_that_it_has_survived(
     assert [notice["rank"] for notice in launcher.failed] == kept
 
 
+@pytest.mark.slow
 def test_attempt_that_stalls_has_not_finished_whatever_its_launcher_ends_with(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +276,7 @@ def test_attempt_that_stalls_has_not_finished_whatever_its_launcher_ends_with(
     assert pod.recorded()[0] == "Failed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "code"), [(True, 1), (False, 0)])
 def test_training_whose_last_loss_is_nan_has_not_finished(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, wanted: bool, code: int
@@ -292,6 +295,7 @@ def test_training_whose_last_loss_is_nan_has_not_finished(
     assert pod.run(failOnNaN=wanted) == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["nan", "0.5"])
 def test_loss_that_is_nan_ends_the_run_at_the_second_attempt(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, loss: str

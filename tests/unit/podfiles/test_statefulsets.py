@@ -139,6 +139,7 @@ def test_a_statefulset_that_is_gone_has_no_workers(
     assert capsys.readouterr().out.endswith("] workers scaled to 0\n")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_scaling_to_zero_waits_for_an_api_server_that_is_away(
     api: kube.Api, api_server: FakeApi

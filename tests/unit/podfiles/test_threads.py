@@ -124,6 +124,7 @@ def start(environment: dict[str, str], *before: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["0", "3"])
 def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
     own = {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": number, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}

@@ -219,6 +219,7 @@ def test_hosts_with_the_same_problem_are_counted(
     assert "pip runs on 3 hosts, at most 60 s" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh: Path) -> None:
     answer(ssh, "case $2 in *packages.py*) exec sleep 60;; esac")
     code = unpacked(mounted, install_within=60.0, is_stopped=lambda: True)

@@ -90,6 +90,7 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
     assert ".1" not in "".join(lines).replace("0.1", "")
 
 
+@pytest.mark.slow
 def test_a_worker_starts_its_server_in_an_empty_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

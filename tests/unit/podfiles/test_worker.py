@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import worker
 
 SERVE = (
@@ -24,6 +25,7 @@ def serve(script: str, drain_within: float) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_messages_of_an_sshd_that_ends_are_logged_but_those_of_clients_that_left() -> None:
     left = "kex_exchange_identification: Connection closed by remote host"
     # More than a pipe holds, so that the last ones are still on their way when sshd has ended.
@@ -34,6 +36,7 @@ def test_all_messages_of_an_sshd_that_ends_are_logged_but_those_of_clients_that_
     assert "sshd has ended with exit code 3" in done.stdout
 
 
+@pytest.mark.slow
 def test_sessions_that_go_on_do_not_keep_a_worker_whose_sshd_has_ended() -> None:
     """They have its standard error."""
     done = serve("sleep 600 >/dev/null & echo $!; exit 3", 0.01)
@@ -48,6 +51,7 @@ sys.exit(worker.serve(["true"], worker.Signals()))
 """
 
 
+@pytest.mark.slow
 def test_worker_finds_out_whether_its_ranks_may_read_each_other() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NOTES],
@@ -66,6 +70,7 @@ print(signals.asked_to_end, select.select([signals._reader], [], [], 0)[0])
 """
 
 
+@pytest.mark.slow
 def test_signal_wakes_a_worker_once() -> None:
     command = [sys.executable, "-c", SIGNALLED]
     files = Path(worker.__file__).parent

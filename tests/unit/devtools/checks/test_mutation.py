@@ -31,6 +31,7 @@ def test_every_module_is_in_one_target() -> None:
     assert sorted(modules) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_mutants_change_code_and_not_annotations() -> None:
     mutants = list(find_mutants(PARITY, SOURCE))
     assert [each.name for each in mutants if "BitOr" in each.name] == [], "`int | None`"

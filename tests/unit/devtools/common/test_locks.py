@@ -26,6 +26,7 @@ def hold(lock: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+@pytest.mark.slow
 def test_second_process_waits_and_names_the_task_of_the_first(tmp_path: Path) -> None:
     lock = tmp_path / "folder" / "lock"
     with hold(lock) as first:

@@ -53,6 +53,7 @@ def test_exit_codes_are_those_of_the_errors() -> None:
     assert all(meaning for _, meaning in codes)
 
 
+@pytest.mark.slow
 def test_events_are_those_that_the_programs_create() -> None:
     emitted = reference_docs.emitted_events()
     assert {"Waiting", "Started", "Stalled", "HostLost", "HostsMissing", "Failed"} <= emitted

@@ -30,6 +30,7 @@ def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
+@pytest.mark.slow
 def test_module_runs_as_a_program_and_reads_standard_input() -> None:
     command = [sys.executable, "-m", "hvdchart", "plan", "-", "-o", "json"]
     with SPEC.open("rb") as spec:
@@ -37,6 +38,7 @@ def test_module_runs_as_a_program_and_reads_standard_input() -> None:
     assert json.loads(done.stdout)["ranks"] == 8
 
 
+@pytest.mark.slow
 def test_program_exits_with_the_code_of_its_error() -> None:
     command = [sys.executable, "-m", "hvdchart", "render", "none.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -202,6 +204,7 @@ def test_examples_in_help_are_accepted(hvdchart: Command, words: tuple[str, ...]
         command.make_context("hvdchart", given[:end], **(app.app.info.context_settings or {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shell", "variables", "completed"),
     [
@@ -221,6 +224,7 @@ def test_shells_complete_commands_and_options(
     assert set(completed) <= set(words), shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_printed_for_each_shell(shell: str) -> None:
     # Otherwise it is for the shell that has started the tests.

@@ -86,6 +86,7 @@ def lines() -> list[str]:
     return [f"MACHINE {json.dumps(MACHINE)}", *(bench_line(*each) for each in FIGURES)]
 
 
+@pytest.mark.slow
 def test_sizes_are_measured_in_one_run_and_shown(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_run_that_ends_early_is_no_result(
     assert "no module named tensorflow" in done.errors
 
 
+@pytest.mark.slow
 def test_a_pod_that_was_replaced_makes_figures_incomparable(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:

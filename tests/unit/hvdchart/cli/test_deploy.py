@@ -42,6 +42,7 @@ def sent_values(helm: StubProgram) -> Any:
     return json.loads(call.input)
 
 
+@pytest.mark.slow
 def test_deploy_follows_the_phases_and_the_logs(
     hvdchart: Command, running: FakeCluster, spec: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_deploy_follows_the_phases_and_the_logs(
     assert seconds[-1] < 3600, "since the start of the command"
 
 
+@pytest.mark.slow
 def test_deploy_waits_with_progress_and_without_logs(
     hvdchart: Command, running: FakeCluster, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,7 @@ def keep_as_deployed(cluster: FakeCluster, run: Any, spec: Path) -> None:
     store_release(cluster, 7, {"config": values, "manifest": json.dumps(kept), "info": info})
 
 
+@pytest.mark.slow
 def test_an_unchanged_release_is_not_upgraded(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
@@ -241,6 +244,7 @@ def test_an_unchanged_release_is_not_upgraded(
     assert helm.commands() == ["upgrade"]
 
 
+@pytest.mark.slow
 def test_an_unchanged_release_whose_run_has_ended_can_be_run_again(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:

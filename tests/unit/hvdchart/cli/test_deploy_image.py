@@ -64,6 +64,7 @@ def use_context(kubeconfig: Path, name: str) -> None:
     kubeconfig.write_text(json.dumps(document))
 
 
+@pytest.mark.slow
 def test_the_image_is_built_pushed_and_deployed_by_its_content(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
     helm: StubProgram,
@@ -114,6 +115,7 @@ def test_a_spec_on_standard_input_is_of_no_folder(
     assert docker.calls == []
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
     helm: StubProgram, tmp_path: Path,
@@ -135,6 +137,7 @@ def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
     assert hvdchart("deploy", spec, "--build", other).code == 5
 
 
+@pytest.mark.slow
 def test_a_cluster_of_kind_gets_the_image_unless_its_nodes_have_it(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
     helm: StubProgram, programs: Path, kubeconfig_file: Path,
@@ -185,6 +188,7 @@ def test_a_repository_without_a_registry_is_refused_before_the_build(
     assert docker.calls == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", ["build", "push"])
 def test_a_failure_leaves_the_run_alone_and_is_not_remembered(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,

@@ -120,6 +120,7 @@ def test_a_namespace_that_is_missing_ends_the_examination(
     assert "--create-namespace" in lines[-1]
 
 
+@pytest.mark.slow
 def test_servers_of_dns_are_counted(hvdchart: Command, cluster: FakeCluster) -> None:
     for ready, state, text in ((False, "problem", "no server is"), (True, "ok", "2 servers are")):
         slice_ = {
@@ -131,6 +132,7 @@ def test_servers_of_dns_are_counted(hvdchart: Command, cluster: FakeCluster) -> 
         assert f"{text} ready" in hvdchart("doctor").output
 
 
+@pytest.mark.slow
 def test_incomplete_rules_are_completed_by_asking(hvdchart: Command, cluster: FakeCluster) -> None:
     cluster.created_status = {"resourceRules": [], "incomplete": True, "allowed": True}
     assert states(hvdchart("doctor", "-o", "json"))["rights to deploy"] == "ok"

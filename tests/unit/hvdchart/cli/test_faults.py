@@ -209,6 +209,7 @@ def test_code_that_is_too_large_is_refused_before_helm_is_called(
     assert (helm.calls, fake_cluster.requests) == ([], [])
 
 
+@pytest.mark.slow
 def test_server_that_says_nothing_is_given_up(
     hvdchart: Command, silent: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def test_logs_since_a_time_are_asked_of_the_server(hvdchart: Command, running: F
     assert hvdchart("logs", "hvd", "--since", "yesterday").code == 2
 
 
+@pytest.mark.slow
 def test_a_line_is_printed_while_the_log_goes_on(running: FakeCluster) -> None:
     """The server holds the connection open: nothing waits for more to come."""
     running.put("pods", MASTER)

@@ -40,6 +40,7 @@ def upgraded(helm: StubProgram) -> list[str]:
     return next(call.arguments for call in helm.calls if call.arguments[0] == "upgrade")
 
 
+@pytest.mark.slow
 def test_deploy_follows_the_logs_and_reports_the_end(
     hvdchart: Command, finished: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:

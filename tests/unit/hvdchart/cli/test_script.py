@@ -69,6 +69,7 @@ def test_options_say_where_and_on_what_a_script_runs(
     assert (sent["image"]["repository"], sent["image"]["tag"]) == ("team/a", "1")
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_script_comes_with_it(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_the_folder_of_a_script_comes_with_it(
         }
 
 
+@pytest.mark.slow
 def test_an_active_run_is_replaced_by_its_name_only(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_logs_of_a_run_without_a_job_are_those_so_far(
     assert unknown.errors.startswith("hvdchart: no run none in namespace team: list all runs: ")
 
 
+@pytest.mark.slow
 def test_log_lines_have_a_colour_for_each_pod_on_a_terminal(
     hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def result(run: int, speed: float | None, error: str = "") -> str:
     return "TUNE " + json.dumps({"run": run, "speed": speed, "error": error})
 
 
+@pytest.mark.slow
 def test_tune_measures_in_a_run_and_writes_the_best_setting(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_tune_measures_in_a_run_and_writes_the_best_setting(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_tune_without_a_faster_setting_keeps_the_plans(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
@@ -80,6 +82,7 @@ def test_tune_without_a_faster_setting_keeps_the_plans(
     assert command[-6:] == ["--model", "VGG16", "--batch-size", "4", "--steps", "7"]
 
 
+@pytest.mark.slow
 def test_tune_without_a_result_uninstalls_and_has_the_last_line(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:

@@ -33,6 +33,7 @@ def versions(path: Path) -> Iterator[dict[str, Plain] | FileError]:
     return iter(CodeChanges(path))
 
 
+@pytest.mark.slow
 def test_saved_script_is_a_new_version(script: Path) -> None:
     changes = versions(script)
     assert text(next(changes)) == "first"
@@ -52,6 +53,7 @@ def test_later_loop_goes_on_with_the_next_version(script: Path) -> None:
     assert text(next(iter(code))) == "second"
 
 
+@pytest.mark.slow
 def test_ignored_files_and_equal_content_are_no_version(tmp_path: Path, script: Path) -> None:
     (tmp_path / ".hvdignore").write_text("*.log\n")
     changes = versions(tmp_path)
@@ -64,6 +66,7 @@ def test_ignored_files_and_equal_content_are_no_version(tmp_path: Path, script: 
     assert next(changes) == first != second
 
 
+@pytest.mark.slow
 def test_vanished_script_is_an_error_until_it_is_back(script: Path) -> None:
     changes = versions(script)
     next(changes)

@@ -23,6 +23,7 @@ def commands(stub: StubProgram) -> list[list[str]]:
     return [call.arguments for call in stub.calls if call.arguments != ["info"]]
 
 
+@pytest.mark.slow
 def test_an_image_is_built_once_for_each_content(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
@@ -231,6 +232,7 @@ def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     assert done.output == f"{Source(folder, 'r').reference()}\n"
 
 
+@pytest.mark.slow
 def test_changes_are_noticed(folder: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from hvdchart.image.build import changes;"

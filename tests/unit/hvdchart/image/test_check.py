@@ -140,6 +140,7 @@ def test_probe_pod_meets_pod_security_restricted() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
     (tmp_path / "mpirun").write_text("#!/bin/sh\necho no fabric >&2\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)

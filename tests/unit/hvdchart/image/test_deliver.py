@@ -42,6 +42,7 @@ def test_a_push_that_is_refused_names_the_remedy(
     assert "is denied; log in with `docker login host.example`" in done.errors
 
 
+@pytest.mark.slow
 def test_any_command_can_load_the_image(
     hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -61,6 +62,7 @@ def test_any_command_can_load_the_image(
     assert hvdchart("build", folder, "--image", "r", "--load-with", "'a").code == 2
 
 
+@pytest.mark.slow
 def test_the_image_is_saved_to_an_archive(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
@@ -74,6 +76,7 @@ def test_the_image_is_saved_to_an_archive(
     assert f"cannot save {done.output.strip()}: no space" in failed.errors
 
 
+@pytest.mark.slow
 def test_the_image_is_loaded_into_kind(
     hvdchart: Command, folder: Path, docker: StubProgram, programs: Path
 ) -> None:

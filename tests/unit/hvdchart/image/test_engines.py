@@ -164,6 +164,7 @@ def test_machine_without_an_engine_is_an_error_with_a_remedy(programs: Path) -> 
         run_in("image:1", ["true"], 0)
 
 
+@pytest.mark.slow
 def test_engine_that_hangs_is_an_error(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = engine(programs, "docker")
     docker.path.write_text("#!/bin/sh\nexec /bin/sleep 60\n")

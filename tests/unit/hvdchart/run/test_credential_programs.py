@@ -39,6 +39,7 @@ def test_program_is_told_the_cluster_when_it_asks(api: SecureApi, kubeconfig_fil
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
     pair = api.issue("me")
     status = {
@@ -91,6 +92,7 @@ def test_program_that_fails_is_named(
         ask(api, kubeconfig_file, {"exec": entry})
 
 
+@pytest.mark.slow
 def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
     count = kubeconfig_file.parent / "count"
     entry = program(

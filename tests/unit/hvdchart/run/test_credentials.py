@@ -124,6 +124,7 @@ def test_pod_uses_its_service_account_and_reads_a_new_token(
     assert Cluster.connect(namespace="other").namespace == "other"
 
 
+@pytest.mark.slow
 def test_server_is_checked_unless_the_kubeconfig_says_otherwise(
     api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +202,7 @@ def test_provider_of_tokens_is_that_of_the_kubernetes_client(
         ask(api, kubeconfig_file, {"auth-provider": {"name": "none"}})
 
 
+@pytest.mark.slow
 def test_same_credentials_as_the_kubernetes_client(api: SecureApi, kubeconfig_file: Path) -> None:
     from kubernetes.client.configuration import Configuration
     from kubernetes.config import kube_config

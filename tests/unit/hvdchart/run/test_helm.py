@@ -130,6 +130,7 @@ def test_what_is_no_json_is_an_error(helm: StubProgram) -> None:
         release_values("run", "team", Helm())
 
 
+@pytest.mark.slow
 def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
     helm, started = tmp_path / "helm", tmp_path / "started"
     os.mkfifo(started)

@@ -129,6 +129,7 @@ SAME: dict[str, Change] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", SAME.values(), ids=SAME)
 def test_release_that_an_upgrade_would_leave_is_unchanged(stored: Stored, change: Change) -> None:
     change(stored)
@@ -227,6 +228,7 @@ def test_releases_in_another_place_are_left_to_helm(
     assert stored.revision() == revision
 
 
+@pytest.mark.slow
 def test_a_file_that_the_chart_has_only_now_is_a_change(
     stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

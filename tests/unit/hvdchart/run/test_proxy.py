@@ -64,6 +64,7 @@ def tunnel() -> Iterator[Tunnel]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_proxy_of_the_kubeconfig_is_used_and_the_server_is_still_checked(
     tmp_path: Path, kubeconfig_file: Path, tunnel: Tunnel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_run_that_has_ended_is_not_watched(cluster: Cluster, fake_cluster: Fak
     assert wait_for_end(cluster, "none").state == "not found"
 
 
+@pytest.mark.slow
 def test_the_time_out_ends_the_wait(cluster: Cluster) -> None:
     assert wait_for_end(cluster, "hvd", timeout=0.1).state == "running"
 

@@ -68,6 +68,7 @@ def test_first_example_of_page_is_a_spec(page: str, nodes: int) -> None:
     assert parse_spec(example[1].encode()).nodes[0].count == nodes
 
 
+@pytest.mark.slow
 def test_pages_show_specs_and_values() -> None:
     shown = [document for page in PAGES for document in documents(page)]
     assert sum(is_spec(document) for document in shown) > 3

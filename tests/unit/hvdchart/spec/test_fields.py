@@ -94,6 +94,7 @@ def test_reader_and_schema_accept(reader: Reader[Any], text: str, value: Any) ->
     assert Draft7Validator(reader.schema()).is_valid(node.plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reader", "text", "says"), REFUSED)
 def test_reader_and_schema_refuse(reader: Reader[Any], text: str, says: str) -> None:
     node = parse(text.encode(), "a")

@@ -217,6 +217,7 @@ BROKEN_YAML: list[tuple[str | bytes, str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "place", "says"), BROKEN_YAML)
 def test_broken_yaml_is_refused_at_its_place(text: str | bytes, place: str, says: str) -> None:
     error = refused(text)

@@ -77,6 +77,7 @@ def start(folder: Path, *options: str, rank: int = 0) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rank_0_prints_the_speed_of_all_ranks_after_the_warm_up(tmp_path: Path) -> None:
     (line,), steps = run(tmp_path, "--warm-up", "2", "--steps", "5", "--batch-size", "4")
     assert steps == 7
@@ -84,11 +85,13 @@ def test_rank_0_prints_the_speed_of_all_ranks_after_the_warm_up(tmp_path: Path) 
     assert json.loads(line.removeprefix("RESULT ")) == {"imagesPerSecond": 8.571}
 
 
+@pytest.mark.slow
 def test_images_have_the_size_that_the_network_is_made_for(tmp_path: Path) -> None:
     run(tmp_path, "--batch-size", "2")
     assert (tmp_path / "shapes").read_text().splitlines() == ["[2, 299, 299, 3]", "[2]"]
 
 
+@pytest.mark.slow
 def test_network_for_images_of_any_size_gets_224_pixels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +102,7 @@ def test_network_for_images_of_any_size_gets_224_pixels(
     assert (tmp_path / "shapes").read_text().splitlines() == ["[2, 224, 224, 3]", "[2]"]
 
 
+@pytest.mark.slow
 def test_rank_uses_the_gpu_of_its_number_on_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,11 +112,13 @@ def test_rank_uses_the_gpu_of_its_number_on_the_host(
     assert (tmp_path / "shapes").read_text().splitlines()[0] == "GPU 1 GPU"
 
 
+@pytest.mark.slow
 def test_other_ranks_print_nothing(tmp_path: Path) -> None:
     assert run(tmp_path, rank=1) == ([], 13)
     assert (tmp_path / "shapes").read_text().splitlines() == ["[16, 299, 299, 3]", "[16]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", [0, 2])
 def test_turns_train_once_for_each_line(tmp_path: Path, turns: int) -> None:
     """Its speed is printed at once: the one that asks waits for it before it asks another one."""
@@ -131,6 +137,7 @@ def test_turns_train_once_for_each_line(tmp_path: Path, turns: int) -> None:
     assert steps == 1 + turns * 5, "each turn warms up with one step"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny", "Huge"])
 def test_unknown_model_is_refused_with_those_there_are(tmp_path: Path, name: str) -> None:
     process = start(tmp_path, "--model", name)

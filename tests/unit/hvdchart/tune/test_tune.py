@@ -196,6 +196,7 @@ def test_speed_is_read_from_the_last_result_line(output: str, speed: float | Non
     assert tune_driver.parse_speed(output) == speed
 
 
+@pytest.mark.slow
 def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     """With a launcher that starts one rank here, after four words of its own."""
     launcher = tmp_path / "mpirun"
@@ -240,6 +241,7 @@ def test_driver_prints_each_result_before_the_next_run_ends(tmp_path: Path) -> N
     assert parse_result(rest) == (1, 2.0, "")
 
 
+@pytest.mark.slow
 def test_driver_fails_when_no_run_printed_a_speed(tmp_path: Path) -> None:
     launcher = tmp_path / "mpirun"
     launcher.write_text('#!/bin/sh\nexec "$@"\n')

@@ -69,6 +69,7 @@ def test_schema_is_valid_by_its_metaschema(schema: dict[str, Any]) -> None:
     reference().Draft7Validator.check_schema(schema)
 
 
+@pytest.mark.slow
 def test_values_schema_accepts_every_ready_case() -> None:
     assert len(ready_cases()) > 10
     assert all(verdict(VALUES_SCHEMA, values) for values in ready_cases().values())
@@ -90,6 +91,7 @@ def test_spec_schema_accepts_every_example(spec: Path) -> None:
     assert verdict(SPEC_SCHEMA, YAML(typ="safe").load(spec.read_text()))
 
 
+@pytest.mark.slow
 def test_validators_agree_on_wrong_specs() -> None:
     """The schema has the type and the limits of each key, and no rule about several keys."""
     verdicts = []

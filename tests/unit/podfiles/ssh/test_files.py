@@ -46,6 +46,7 @@ def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @given(st.dictionaries(NAMES, VALUES))
 @example({"A": "b=c=d", "B": "\n'\" $HOME", "C": ""})
 @hypothesis_settings(max_examples=20, deadline=None)
@@ -201,6 +202,7 @@ def run_worker(pod: Pod) -> subprocess.CompletedProcess[bytes]:
     return pod.run(PYTHON, "-I", program, HVD_SSH_PORT="2222", HVD_REVISION="r1")
 
 
+@pytest.mark.slow
 def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Path) -> None:
     """The kubelet shows the termination message, and the Job gives up on exit code 78."""
     pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
@@ -210,6 +212,7 @@ def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Pa
         assert "cannot read key 'host-key' of the SSH Secret" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to lack")
 def test_worker_of_root_without_a_capability_does_not_start(tmp_path: Path) -> None:
     user = make_user(0, tmp_path, root_capabilities="+setgid,+sys_chroot")

@@ -47,6 +47,7 @@ def look(worker: Worker, *python: str, **variables: str) -> tuple[Any, Any]:
     return json.loads(done.stdout.splitlines()[-1]), json.loads(alone.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [None, "", "/one:/two", "/one::"])
 def test_script_finds_what_it_would_find_without_the_stack(
     cold_worker: Worker, path: str | None
@@ -62,6 +63,7 @@ def test_script_finds_what_it_would_find_without_the_stack(
     assert seen == expected
 
 
+@pytest.mark.slow
 def test_sitecustomize_of_the_image_is_imported_as_ever(
     cold_worker: Worker, tmp_path: Path
 ) -> None:
@@ -75,6 +77,7 @@ def test_other_programs_get_the_variables_as_they_are(cold_worker: Worker) -> No
     assert done.stdout.splitlines()[-1].decode() == str(cold_worker.modules)
 
 
+@pytest.mark.slow
 def test_rank_without_room_for_its_stack_shares_its_standard_error() -> None:
     with make_worker() as worker:
         (worker.root / "generated" / "ranks").touch()
@@ -82,6 +85,7 @@ def test_rank_without_room_for_its_stack_shares_its_standard_error() -> None:
     assert done.stderr == b"heard\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_python_that_does_not_look_there_is_left_alone(cold_worker: Worker, option: str) -> None:
     """A signal without a handler would end the rank."""
