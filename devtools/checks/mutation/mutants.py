@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ OTHERS = (
     "ReplaceContinueWithBreak", "ReplaceBreakWithContinue", "ReplaceUnaryOperator_Delete_Not",
     "ReplaceUnaryOperator_USub_UAdd",
 )  # fmt: skip
+
+FRACTION = re.compile(r"[0-9_]*\.[0-9]|[0-9_]+e")
 
 
 @dataclass(frozen=True)
@@ -105,11 +108,24 @@ def find_mutants(module: str, source: str) -> Iterator[Mutant]:
             # The replacer of numbers adds one, then takes one away: the first is enough.
             if name.endswith("NumberReplacer") and occurrence % 2:
                 continue
+            line, column = start
+            if _is_without_effect(name, lines[line - 1], column):
+                continue
             if not any(first <= start < last for first, last in annotations):
-                line, column = start
                 inside = [each.line for each in functions if each.first <= line <= each.last]
                 text = lines[line - 1].strip()
                 yield Mutant(module, name, occurrence, line, column, text, max(inside, default=0))
+
+
+def _is_without_effect(operator: str, line: str, column: int) -> bool:
+    """Whether no test could notice a mutant, or none should.
+
+    Numbers with a fraction are times, sizes and ratios that were measured or chosen: one more
+    breaks no promise. Nothing assigns to the fields of frozen dataclasses: `frozen` states it.
+    """
+    if operator.endswith("NumberReplacer"):
+        return bool(FRACTION.match(line[column:]))
+    return operator.endswith("TrueWithFalse") and line.lstrip().startswith("@dataclass(")
 
 
 @dataclass(frozen=True)
@@ -131,14 +147,15 @@ def functions_of(source: str) -> list[Function]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[ast.get_docstring(node) is not None :]
-            first = min(_first_line(statement) for statement in node.body)
+            first = min(first_line(statement) for statement in node.body)
             apart = bool(body) and first > node.lineno
-            entry = (_first_line(body[0]), body[0].col_offset) if apart else None
+            entry = (first_line(body[0]), body[0].col_offset) if apart else None
             found.append(Function(node.lineno, first, node.end_lineno or first, entry))
     return found
 
 
-def _first_line(statement: ast.stmt) -> int:
+def first_line(statement: ast.stmt) -> int:
+    """The line where a statement begins, with its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 

@@ -11,55 +11,41 @@ import ctypes
 import gc
 import json
 import os
-import select
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
 from typing import Any, TextIO
 
-import psutil
 import pytest
 
+from devtools.checks.mutation.forks import Ended, end_children, fork, run_anew
 from devtools.checks.mutation.mutants import Mutant
 from devtools.checks.mutation.patches import Patches, find_patches, living_functions
-from devtools.checks.mutation.reach import parse_log
+from devtools.checks.mutation.probes import parse_log
 
-TESTS_OF_PODS = "tests/unit/podfiles"
-TESTS = ["tests/unit/hvdchart", TESTS_OF_PODS]
+TESTS = ["tests/unit/hvdchart", "tests/unit/podfiles"]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-m", "not fuzz"]
 # linux/prctl.h: processes that lose their parent become this one's, so that it can end them.
 PR_SET_CHILD_SUBREAPER = 36
-# The signal that a fork gets when this process ends.
-PR_SET_PDEATHSIG = 1
 # In the worker's folder: what calls of functions write, and what tests have in place of /tmp.
 LOG, TEMPORARY = "log", "t"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How tests ended: the exit status (None: too late), the last test and how long it took."""
-
-    status: int | None
-    seconds: float
-    last: str = ""
 
 
 class Runner:
     """A plugin of pytest: once all tests are collected, it runs those that it is asked for."""
 
-    def __init__(self, requests: TextIO, answers: TextIO, folder: Path) -> None:
-        self.requests, self.answers = requests, answers
+    def __init__(self, requests: TextIO, answers: TextIO, errors: TextIO, folder: Path) -> None:
+        self.requests, self.answers, self.errors = requests, answers, errors
         self.log, self.temporary = folder / LOG, folder / TEMPORARY
         self.is_recording = False
         self.items: dict[str, pytest.Item] = {}
         self.functions: Mapping[str, list[FunctionType]] = {}
         self.changes = 0
+        self.unchanged: dict[tuple[object, ...], bool] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -80,6 +66,10 @@ class Runner:
             self._answer(answer)
         return True
 
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Say why the worker cannot go on: what pytest itself prints is not shown."""
+        print(excrepr, file=self.errors, flush=True)
+
     def _answer(self, answer: Mapping[str, Any]) -> None:
         print(json.dumps(answer), file=self.answers, flush=True)
 
@@ -90,22 +80,24 @@ class Runner:
         self.log.chmod(0o666)
         self.is_recording = True
         tests = [name for name in self.items if name.partition("::")[0] == file]
-        ended = self._run_in_fork(tests, [], 600)
+        if not tests:
+            return {"tests": []}
+        ended = self._run_in_fork(dict.fromkeys(tests, 600.0), [])
         if ended.status != 0:
-            raise RuntimeError(f"{ended.last}: status {ended.status} after {ended.seconds:.0f} s")
+            last = ended.begun[-1:]
+            raise RuntimeError(f"{last}: status {ended.status} after {ended.seconds:.0f} s")
         with self.log.open() as log:
             return {"tests": [vars(test) for test in parse_log(log)]}
 
     def attempt(
-        self, tests: list[str], limit: float, fresh: bool, mutant: dict[str, Any] | None
+        self, limits: dict[str, float], fresh: bool, mutant: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """Whether the tests pass with a mutant in place; "changed" is its line.
+        """Whether tests pass with a mutant in place; "changed" is its line, "by" the failed test.
 
-        fresh: Python starts anew. limit: for how many seconds then, and otherwise for each test.
+        limits: the tests, and how many seconds each has. fresh: Python starts anew.
         """
         if mutant is None:
-            ended = run_anew(tests, limit) if fresh else self._run_in_fork(tests, [], limit)
-            return {"passes": ended.status == 0}
+            return {"passes": self._run(limits, [], fresh).status == 0}
         change = Mutant(**mutant)
         with self.changed(change) as (before, after):
             if after is None:
@@ -114,14 +106,30 @@ class Runner:
             path = str(Path(change.module).absolute())
             patches = find_patches(functions, path, before, after)
             fresh = fresh or (bool(functions) and not patches)
-            ended = run_anew(tests, limit) if fresh else self._run_in_fork(tests, patches, limit)
-        if ended.status != 0 and ended.seconds > limit / 2:
+            ended = self._run(limits, patches, fresh)
+            begun = ended.begun or [next(iter(limits))]
+            failed = {begun[-1]: limits[begun[-1]]}
+            is_late = ended.seconds > limits[begun[-1]] / 2
+            is_first = len(begun) == 1 or ended.status == 0 or is_late
+            is_own = is_first or self._run(failed, patches, fresh).status != 0
+        answer = {"changed": (after.splitlines()[change.line - 1 :] or [""])[0].strip()}
+        if ended.status == 0:
+            return {**answer, "passes": True}
+        if is_late:
             # On a busy machine, a test can be late without any mutant.
-            again = run_anew(tests, limit) if fresh else self._run_in_fork([ended.last], [], limit)
-            if again.status != 0:
+            if self._run(failed, [], fresh).status != 0:
                 return {"unsure": True}
-        changed = after.splitlines()[change.line - 1 :] or [""]
-        return {"passes": ended.status == 0, "changed": changed[0].strip()}
+        elif not self._passes_unchanged(failed if is_own else {n: limits[n] for n in begun}, fresh):
+            others = {name: limits[name] for name in limits if name not in begun}
+            return self.attempt(others, fresh, mutant) if others else {**answer, "passes": True}
+        return {**answer, "passes": False, "by": begun[-1]}
+
+    def _passes_unchanged(self, limits: Mapping[str, float], fresh: bool) -> bool:
+        """Whether tests pass here without any mutant; otherwise they say nothing about one."""
+        key = (fresh, *limits)
+        if key not in self.unchanged:
+            self.unchanged[key] = self._run(limits, [], fresh).status == 0
+        return self.unchanged[key]
 
     @contextmanager
     def changed(self, mutant: Mutant) -> Iterator[tuple[str, str | None]]:
@@ -140,21 +148,24 @@ class Runner:
             module.write_text(before, "utf-8")
             os.utime(module, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    def _run_in_fork(self, tests: Sequence[str], patches: Patches, limit: float) -> Ended:
-        """Run tests in a fork, up to the first that fails or takes more than `limit` seconds."""
+    def _run(self, limits: Mapping[str, float], patches: Patches, fresh: bool) -> Ended:
+        return run_anew(limits, OPTIONS) if fresh else self._run_in_fork(limits, patches)
+
+    def _run_in_fork(self, limits: Mapping[str, float], patches: Patches) -> Ended:
+        """Run tests in a fork, up to the first that fails or takes too long."""
 
         def run(progress: int) -> None:
             for function, code in patches:
                 function.__code__ = code
-            self._run_items([self.items[name] for name in tests], progress)
+            self._run_items([self.items[name] for name in limits], progress)
 
-        ended, done = fork(run, limit)
-        return replace(ended, last=tests[min(done, len(tests) - 1)])
+        return fork(run, limits)
 
     def _run_items(self, items: Sequence[pytest.Item], progress: int) -> None:
         """Run tests, in a fork, up to the first that fails; ends the process."""
         session = items[0].session
         for item, following in zip(items, [*items[1:], None], strict=True):
+            os.write(progress, f"{item.nodeid}\n".encode())
             began, spent, failed = time.monotonic(), cpu_time(), session.testsfailed
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.is_recording:
@@ -164,7 +175,6 @@ class Runner:
                 self._mark(name=item.nodeid, seconds=seconds, cpu=cpu, passed=passed, uses=uses)
             elif session.testsfailed:
                 os._exit(1)
-            os.write(progress, b".")
         os._exit(0)
 
     @pytest.hookimpl(wrapper=True)
@@ -191,62 +201,6 @@ def cpu_time() -> float:
     return sum(os.times()[:4])
 
 
-def run_anew(tests: Sequence[str], limit: float) -> Ended:
-    """Run tests up to the first that fails, in a fork that imports the modules of the copy anew."""
-
-    def run(_: int) -> None:
-        copy = f"{Path.cwd()}/"
-        for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(copy):
-                del sys.modules[name]
-        os._exit(pytest.main(["-x", *OPTIONS, *tests]))
-
-    return fork(run, limit)[0]
-
-
-def fork(run: Callable[[int], None], limit: float) -> tuple[Ended, int]:
-    """Run a function in a fork, and count the bytes that it writes to the pipe that it gets.
-
-    It has `limit` seconds for each.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            run(writing)
-        finally:
-            os._exit(1)
-    os.close(writing)
-    process, done, began = os.pidfd_open(child), 0, time.monotonic()
-    status, watched = None, [reading, process]
-    try:
-        while ready := select.select(watched, [], [], limit)[0]:
-            if process in ready:
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                break
-            if os.read(reading, 1):
-                done, began = done + 1, time.monotonic()
-            else:
-                watched.remove(reading)
-    finally:
-        os.close(reading)
-        os.close(process)
-    return Ended(status, time.monotonic() - began), done
-
-
-def end_children() -> None:
-    """End what tests have left running."""
-    with suppress(ChildProcessError):
-        while True:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                for process in psutil.Process().children(recursive=True):
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
-                os.waitpid(-1, 0)
-
-
 def clear(folder: Path) -> None:
     """Empty a folder."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -258,11 +212,12 @@ def clear(folder: Path) -> None:
 def main(folder: str) -> None:
     """Collect the tests of the working directory and wait for tasks."""
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    errors = os.fdopen(os.dup(2), "w")
     with open(os.devnull, "r+") as null:  # noqa: PTH123
         for descriptor in (0, 1):
             os.dup2(null.fileno(), descriptor)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    pytest.main([*OPTIONS, *TESTS], plugins=[Runner(requests, answers, Path(folder))])
+    pytest.main([*OPTIONS, *TESTS], plugins=[Runner(requests, answers, errors, Path(folder))])
 
 
 if __name__ == "__main__":

@@ -9,15 +9,10 @@ from typing import Any
 import pytest
 
 from devtools.checks.mutation import __main__ as command
-from devtools.checks.mutation import pool
+from devtools.checks.mutation import verdicts
 from devtools.checks.mutation.mutants import ROOT, find_mutants, targets
-from devtools.checks.mutation.reach import (
-    Reach,
-    RecordedTest,
-    add_probes,
-    find_importers,
-    parse_log,
-)
+from devtools.checks.mutation.probes import RecordedTest, add_probes, parse_log
+from devtools.checks.mutation.reach import Reach, find_importers
 from tests.unit.devtools.checks.parity import PARITY, SOURCE, mutant
 
 
@@ -160,26 +155,67 @@ def test_files_of_pods_import_each_other_without_a_package() -> None:
     }
 
 
-def test_verdict_holds_until_the_module_or_a_test_changes(
+def test_verdict_holds_until_the_module_or_a_test_that_matters_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "ROOT", tmp_path)
+    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
     monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
-    test = make_test("test_a.py::one", 1)
-    change = mutant("NumberReplacer", "LIMIT = 3")
-    keys = []
-    for module, tests in (("a", "b"), ("a", "b"), ("a", "c"), ("b", "b")):
-        for file, text in ((PARITY, module), (test.file, tests)):
-            (tmp_path / file).parent.mkdir(exist_ok=True)
-            (tmp_path / file).write_text(text)
-        pool._digest.cache_clear()
-        keys.append(pool.Verdicts.key(change, [test]))
-    pool._digest.cache_clear()
-    assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
-    pool.Verdicts().add(keys[0], {"passes": True})
-    pool.Verdicts().add(keys[2], {"passes": False})
-    assert pool.Verdicts().known == {keys[0]: {"passes": True}, keys[2]: {"passes": False}}
+    killer, other = make_test("test_a.py::test_one[1]", 1), make_test("test_b.py::test_two", 1)
+    killed, living = mutant("NumberReplacer", "LIMIT = 3"), mutant("Gt_GtE", "while number > 0:")
+
+    def write(file: str, text: str) -> None:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+        verdicts.digest_of.cache_clear()
+        verdicts.sources_of.cache_clear()
+
+    def known() -> tuple[bool, bool]:
+        found = (verdicts.Verdicts().find(each, [other, killer]) for each in (killed, living))
+        first, second = (bool(answer) for answer in found)
+        return first, second
+
+    one = "@pytest.mark.x\ndef test_one(): ...\n"
+    for file in (PARITY, killer.file, other.file):
+        write(file, one)
+    assert known() == (False, False)
+    verdicts.Verdicts().add(killed, [other, killer], {"passes": False, "by": killer.name})
+    verdicts.Verdicts().add(living, [other, killer], {"passes": True})
+    assert known() == (True, True)
+    assert not verdicts.Verdicts().find(living, [killer]), "other tests"
+    for file in (other.file, killer.file):
+        write(file, f"{one}def test_added(): ...\n")
+        assert known() == (True, False)
+        write(file, one)
+    write(killer.file, one.replace("mark.x", "mark.y"))
+    assert known() == (False, False)
+    write(killer.file, one)
+    write(PARITY, "changed")
+    assert known() == (False, False)
+    assert verdicts.Verdicts().order(killed, [other, killer]) == [killer, other]
+    verdicts.digest_of.cache_clear()
+    verdicts.sources_of.cache_clear()
+
+
+def test_one_mutant_of_each_line_is_tried_and_stays_the_same() -> None:
+    mutants = list(find_mutants(PARITY, SOURCE))
+    lines = [each.line for each in mutants]
+    assert len(set(lines)) < len(lines)
+    chosen = command.one_of_each_line(mutants)
+    assert sorted(each.line for each in chosen) == sorted(set(lines))
+    moved = command.one_of_each_line(find_mutants(PARITY, "\n\n" + SOURCE))
+    assert [each.key for each in moved] == [each.key for each in chosen]
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("WAIT = 1.5", 0), ("WAIT = 1e3", 0), ("COUNT = 15", 1), ("COUNT = 1_500", 1),
+        ("@dataclass(frozen=True)\nclass A: pass", 0), ("IS_ON = True", 1),
+    ],
+)  # fmt: skip
+def test_times_and_the_intent_of_dataclasses_are_not_changed(line: str, number: int) -> None:
+    names = {each.name for each in find_mutants("m.py", line)} - {"RemoveDecorator"}
+    assert len(names) == number
 
 
 def test_part_of_a_run_is_a_random_sample_that_stays_the_same() -> None:
@@ -211,7 +247,18 @@ def test_survivors_that_have_a_reason_are_lines_of_their_files() -> None:
 def test_report_counts_by_target_and_shows_survivors(capsys: pytest.CaptureFixture[str]) -> None:
     limit, body = mutant("NumberReplacer", "LIMIT = 3"), mutant("Eq_NotEq", "return number == 0")
     outcomes = [command.Outcome(limit, True, "LIMIT = 4"), command.Outcome(body, False, "")]
-    assert command.report(outcomes, {"base": 1200}, {PARITY: "base"}) == 0.5
+    assert command.report(outcomes, {"base": 1200}, {PARITY: "base"}, {}) == 0.5
     printed = capsys.readouterr().out
     assert f"survived: {PARITY}:3:8 NumberReplacer\n  - LIMIT = 3\n  + LIMIT = 4\n" in printed
-    assert printed.endswith("| `base` | 1,200 | 2 | 1 | 50 % |\n")
+    assert printed.endswith("| `base` | 1,200 | 2 | 1 | 50 % | 0 |\n")
+    command.report(outcomes, {"base": 1200}, {PARITY: "base"}, {limit.key: "Why."})
+    printed = capsys.readouterr().out
+    assert "survived:" not in printed
+    assert printed.endswith("| `base` | 1,200 | 2 | 1 | 50 % | 1 |\n")
+
+
+def test_reasons_for_mutants_that_do_not_exist_are_found() -> None:
+    mutants = list(find_mutants(PARITY, SOURCE))
+    gone = f"{PARITY}: NumberReplacer: LIMIT = 2"
+    known = [mutants[0].key, gone, "*: NumberReplacer: LIMIT = 2", "hvdchart/a.py: A: b"]
+    assert command.find_gone(known, mutants) == {gone}

@@ -18,7 +18,7 @@ import pytest
 
 from devtools.checks.mutation import pool
 from devtools.checks.mutation.mutants import ROOT, Mutant
-from devtools.checks.mutation.reach import RecordedTest, add_probes
+from devtools.checks.mutation.probes import RecordedTest, add_probes
 from devtools.checks.mutation.worker import LOG, TEMPORARY, TESTS, Runner
 from tests.unit.devtools.checks.parity import PARITY, SOURCE, mutant
 
@@ -38,6 +38,11 @@ def test_limit(two): assert LIMIT == 3
 def test_program():
     code = "from hvdchart.parity import is_even; print(is_even(4))"
     assert subprocess.check_output([sys.executable, "-c", code]) == b"True\\n"
+def test_main():
+    import __main__
+state = []
+def test_first(): state.append(is_even(2))
+def test_second(): assert not state
 def test_daemon():
     daemon = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     open("daemon", "w").write(str(daemon.pid))
@@ -53,13 +58,17 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         (copy / folder).mkdir(parents=True)
     (copy / "hvdchart" / "__init__.py").touch()
     (copy / FILE).write_text(TESTS_OF_IT)
+    # Like the module in a checkout's copy, a file in the copy.
+    (copy / "start.py").write_text(
+        "import sys\nfrom devtools.checks.mutation.worker import main\nmain(sys.argv[1])\n"
+    )
     (copy / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers = fuzz\n")
     with contextlib.ExitStack() as stack:
 
         def start(source: str = SOURCE) -> subprocess.Popen[str]:
             (copy / PARITY).write_text(source)
             process = subprocess.Popen(
-                [sys.executable, "-m", "devtools.checks.mutation.worker", str(tmp_path)],
+                [sys.executable, "start.py", str(tmp_path)],
                 cwd=copy, env={**os.environ, "PYTHONPATH": f"{copy}:{ROOT}"}, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
@@ -92,9 +101,9 @@ def test_worker_tells_what_each_test_calls_in_whichever_process(
     called = {test.name.partition("::")[2]: bool(test.functions) for test in tests}
     assert called == {
         "test_even": True, "test_odd": True, "test_limit": True, "test_program": True,
-        "test_daemon": False,
+        "test_daemon": False, "test_main": False, "test_first": True, "test_second": False,
     }  # fmt: skip
-    assert all(test.passed for test in tests)
+    assert [test.name for test in tests if not test.passed] == [f"{FILE}::test_second"]
 
 
 @pytest.mark.slow
@@ -103,21 +112,25 @@ def test_worker_tells_which_mutants_the_tests_notice(
 ) -> None:
     worker = start()
     names = ask(worker)["tests"]
-    even, odd, limit, program, daemon = (f"{FILE}::test_{n}" for n in
-        ("even", "odd", "limit", "program", "daemon"))  # fmt: skip
-    assert sorted(names) == sorted([even, odd, limit, program, daemon])
+    even, odd, limit, program, first, second, main, daemon = (f"{FILE}::test_{n}" for n in
+        ("even", "odd", "limit", "program", "first", "second", "main", "daemon"))  # fmt: skip
+    assert sorted(names) == sorted([even, odd, limit, program, first, second, main, daemon])
 
-    def passes(
+    def attempt(
         change: Mutant | None, *tests: str, fresh: bool = False, seconds: float = 30
-    ) -> bool:
-        task = {"mutant": change and asdict(change), "fresh": fresh, "limit": seconds}
-        answer = ask(worker, tests=list(tests), **task)
+    ) -> dict[str, Any]:
+        task = {"mutant": change and asdict(change), "fresh": fresh}
+        answer = ask(worker, limits=dict.fromkeys(tests, seconds), **task)
         # Where not even the unchanged module is tested in time, it is to take longer.
         if "unsure" in answer:
-            return passes(change, *tests, fresh=fresh, seconds=2 * seconds)
-        return bool(answer["passes"])
+            return attempt(change, *tests, fresh=fresh, seconds=2 * seconds)
+        return answer
 
-    assert passes(None, *names)
+    def passes(change: Mutant | None, *tests: str, **options: Any) -> bool:
+        return bool(attempt(change, *tests, **options)["passes"])
+
+    sound = [name for name in names if name != second]
+    assert passes(None, *sound)
     negated = mutant("Eq_NotEq", "return number == 0")
     assert not passes(negated, odd, even)
     assert not passes(negated, program), "the program reads the changed file"
@@ -125,12 +138,15 @@ def test_worker_tells_which_mutants_the_tests_notice(
     assert passes(above, odd, daemon)
     left = int((tmp_path / "copy" / "daemon").read_text())
     assert not psutil.pid_exists(left), "it ends what tests leave running"
-    assert not passes(above, odd, even)
+    assert attempt(above, odd, even)["by"] == even
     assert not passes(mutant("Sub_Add", "number = number - 2"), even, seconds=0.3), "it hangs"
     constant = mutant("NumberReplacer", "LIMIT = 3")
     assert passes(constant, even, fresh=True)
+    assert attempt(constant, even, limit, fresh=True)["by"] == limit
     assert not passes(constant, limit), "no living function changes, so that Python starts anew"
-    assert passes(None, *names), "everything is as it was"
+    assert attempt(above, first, second, even)["by"] == even, "the second fails in any case"
+    assert passes(None, main, fresh=True)
+    assert passes(None, *sound), "everything is as it was"
     assert (tmp_path / "copy" / PARITY).read_text() == SOURCE
 
 
@@ -142,7 +158,7 @@ def test_changed_module_has_a_time_of_its_own_and_is_put_back(
     module.parent.mkdir()
     module.write_text(SOURCE)
     before = module.stat().st_mtime_ns
-    runner = Runner(io.StringIO(), io.StringIO(), tmp_path)
+    runner = Runner(io.StringIO(), io.StringIO(), io.StringIO(), tmp_path)
     seconds = {int(module.stat().st_mtime)}
     for _ in range(2):
         with runner.changed(mutant("Eq_NotEq", "return number == 0")) as (_, after):
