@@ -44,7 +44,7 @@ def carry_over_host(ledger: Ledger) -> None:
 def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
     """What a pod's spec sets outside of its containers; `group` is worker or master."""
     for key in _SCHEDULING:
-        if ledger.chart_has((group, key)) or ledger.chart_has(("worker", key)):
+        if ledger.chart_has((group, key)):
             ledger.carry_over((*pod, key), (group, key))
         else:
             _carry_over_for_all(ledger, pod, key)
