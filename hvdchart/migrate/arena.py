@@ -67,12 +67,12 @@ def migrate_arena(ledger: Ledger) -> None:
 
 def _carry_over_command(ledger: Ledger) -> CommandLine:
     path = ("command",)
+    shell = ledger.text_at("shell") or "sh"
+    ledger.drop(("shell",), "the command needs a shell only if the report says so")
     if not ledger.text_at(*path):
         ledger.drop(path, "an empty value sets nothing")
         ledger.add_check("the file has no command: put the training command into master.args")
         return CommandLine("mpirun")
-    shell = ledger.text_at("shell") or "sh"
-    ledger.drop(("shell",), "the command needs a shell only if the report says so")
     return carry_over_command(ledger, path, [shell, "-c", ledger.text_at(*path)])
 
 
@@ -184,6 +184,7 @@ def _carry_over_pods(ledger: Ledger) -> None:
     if ledger.text_at("podGroupName"):
         ledger.drop(("podGroupName",), "the chart makes the PodGroup when gang is set")
         ledger.add_check("podGroupName asked for gang scheduling: set gang to SchedulerPlugins")
+    ledger.drop(("podGroupName",), "an empty value sets nothing")
     privileged = ledger.is_true("privileged")
     ledger.drop(("privileged",), NOT_PRIVILEGED if privileged else "false is the default")
     if ledger.is_true("enablePodSecurityContext") and ledger.is_true("isNonRoot"):

@@ -69,10 +69,13 @@ def migrate_aws(ledger: Ledger) -> None:
     add_variable_list(ledger, ("mpirun", "env"), environment, ("worker", "env"))
     environment.put(ledger, ("worker", "env"), ("mpirun", "env"))
     if options:
-        ledger.change(("mpirun", "args"), ("launch",), "each part has a line of its own")
+        new = ("launch",) if line.options else ("worker",)
+        ledger.change(("mpirun", "args"), new, "each part has a line of its own")
     if command:
         carry_over_line(ledger, ("mpirun", "args"), line)
     else:
+        if line.options:
+            ledger.put(("launch", "options"), line.options, ("mpirun", "args"))
         ledger.add_check("the file has no command: put the training command into master.args")
     check_ranks(ledger, line, nodes, gpus)
     _carry_over_volumes(ledger)

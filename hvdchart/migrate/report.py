@@ -78,7 +78,9 @@ def _group_lines(entries: Iterable[Entry], every: Iterable[Entry]) -> Iterator[s
         whole = _whole_paths([entry.path for entry in members], total)
         arrow = ""
         if new and members[0].outcome == "renamed" and len(whole) == 1:
-            arrow = f" -> {new}{dotted(whole[0]).removeprefix(old)}"
+            # The value, or the map around it that has nothing else.
+            moved = dotted(whole[0])
+            arrow = f" -> {new}{moved.removeprefix(old) if moved.startswith(old) else ''}"
         elif new and members[0].outcome == "renamed":
             arrow = f" -> {new}..."
         elif new and members[0].outcome == "changed":
