@@ -87,7 +87,7 @@ def test_keys_of_volcanos_tasks_are_dropped_with_their_reasons() -> None:
 
 
 def test_volume_with_the_new_name_of_one_that_the_chart_has_is_refused() -> None:
-    volumes = [{"name": name, "emptyDir": {}} for name in ("ssh", "user-ssh")]
+    volumes: Any = [{"name": name, "emptyDir": {}} for name in ("ssh", "user-ssh")]
     message = "the chart has a volume ssh of its own; expected no volume called user-ssh"
     with pytest.raises(SpecError, match=message):
         migrate_old(volumes=volumes)
@@ -100,7 +100,7 @@ def test_path_of_a_refused_item_begins_below_its_key() -> None:
 
 
 def test_volume_that_gets_another_name_says_so() -> None:
-    volumes = [{"name": name, "emptyDir": {}} for name in ("ssh", "data")]
+    volumes: Any = [{"name": name, "emptyDir": {}} for name in ("ssh", "data")]
     result = results(migrate_old(volumes=volumes))
     for index, reason in (
         (0, "called user-ssh: the chart has a volume ssh of its own"),
