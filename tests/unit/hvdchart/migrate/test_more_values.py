@@ -1,0 +1,108 @@
+"""Limits and defaults of what migrate reads: marks of charts, long files, places of errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from hvdchart.errors import SpecError
+from hvdchart.migrate.documents import read_bytes
+from hvdchart.migrate.kubernetes import value_problem
+from tests.unit.hvdchart.migrate.old_files import (
+    PATHS,
+    migrate_line,
+    migrate_old,
+    migrate_text,
+    migrate_tree,
+    results,
+)
+
+
+def tree_of(name: str) -> Any:
+    """The values of one of the files, to be changed."""
+    return YAML(typ="safe").load(PATHS[name].read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("workers: 2\ngpuCount: 1\nimage: a", "Arena's chart"),
+        ("workersCount: 2\nexperimentName: a", "Nauta's pack tf-training-horovod"),
+        ("ssh: {useSecrets: true}", "the old horovod chart"),
+    ],
+)
+def test_chart_is_recognised_by_as_few_marks_as_it_needs(text: str, source: str) -> None:
+    assert migrate_text(text).source == source
+
+
+def test_file_is_read_until_one_byte_after_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hvdchart.migrate.documents.MAX_BYTES", 10)
+    path = tmp_path / "values.yaml"
+    path.write_bytes(b"x" * 20)
+    assert read_bytes(path) == (b"x" * 11, str(path))
+
+
+def test_value_two_keys_below_a_type_of_kubernetes_is_checked() -> None:
+    problem = value_problem(["worker", "resources", "limits"], {"cpu": "1x"})
+    assert problem is not None
+    assert problem.path == ("cpu",)
+
+
+@pytest.mark.parametrize("key", ["-", "a b"])
+def test_key_of_a_toleration_is_checked(key: str) -> None:
+    toleration = {"operator": "Exists", "key": key}
+    assert value_problem(["worker", "tolerations"], [toleration]) is not None
+    assert value_problem(["worker", "tolerations"], [{**toleration, "key": "a"}]) is None
+
+
+def test_ranks_of_a_socket_where_mlt_names_no_sockets() -> None:
+    lines = [f"mlt template_config set {text}" for text in ("num_workers_per_node 4",
+                                                            "sockets_per_node 0")]  # fmt: skip
+    arguments = migrate_line("\n".join(lines)).values["master"]["args"]
+    assert arguments[:3] == ["bash", "/src/app/exec_multiworker.sh", "4"]
+
+
+def test_script_whose_name_says_that_it_starts_a_training_is_not_left_out() -> None:
+    with pytest.raises(SpecError, match="bash is not a launcher that migrate knows"):
+        migrate_line("bash mpirun.sh")
+
+
+def test_missing_value_of_the_chart_of_intel_is_named_at_its_place() -> None:
+    tree = tree_of("intel-tlt.yaml")
+    with pytest.raises(SpecError, match=r"^<old>:1:\d+: epochs: the key epochs is missing"):
+        migrate_tree({**tree, "epochs": ""})
+    del tree["epochs"]
+    with pytest.raises(SpecError, match=r"^<old>:1:1: the key epochs is missing"):
+        migrate_tree(tree)
+
+
+def test_names_of_the_chart_of_intel() -> None:
+    tree = tree_of("intel-tlt.yaml")
+    migration = migrate_tree(tree)
+    assert migration.values["image"] == {"repository": "registry.example/tlt", "tag": "0.7"}
+    result = results(migration)
+    assert result["metadata.name"] == ("changed", "helm install NAME", "the name of the release")
+    assert result["metadata.namespace"] == ("changed", "helm --namespace", "an option of Helm")
+    unnamed = migrate_tree({**tree, "metadata": {}})
+    assert (unnamed.release, unnamed.namespace) == ("", "")
+    assert "metadata.namespace" not in results(unnamed)
+
+
+def test_variables_of_the_launcher_of_a_volcano_job_stay_its_own() -> None:
+    tree = tree_of("volcano.yaml")
+    launcher = tree["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    launcher["env"].append({"name": "L", "value": "1"})
+    values = migrate_tree(tree).values
+    assert [entry["name"] for entry in values["worker"]["env"]] == ["STEPS"]
+    assert [entry["name"] for entry in values["master"]["env"]] == ["STEPS", "L"]
+
+
+def test_values_after_a_null_that_no_rule_knows_have_entries_too() -> None:
+    result = results(migrate_old(unknown=None, zoom=1))
+    assert result["unknown"] == ("dropped", "", "null sets nothing")
+    assert result["zoom"][0] == "dropped"
