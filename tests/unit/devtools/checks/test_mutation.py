@@ -114,8 +114,8 @@ def test_tests_in_the_folder_of_some_modules_of_pods_are_their_own(module: str, 
     path = f"charts/horovod/files/{module}.py"
     tests = [
         make_test("unit/podfiles/test_a.py::fast", 1, f"{path}:6"),
-        make_test(f"unit/podfiles/{own}::own", 2, f"{path}:6"),
-        make_test(f"unit/podfiles/{own}::data", 3),
+        make_test(f"unit/podfiles/{own}::own", 1.5, f"{path}:6"),
+        make_test(f"unit/podfiles/{own}::data", 2),
     ]
     reach = Reach(tests, set(), {})
     fast, function, data = (test.name for test in tests)
@@ -130,11 +130,11 @@ def test_tests_in_the_folder_of_some_modules_of_pods_are_their_own(module: str, 
 def test_tests_of_the_package_come_first_and_of_data_those_of_what_is_generated() -> None:
     function = f"{PARITY}:6"
     tests = [
-        make_test("far/test_a.py::fast", 1, function),
-        make_test("hvdchart/test_a.py::near", 2, function),
-        make_test("hvdchart/test_generated.py::all", 2),
+        make_test("far/test_a.py::fast", 0.5, function),
+        make_test("hvdchart/test_a.py::near", 1, function),
+        make_test("hvdchart/test_generated.py::all", 1),
         make_test("far/test_generated.py::other", 3),
-        make_test("hvdchart/test_parity.py::data", 2.5),
+        make_test("hvdchart/test_parity.py::data", 1.5),
     ]
     reach = Reach(tests, set(), {})
     near, fast, generated, own = (tests[index].name for index in (1, 0, 2, 4))
