@@ -184,3 +184,8 @@ def test_ranks_planned_for_a_static_cpu_manager_have_cores_of_one_socket(
         assert {cpu // cores for cpu in cpus} == {rank // each}
         assert not cpus & seen
         seen |= cpus
+
+
+def test_what_a_binding_does_not_set_is_zero() -> None:
+    """Select by what is set: no number of cores, and no number of ranks, is one."""
+    assert Binding() == Binding("none", 0, 0)

@@ -158,3 +158,22 @@ def test_without_the_api_only_the_stage_and_the_numbers_change(
     recorder.close()
     assert (recorder.stage, recorder.launches, recorder.stalls) == ("Finished", 1, 1)
     assert capsys.readouterr().out == ""
+
+
+def test_ranks_that_others_wait_for_are_counted_apart_from_other_problems() -> None:
+    recorder = EventRecorder(None)
+    for reason in ("Stalled", "HostLost", "Stalled", "HostsMissing", "Stalled"):
+        recorder.warn(reason, "")
+    assert recorder.stalls == 3
+
+
+def test_an_event_that_is_no_stage_is_no_warning_either(api_server: FakeApi) -> None:
+    recorder = EventRecorder(kube.Api())
+    recorder.emit("Training", "begins")
+    recorder.note("ResultsStored", "all of them")
+    recorder.close()
+    assert recorder.stage == "Training"
+    assert [(item["reason"], item["type"]) for item in api_server.items("core/events")] == [
+        ("Training", "Normal"),
+        ("ResultsStored", "Normal"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -229,3 +230,8 @@ def test_process_with_another_root_is_of_another_container() -> None:
             assert not is_here(f"/proc/{other.pid}")
         finally:
             other.kill()
+
+
+def test_signal_that_ends_processes_is_the_one_that_none_can_ignore() -> None:
+    """The module does without Python's `signal`, whose import takes time in each session."""
+    assert fence.SIGKILL == signal.SIGKILL
