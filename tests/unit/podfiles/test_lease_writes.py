@@ -113,6 +113,17 @@ def test_news_are_written_at_once_or_by_the_next_renewal(
     masters.api.wait(lambda: "state" in masters.data())
 
 
+def test_news_are_written_when_the_master_goes_on(
+    masters: Masters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An elastic run is recorded as training before its first rank can be lost."""
+    monkeypatch.setattr(lease, "RENEW_EVERY", 60.0)
+    first = masters.take(masters.make("master-a"))
+    first.news = lambda: {"state": "Running"}
+    first.renew(TIMEOUT)
+    assert masters.data().get("state") == "Running", "the master went on before it was written"
+
+
 def test_record_that_is_given_back_has_the_last_news(
     masters: Masters, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,3 +220,34 @@ def test_a_call_is_repeated_in_the_last_moment_that_is_left(
 ) -> None:
     fail_until(api_server, clock, clock.now + 0.1, faults.status(503))
     assert kube.Api().get("core/pods/a", retry_seconds=0.2) == POD
+
+
+def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | None = None) -> int:
+    """How often a read that fails is tried until it is given up."""
+    asked = len(api_server.requests)
+    with pytest.raises(kube.ApiError):
+        api.get("core/pods/a", retry_seconds)
+    return len(api_server.requests) - asked
+
+
+def test_after_a_call_that_was_given_up_others_are_tried_once_for_a_minute(
+    api_server: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "RETRY_SECONDS", 1.0)
+    fail_until(api_server, clock, clock.now + 60 * MINUTE, faults.status(503))
+    api = kube.Api()
+    patient = count_requests(api, api_server)
+    assert patient > 1, "a call is repeated while the API server may come back"
+    assert count_requests(api, api_server) == 1
+    clock.now += MINUTE + 1
+    assert count_requests(api, api_server) == patient
+
+
+def test_a_call_that_need_not_succeed_does_not_shorten_those_that_must(
+    api_server: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "RETRY_SECONDS", 1.0)
+    fail_until(api_server, clock, clock.now + 60 * MINUTE, faults.status(503))
+    api = kube.Api()
+    assert count_requests(api, api_server, retry_seconds=0.0) == 1
+    assert count_requests(api, api_server) > 1

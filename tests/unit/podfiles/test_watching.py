@@ -194,6 +194,31 @@ def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) 
     stop(server)
 
 
+@pytest.mark.parametrize("name", ["metrics", ""])
+def test_the_master_serves_the_file_that_the_chart_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "metrics").write_text("horovod_step 7\n")
+    pages: list[str] = []
+    monkeypatch.setattr(metrics, "serve", lambda text, port: pages.append(f"{port}\n{text()}"))
+    file = str(tmp_path / name) if name else ""
+    environment = {"HVD_METRICS_PORT": "9464", "HVD_METRICS_FILE": file}
+    metrics.start(run(), lambda: "Training", lambda: 2, lambda: 3, lambda: 4, environment)
+    (page,) = pages
+    lines = page.splitlines()
+    assert lines[0] == "9464"
+    assert 'horovod_stage{stage="Training"} 1' in lines
+    expected = ["horovod_hosts_ready 2", "horovod_launches_total 3", "horovod_stalls_total 4"]
+    assert [line for line in lines if line in expected] == expected
+    assert ("horovod_step 7" in lines) is bool(name)
+    assert ("horovod_script_lines_refused 0" in lines) is bool(name)
+
+
+def test_without_a_port_no_metrics_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "serve", lambda text, port: pytest.fail("nothing asked for them"))
+    metrics.start(run(), str, int, int, int, {})
+
+
 class Proxy(ThreadingHTTPServer):
     """Stands for a mesh's proxy: remembers what it was asked."""
 
