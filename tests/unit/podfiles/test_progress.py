@@ -18,6 +18,7 @@ import progress
 import pytest
 import remote
 from progress import Progress
+from settings import Host
 
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
@@ -222,6 +223,25 @@ def test_the_last_step_is_told_at_the_end(followed: Callable[[str], Progress]) -
 def test_a_master_without_ssh_goes_on(followed: Callable[[str], Progress], tmp_path: Path) -> None:
     kept = followed("exit 0")
     (tmp_path / "bin" / "ssh").unlink()
+    kept.close(tells_last=True)
+    assert kept.entry() == ""
+
+
+def test_master_asks_the_hosts_again_where_ssh_cannot_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(progress, "AGAIN_AFTER", 0.001)
+    asked_again, asked, kept = threading.Event(), iter(range(9**9)), Progress()
+
+    def hosts() -> list[Host]:
+        if next(asked) == 2:
+            asked_again.set()
+        return make_run().hosts[:1]
+
+    kept.follow(hosts)
+    assert asked_again.wait(TIMEOUT), "it still follows the ranks after two failures"
     kept.close(tells_last=True)
     assert kept.entry() == ""
 

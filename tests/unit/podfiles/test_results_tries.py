@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import results
+from events import EventRecorder
+from settings import InterruptedRunError
+
+from tests.unit.podfiles.runs import make_run
 
 
 class Clock:
@@ -69,3 +74,20 @@ def test_container_has_two_minutes_to_start_again(
     monkeypatch.setattr(results, "_wait", wait)
     assert results._try(until, lambda: False) == results.TOO_LONG
     assert waited == [ready_until, until]
+
+
+@pytest.mark.parametrize(
+    ("holder", "problem"),
+    [("hvd-master-2", None), ("", InterruptedRunError("asked to end"))],
+    ids=["another master has the record", "this master was asked to end"],
+)
+def test_run_that_another_master_goes_on_with_has_no_results_yet(
+    monkeypatch: pytest.MonkeyPatch, holder: str, problem: InterruptedRunError | None
+) -> None:
+    stored: list[float] = []
+    monkeypatch.setattr(results, "_store", lambda until, _: stored.append(until) or "")
+    run = make_run(results={"timeoutSeconds": 60, "onFailure": True})
+    kept: Any = SimpleNamespace(lost=holder, results="", write_results=lambda how: None)
+    how = results.store_results(run, None, EventRecorder(None), kept, lambda: False, problem)
+    assert how is problem, "the master ends as it would have without results"
+    assert stored == [], "the command did not run"
