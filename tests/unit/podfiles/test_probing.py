@@ -6,6 +6,7 @@ import socket
 import threading
 from itertools import pairwise
 
+import liveness
 import probing
 import pytest
 from addresses import Endpoint
@@ -184,4 +185,82 @@ def test_host_has_two_seconds_to_answer(monkeypatch: pytest.MonkeyPatch) -> None
             current.prober._handle_due()
             assert len(current.prober.reasons) == reasons
         assert current.prober.reasons[HOST].endswith("does not answer: timed out")
+        finish(current)
+
+
+def silent_prober(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Probing:
+    """Asks one host, which counts as lost after ten seconds; no host is heard."""
+    monkeypatch.setattr(probing, "time", clock)
+    monkeypatch.setattr(liveness, "is_any_responding", lambda held: False)
+    monkeypatch.setattr(liveness, "silence", lambda connection: 0.0)
+    current = make_prober(1, monkeypatch, lost_after=10.0)
+    current.prober._follow_endpoints()
+    current.prober._handle_due()
+    return current
+
+
+def test_silence_of_all_hosts_is_logged_once_each_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    current = silent_prober(monkeypatch, clock)
+    for began in (0.0, 1000.0):
+        clock.now = began
+        current.prober._end_attempt(current.prober._targets[0], None)
+        lines = []
+        for clock.now in (began + 1, began + 10, began + 11, began + 12):
+            current.prober._end_attempt(current.prober._targets[0], "it is silent")
+            lines.append(capsys.readouterr().out.count("no host responds"))
+        assert lines == [0, 0, 1, 0]
+        assert len(current.prober.answering) == 1, "all hosts have five times as long"
+    clock.now = 1051.0
+    current.prober._end_attempt(current.prober._targets[0], "it is silent")
+    assert current.prober.answering == {}
+    finish(current)
+
+
+@pytest.mark.parametrize(("cut_after", "asked_after"), [(0.5, 1.0), (5.0, 0.0)])
+def test_host_whose_connections_end_early_is_asked_once_a_second(
+    monkeypatch: pytest.MonkeyPatch, cut_after: float, asked_after: float
+) -> None:
+    clock = Clock()
+    clock.now = 100.0
+    current = silent_prober(monkeypatch, clock)
+    (target,) = current.prober._targets
+    current.prober._end_attempt(target, None)
+    clock.now += cut_after
+    current.prober._end_attempt(target, "port 22 closed the connection")
+    assert target.due == clock.now + asked_after
+    finish(current)
+
+
+@pytest.mark.parametrize(("lost_after", "is_watched"), [(0.0, 0), (60.0, 1)])
+def test_kernel_looks_after_connections_where_hosts_can_be_lost(
+    lost_after: float, is_watched: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        current = Probing([HOST], listener.getsockname()[1])
+        current.prober._lost_after = lost_after
+        current.endpoints = {HOST.name: Endpoint("127.0.0.1")}
+        current.prober._follow_endpoints()
+        current.prober._handle_due()
+        (target,) = current.prober._targets
+        assert target.connection
+        option = target.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert option == is_watched
+        # It was said to be readable and is not, which sockets may do.
+        current.prober._receive(target)
+        assert (target.received, current.prober.reasons) == (b"", {})
+        finish(current)
+
+
+@pytest.mark.parametrize(("length", "is_judged"), [(255, False), (256, True)])
+def test_line_without_an_end_is_judged_by_its_first_256_bytes(length: int, is_judged: bool) -> None:
+    current = Probing([HOST], 22)
+    (target,) = current.prober._targets
+    target.connection, peer = socket.socketpair()
+    with peer:
+        peer.sendall(b"x" * length)
+        current.prober._receive(target)
+        assert (HOST in current.prober.reasons) == is_judged
         finish(current)

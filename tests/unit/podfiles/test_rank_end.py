@@ -90,3 +90,17 @@ def test_rank_that_was_asked_ends_without_an_answer_of_the_master(
     register(is_asked=True)
     rank_end.report_end(3, 1)
     assert not ranks.is_any_waiting()
+
+
+def test_rank_that_waits_ends_at_the_launchers_second_signal_and_at_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Signals that it passed on before: their script has ended."""
+    passed_on = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1}
+    monkeypatch.setattr(signal, "getsignal", lambda number: print if number in passed_on else None)
+    chosen: dict[int, object] = {}
+    monkeypatch.setattr(signal, "signal", chosen.__setitem__)
+    register(is_asked=True)
+    rank_end.report_end(3, 1)
+    ends, ignored = signal.SIG_DFL, signal.SIG_IGN
+    assert chosen == {signal.SIGTERM: ends, signal.SIGHUP: ends, signal.SIGUSR1: ignored}

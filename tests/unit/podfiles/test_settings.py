@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -148,3 +149,19 @@ def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
     template = Path(settings.__file__).parents[1] / "templates" / "job.yaml"
     codes = ", ".join(str(code) for code in sorted(settings.LOST_MASTER))
     assert f"operator: NotIn, values: [{codes}]" in template.read_text()
+
+
+@pytest.mark.parametrize(
+    ("mode", "resumed", "ranks"),
+    [("elastic", True, 3), ("elastic", False, 8), ("mpirun", True, 8)],
+)
+def test_only_an_elastic_run_that_was_training_goes_on_with_fewer_ranks(
+    mode: str, resumed: bool, ranks: int
+) -> None:
+    run = dataclasses.replace(make_run(mode=mode, minRanks=3), resumed=resumed)
+    assert run.ranks_to_start == ranks
+
+
+def test_nan_is_sure_to_happen_again_and_has_the_exit_code_of_a_failure() -> None:
+    problem = settings.NotANumberError()
+    assert (problem.exit_code, problem.repeats) == (1, "NaN")
