@@ -294,3 +294,9 @@ def test_entry_of_a_rank_does_not_count_as_one_that_waits(folder: str) -> None:
     # As the rank of this number: a process of this number is there.
     ranks.register(os.getpid(), os.getpid())
     assert not ranks.is_any_waiting()
+
+
+def test_rank_whose_process_is_gone_hides_no_other_one(folder: str) -> None:
+    ranks.register(3, 2**22 + 1)
+    ranks.register(4, os.getpid())
+    assert [script.rank for script in ranks.running()] == [4]

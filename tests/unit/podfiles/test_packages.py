@@ -248,3 +248,27 @@ def test_program_of_the_image_that_fails_is_told_with_its_last_words(
 )
 def test_failure_of_pip_is_one_line(output: str, begins: str) -> None:
     assert str(packages.explain(output)).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("ERROR: first\nERROR: second\nERROR: last\nafter\n", "last ("),
+        ("first\nsecond\nlast\n", "last ("),
+        ("ERROR: ConnectTimeoutError at some host\n", "simple (ConnectTimeoutError): put"),
+        ("    indented\nThe conflict is caused by:\n    a 1 needs b\n", "a 1 needs b (Horovod"),
+    ],
+)
+def test_line_of_pip_that_says_most_is_shown(output: str, words: str) -> None:
+    shown = str(packages.explain(output))
+    assert words in shown
+    assert "indented" not in shown
+
+
+def test_worker_tells_the_master_what_it_has_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(packages, "install", lambda code: f"installed for {code.name}")
+    monkeypatch.setattr("sys.argv", ["packages.py", "code-1"])
+    assert packages.main() == 0
+    assert capsys.readouterr().out == "installed for code-1\n"

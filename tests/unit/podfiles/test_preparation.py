@@ -6,6 +6,7 @@ from typing import Any
 
 import preparation
 import pytest
+import ssh
 from settings import RunError
 
 from tests.unit.podfiles.runs import make_run
@@ -37,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is done, in its order."""
     done: list[Any] = []
     monkeypatch.setattr(preparation, "find_keys", lambda api: "keys")
-    monkeypatch.setattr(preparation.ssh, "prepare_master", done.append)
+    monkeypatch.setattr(ssh, "prepare_master", done.append)
     monkeypatch.setattr(preparation, "UserCode", lambda *given: Code(done, *given))
     monkeypatch.setattr(preparation, "build_environment", lambda run, environment: {})
     monkeypatch.setattr(preparation, "select_mpi", lambda run, variables: ("mpi", variables))
@@ -52,7 +53,7 @@ def test_first_attempt_prepares_what_all_share(
     run = make_run(code="1a2b", requirements=requirements)
     shared = preparation.Preparation()
     calls.clear()
-    expected = ("mpi", {"MODE": "mpirun"}), {"MODE": "mpirun"}
+    expected: Any = ("mpi", {"MODE": "mpirun"}), {"MODE": "mpirun"}
     for _ in range(2):
         assert shared.prepare(run, None, is_stopped) == expected
     assert calls == ["keys", ("1a2b", within, is_stopped), "unpack", "forget", "forget"]

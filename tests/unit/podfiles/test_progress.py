@@ -213,6 +213,19 @@ def test_the_next_host_is_followed_when_a_session_ends(
     kept.close(tells_last=False)
 
 
+def test_worker_is_told_how_long_ago_its_ranks_were_started(
+    followed: Callable[[str], Progress], tmp_path: Path
+) -> None:
+    """Files that are older are of an earlier attempt, whose loss may be NaN."""
+    before = time.monotonic()
+    kept = followed(f'echo "$2" >{tmp_path}/line; echo "horovod_step 7"; exec cat')
+    wait_until(kept.entry, TIMEOUT, "the host tells its step")
+    seconds = float((tmp_path / "line").read_text().split()[-1])
+    # It is printed with three digits.
+    assert 0 <= seconds <= time.monotonic() - before + 0.001
+    kept.close(tells_last=False)
+
+
 def test_the_last_step_is_told_at_the_end(followed: Callable[[str], Progress]) -> None:
     kept = followed('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
     wait_until(kept.entry, TIMEOUT, "the host tells its step")
