@@ -288,15 +288,3 @@ def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
     losing.result(TIMEOUT)
     (failed,) = pod.failures()
     assert failed.startswith("hvd-worker-1 was terminated: ")
-
-
-def test_entry_of_a_rank_does_not_count_as_one_that_waits(folder: str) -> None:
-    # As the rank of this number: a process of this number is there.
-    ranks.register(os.getpid(), os.getpid())
-    assert not ranks.is_any_waiting()
-
-
-def test_rank_whose_process_is_gone_hides_no_other_one(folder: str) -> None:
-    ranks.register(3, 2**22 + 1)
-    ranks.register(4, os.getpid())
-    assert [script.rank for script in ranks.running()] == [4]

@@ -104,3 +104,15 @@ def test_rank_that_waits_ends_at_the_launchers_second_signal_and_at_no_other(
     rank_end.report_end(3, 1)
     ends, ignored = signal.SIG_DFL, signal.SIG_IGN
     assert chosen == {signal.SIGTERM: ends, signal.SIGHUP: ends, signal.SIGUSR1: ignored}
+
+
+def test_entry_of_a_rank_does_not_count_as_one_that_waits() -> None:
+    # As the rank of this number: a process of this number is there.
+    ranks.register(os.getpid(), os.getpid())
+    assert not ranks.is_any_waiting()
+
+
+def test_rank_whose_process_is_gone_hides_no_other_one() -> None:
+    ranks.register(3, 2**22 + 1)
+    ranks.register(4, os.getpid())
+    assert [script.rank for script in ranks.running()] == [4]
