@@ -240,6 +240,11 @@ def test_pod_requests_are_those_of_the_scheduler() -> None:
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
 
 
+def test_a_request_for_none_of_a_device_is_none() -> None:
+    without = pod("n", {"cpu": "2", "nvidia.com/gpu": "0"}, init=[{}])
+    assert pod_requests(without) == {"cpu": 2000, "nvidia.com/gpu": 0}
+
+
 def test_comments_on_gpus_show_what_limits_them() -> None:
     shared = dgx("g1")
     shared["metadata"]["labels"] |= {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -253,3 +255,24 @@ def test_changes_are_noticed(folder: Path) -> None:
             except subprocess.TimeoutExpired:
                 continue
         assert process.stdout.readline() == "changed\n"
+
+
+@pytest.mark.slow
+def test_an_interrupted_watch_of_changes_says_so(folder: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from hvdchart.image.build import changes\n"
+        "for _ in changes(Path(sys.argv[1])): print('changed', flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        number = 0
+        while not select.select([process.stdout], [], [], 0.2)[0]:
+            number += 1
+            (folder / "train.py").write_text(str(number))
+        assert process.stdout.readline() == "changed\n"
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait() == -signal.SIGINT, "the command ends with the status of an interrupt"

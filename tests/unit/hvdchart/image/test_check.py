@@ -94,6 +94,19 @@ def test_missing_requirement_is_named_with_its_remedy(
     assert ("\n  --  " in text) == (lacking is not None)
 
 
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("mpirun", "mpirun: /usr/bin/mpirun, mpirun (Open MPI) 4.1.4"),
+        ("horovodrun", "horovodrun: /usr/bin/horovodrun"),
+    ],
+)
+def test_launcher_is_reported_with_its_version_if_it_is_mpirun(mode: str, line: str) -> None:
+    found = {f.requirement: f.details for f in check_requirements(GOOD, mode)}
+    name, _, details = line.partition(": ")
+    assert found[name] == details
+
+
 def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> None:
     done = subprocess.run(
         [sys.executable, "-I", *probe_command()[1:]], capture_output=True, text=True, check=True

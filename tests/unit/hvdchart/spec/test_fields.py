@@ -94,6 +94,10 @@ def test_reader_and_schema_accept(reader: Reader[Any], text: str, value: Any) ->
     assert Draft7Validator(reader.schema()).is_valid(node.plain)
 
 
+def test_a_variable_may_be_empty() -> None:
+    assert ENV.read(parse(b"{A: ''}", "a"), "x") == {"A": ""}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("reader", "text", "says"), REFUSED)
 def test_reader_and_schema_refuse(reader: Reader[Any], text: str, says: str) -> None:

@@ -106,3 +106,12 @@ def test_a_merger_that_does_not_say_what_maps_are_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="with_entries"):
         Half()  # type: ignore[abstract]
+
+
+def test_a_merger_that_does_not_find_maps_cannot_be_made() -> None:
+    class Half(Merger[int]):
+        def with_entries(self, base: int, entries: dict[str, int]) -> int:
+            return base
+
+    with pytest.raises(TypeError, match="entries"):
+        Half()  # type: ignore[abstract]

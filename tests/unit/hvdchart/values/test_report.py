@@ -109,6 +109,11 @@ def test_tables_show_binding_options_and_batch_size() -> None:
     assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))
 
 
+def test_the_columns_of_groups_have_headings() -> None:
+    text = printed(*tables(example("xeon-4")))
+    assert " group nodes slots ranks OMP/intra/inter CPUs memory devices " in f" {text} "
+
+
 def test_reason_table_has_one_row_per_planned_value() -> None:
     text = printed(reason_table(example("xeon-4")))
     assert "unet: where each number comes from" in text

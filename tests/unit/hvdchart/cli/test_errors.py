@@ -1,4 +1,4 @@
-"""Messages of errors."""
+"""Messages of errors, and the exit codes with which the command ends."""
 
 from __future__ import annotations
 
