@@ -7,6 +7,7 @@ tags, several documents and control characters are refused.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import math
 import re
@@ -104,8 +105,9 @@ def parse(data: bytes, file: str) -> Node:
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > MAX_BYTES:
         raise SpecError(str(Place(file)), "", "the file is too long", f"at most {MAX_BYTES} bytes")
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         place = _place_in(data[: error.start].decode("utf-8", "replace"), file)
         raise SpecError(
@@ -140,11 +142,13 @@ def _composed(text: str, file: str) -> Any:
         if isinstance(error, MaxDepthExceededError):
             raise SpecError(place, "", "nested too deep", f"at most {MAX_DEPTH} levels") from None
         raise SpecError(place, "", broken.problem, broken.expected) from error
-    except (YAMLError, ValueError, TypeError, AttributeError, AssertionError, LookupError) as error:
-        # The parser raises these on some malformed input.
+    except (
+        YAMLError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError,
+        LookupError,
+    ) as error:  # fmt: skip
+        # The parser raises these on some malformed input, and no longer knows where it was.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
-        place = str(Place(file, yaml.reader.line + 1, yaml.reader.column + 1))
-        raise SpecError(place, "", f"broken YAML before here: {detail}", "plain YAML") from error
+        raise SpecError(str(Place(file)), "", f"broken YAML: {detail}", "plain YAML") from error
 
 
 class _Builder:
