@@ -156,7 +156,7 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
         ledger.put(("worker", "slots"), slots, (head, "args"))
     reason = ""
     if line.ranks is not None and line.ranks > number * slots:
-        number = max(number + 1, math.ceil(line.ranks / slots))
+        number = math.ceil(line.ranks / slots)
         reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)

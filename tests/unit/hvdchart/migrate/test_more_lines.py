@@ -109,3 +109,17 @@ def test_statements_of_one_line_are_numbered() -> None:
     assert [key for key in result if ": " not in key] == [
         "line 1", "line 1, part 2", "line 1, part 3", "line 1, part 4"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["A=1 > f; mpirun t $A", "A=1 & mpirun t $A", "A=1 | mpirun t", "sleep 1 > f; mpirun t"]
+)
+def test_statement_with_more_effects_before_the_launcher_needs_a_shell(text: str) -> None:
+    line = parse_command_line(["sh", "-c", text])
+    assert (line.mode, line.command) == ("custom", ["sh", "-c", text])
+
+
+def test_redirection_may_come_before_the_words_of_a_line() -> None:
+    migration = migrate_line("> log A=1 mpirun -np 1 -x A t")
+    assert migration.values["master"]["args"] == ["t"]
+    assert migration.values["worker"]["env"] == [{"name": "A", "value": "1"}]
