@@ -10,7 +10,9 @@ from ruamel.yaml import YAML
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate.documents import read_bytes
-from hvdchart.migrate.kubernetes import value_problem
+from hvdchart.migrate.input_reader import InputReader
+from hvdchart.migrate.kubernetes import find_problem, value_problem
+from hvdchart.spec.yaml_tree import parse
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
     migrate_line,
@@ -106,3 +108,45 @@ def test_values_after_a_null_that_no_rule_knows_have_entries_too() -> None:
     result = results(migrate_old(unknown=None, zoom=1))
     assert result["unknown"] == ("dropped", "", "null sets nothing")
     assert result["zoom"][0] == "dropped"
+
+
+def test_affinity_to_nodes_needs_one_term() -> None:
+    term = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    for terms, is_refused in (([], True), ([term], False)):
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        problem = value_problem(["worker", "affinity"], {"nodeAffinity": required})
+        assert (problem is not None) == is_refused, f"{len(terms)} terms"
+
+
+def test_reader_remembers_the_key_that_a_rule_looks_for() -> None:
+    reader = InputReader(parse(b"a: {b: [1]}", "a"))
+    found = [reader.has(path) for path in (("a", "x"), ("a", "b"), ("a", "b", 0), ("c", "d"))]
+    assert found == [False, True, True, False]
+    assert reader.known == {(): {"a", "c"}, ("a",): {"x", "b"}, ("c",): {"d"}}
+
+
+def test_one_document_between_separators_is_read() -> None:
+    migration = migrate_text("---\nworker: {number: 2}\nmaster: {args: [mpirun a]}\n...\n---\n")
+    assert migration.values["worker"] == {"number": 2}
+
+
+def test_key_that_is_present_is_not_the_one_that_is_meant() -> None:
+    problem = find_problem("Capabilities", {"add": ["A"], "ad": ["B"]})
+    assert problem is not None
+    assert (problem.path, problem.expected) == (("ad",), "one of drop")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("mpirun -np 2 t\nmlt build", "<line>:1:1: line 1: the script has both mlt and another"),
+        ("mlt update a b", "migrate does not understand mlt update a; expected mlt init, temp"),
+        ("mlt template_config set gpus", "migrate does not understand mlt template_config set;"),
+        ("mlt init a", "mlt init with template hello-world; expected mlt init --template=horovod"),
+        ("mlt template_config set gpus $N", "only a shell knows $N; expected its value"),
+    ],
+)
+def test_line_of_mlt_that_is_not_understood_is_refused(script: str, message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_line(script)
+    assert message in str(error.value)
