@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from yaml import safe_load as parse_yaml
 
+from hvdchart import __version__
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 from tests.fakes.fixtures import Command
@@ -241,3 +242,8 @@ def installed(variables: dict[str, str], *words: str) -> str:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.stdout + done.stderr
+
+
+def test_version_is_printed(hvdchart: Command) -> None:
+    done = hvdchart("--version")
+    assert (done.code, done.output) == (0, f"hvdchart {__version__}\n")

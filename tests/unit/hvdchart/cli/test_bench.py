@@ -202,3 +202,19 @@ def test_wrong_options_are_refused_before_anything_is_installed(
     done = hvdchart("bench", spec, *options)
     assert done.code == code, done.errors
     assert helm.calls == []
+
+
+def test_columns_of_a_result_are_named(hvdchart: Command, tmp_path: Path) -> None:
+    figures = {"imagesPerSecond": 10.0, "interval": 0.1, "efficiency": 1.0}
+    row = {"workers": 1, "ranks": 1, "turns": [10.0], "efficiencyInterval": 0.0, **figures}
+    document = {
+        "session": "s", "machines": [], "name": "hvd", "time": "t", "image": "i", "turns": 2,
+        "nodes": {"hvd-worker-0": "a"}, "command": ["train"], "rows": [row],
+    }  # fmt: skip
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(document))
+    done = hvdchart("bench", "--read", file)
+    assert done.code == 0, done.errors
+    assert "workers ┃ ranks ┃" in done.output
+    assert "images/s ┃ a worker ┃" in done.output
+    assert "efficiency ┃\n" in done.output

@@ -43,3 +43,11 @@ def test_image_check_in_cluster_runs_the_probe_in_a_pod(
     request = fake_cluster.wait_for("pods", "create")
     assert request.url == "/api/v1/namespaces/mine/pods"
     assert request.body == probe_pod("image:1")
+
+
+def test_image_alone_prints_its_subcommands(hvdchart: Command) -> None:
+    done = hvdchart("image")
+    assert done.code == 2
+    assert "check  Check whether an image meets the chart's requirements." in (
+        done.output + done.errors
+    )

@@ -15,8 +15,8 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
-from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play
-from tests.unit.hvdchart.runs import JOB, MASTER, event, job
+from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, FAILED, play
+from tests.unit.hvdchart.runs import JOB, MASTER, event, job, pod, terminated
 
 ROOT = chart_dir().parents[1]
 pytestmark = pytest.mark.timeout(120)
@@ -177,3 +177,12 @@ def test_events_that_cannot_be_watched_are_an_error(
     done = hvdchart("events", "hvd", "-f")
     assert done.code == 7
     assert "cannot watch events in namespace team: you are not allowed to" in done.errors
+
+
+def test_status_of_a_failed_run_asks_for_25_lines_of_its_last_log(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    failed = pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed")
+    play(fake_cluster, FAILED, failed)
+    assert hvdchart("status", "hvd").code == 8
+    assert fake_cluster.wait_for("log", "get").query["tailLines"] == "25"

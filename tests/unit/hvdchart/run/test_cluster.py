@@ -258,3 +258,28 @@ def test_pod_that_cannot_be_deleted_is_an_error(fake_cluster: FakeCluster) -> No
     assert str(error).startswith(
         "cannot delete pod hvdchart-image-check-x1 in namespace team: down"
     )
+
+
+@pytest.mark.parametrize(("everywhere", "place"), [(False, "namespaces/team/"), (True, "")])
+def test_releases_are_those_of_the_namespace_or_of_all(
+    fake_cluster: FakeCluster, everywhere: bool, place: str
+) -> None:
+    run = job()
+    fake_cluster.put("jobs", {**run, "metadata": {**run["metadata"], "namespace": "mine"}})
+    ((namespace, release),) = Cluster.connect().releases(everywhere=everywhere)
+    assert (namespace, release.name, len(release.jobs)) == ("mine", "hvd", 1)
+    assert {request.url for request in fake_cluster.requests} == {
+        f"/apis/batch/v1/{place}jobs",
+        f"/apis/apps/v1/{place}statefulsets",
+        f"/api/v1/{place}pods",
+    }
+
+
+def test_an_object_is_found_or_there_is_none(fake_cluster: FakeCluster) -> None:
+    cluster = Cluster.connect()
+    fake_cluster.put("networkpolicies", named("a"))
+    assert cluster.find("networking.k8s.io/v1", "NetworkPolicy", "a") == named("a")
+    assert cluster.find("networking.k8s.io/v1", "NetworkPolicy", "b") is None
+    fake_cluster.refusals["networkpolicies get"] = (403, "no right")
+    with pytest.raises(ClusterError, match="cannot read NetworkPolicy a in namespace team: you a"):
+        cluster.find("networking.k8s.io/v1", "NetworkPolicy", "a")

@@ -16,7 +16,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import Helm, deploy, manifests, release_values, undeploy
+from hvdchart.run.helm import Helm, deploy, manifests, release_values, undeploy, upgrade
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
@@ -175,3 +175,10 @@ def test_a_helm_that_does_not_end_when_interrupted_is_killed(
     with pytest.raises(KeyboardInterrupt):
         undeploy("run", "team")
     assert len(killed) == 1
+
+
+def test_upgrade_creates_no_namespace_unless_asked_to(helm: StubProgram) -> None:
+    upgrade("run", "team", checked_values(plan()), Helm())
+    assert "--create-namespace" not in helm.calls[-1].arguments
+    upgrade("run", "team", checked_values(plan()), Helm(), create_namespace=True)
+    assert "--create-namespace" in helm.calls[-1].arguments

@@ -269,3 +269,10 @@ def test_a_damaged_record_is_left_to_helm(stored: Stored, data: str | None) -> N
 
 def test_there_is_nothing_of_a_name_that_helm_does_not_know(stored: Stored) -> None:
     assert stored.revision() is None
+
+
+def test_the_order_of_values_is_no_change(stored: Stored) -> None:
+    """Helm writes them in alphabetic order."""
+    stored.values = dict(reversed(VALUES.items()))
+    stored.store()
+    assert stored.revision() == 3

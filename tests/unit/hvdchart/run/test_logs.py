@@ -240,3 +240,14 @@ def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: Fake
     assert next(lines) == LogLine("hvd-master-1-a", "m1")
     finish(fake_cluster)
     assert list(lines) == []
+
+
+def test_follow_of_a_new_run_looks_past_the_job_that_is_being_deleted(
+    fake_cluster: FakeCluster,
+) -> None:
+    older = job(("Complete", "", ""), name="hvd-master-0", created="2025-01-01T00:00:00Z")
+    older["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    fake_cluster.put("jobs", older, DONE)
+    fake_cluster.put("pods", MASTER)
+    fake_cluster.log("hvd-master-1-a", "m1", end=True)
+    assert [line.text for line in follow(Cluster.connect(), "hvd")] == ["m1"]
