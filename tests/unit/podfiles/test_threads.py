@@ -138,3 +138,26 @@ def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
     cpu = str(min(os.sched_getaffinity(0)))
     assert start(environment, "taskset", "-c", cpu)[-1] == "1"
     assert start({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"
+
+
+def test_rank_that_its_launcher_has_bound_has_the_container_of_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own CPUs alone would look like a container that it does not share: it would yield."""
+    cpus = {0: {2}, os.getppid(): {0, 1, 2, 3}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cpus[pid])
+    monkeypatch.setattr(threads, "count_cores", len)
+    for name in ("CGROUPS", "DEVICES"):
+        monkeypatch.setattr(threads, name, str(tmp_path))
+    environment = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    said = threads.set_threads(environment, 2)
+    chosen = dict.fromkeys(CHOSEN, "1")
+    assert environment == {"TF_ENABLE_ONEDNN_OPTS": "0", **chosen}
+    pairs = " ".join(f"{name}=1" for name in CHOSEN)
+    assert said == f"chosen for the cores of each rank; worker.env overrides: {pairs}"
+    assert threads.set_threads(environment, 2) == "", "there is nothing to say"
+    # Not bound: both ranks share the four cores, and one that waits yields to the other.
+    cpus[0] = cpus[os.getppid()]
+    environment = {}
+    threads.set_threads(environment, 2)
+    assert (environment["OMP_NUM_THREADS"], environment[rules.YIELD]) == ("2", "1")

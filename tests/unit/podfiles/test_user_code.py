@@ -273,3 +273,15 @@ def test_worker_keeps_the_code_that_it_gets_and_no_other(
     assert list_files(code / "v2") == {"train.py": b"train"}
     kept = sorted(path.name for path in code.iterdir() if path.is_dir())
     assert kept == ([".packages", "v2"] if keeps else ["v2"])
+
+
+def test_what_pip_has_installed_and_warned_of_is_logged_once(
+    mounted: Path, ssh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(ssh, "case $2 in *packages.py*) echo numpy-2.0; echo x is incompatible.; echo y.;; esac")
+    code = unpacked(mounted, install_within=60.0)
+    code.deliver(dict.fromkeys(make_run().hosts, Pod("10.0.0.1")))
+    lines = capsys.readouterr().out.splitlines()
+    said = [line.partition("requirements.txt: ")[2] for line in lines if "pip runs" not in line]
+    assert said[-3:] == ["3 hosts have installed numpy-2.0", "x is incompatible.", "y."]
+    assert len(set(said)) == len(said)

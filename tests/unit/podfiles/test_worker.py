@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import threads
+import warm_client
 import worker
 
 SERVE = (
@@ -75,3 +80,90 @@ def test_signal_wakes_a_worker_once() -> None:
     command = [sys.executable, "-c", SIGNALLED]
     files = Path(worker.__file__).parent
     assert subprocess.check_output(command, cwd=files, timeout=20) == b"True []\n"
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the warm process' socket, whose path must be short."""
+    with tempfile.TemporaryDirectory(prefix="warm-") as name:
+        for constant in ("SOCKET", "DESCRIPTION"):
+            file = Path(name, Path(getattr(warm_client, constant)).name)
+            monkeypatch.setattr(warm_client, constant, str(file))
+        for constant in ("CGROUPS", "DEVICES"):
+            monkeypatch.setattr(threads, constant, name)
+        monkeypatch.setattr(threads, "count_cores", len)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3} if not pid else {0})
+        monkeypatch.setattr(worker, "FILES", Path(name))
+        yield Path(name)
+
+
+# In place of the warm process: what it is started with, and whether ranks can connect.
+SHOWS = """
+import json, os, socket, sys
+listener = socket.socket(fileno=int(sys.argv[1]))
+shown = {
+    "words": sys.argv[2:-1], "room": len(sys.argv[-1]), "environment": dict(os.environ),
+    "leads a session": os.getsid(0) == os.getpid(), "input": sys.stdin.read(),
+    "listens": listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN),
+}
+print(json.dumps(shown), file=open(os.environ["SHOWN"], "w"))
+"""
+
+
+@pytest.mark.slow
+def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
+    generated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def note_start(*words: object, **options: object) -> None:
+        started.append(start(*words, **options))  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "Popen", note_start)
+    (generated / "warm_server.py").write_text(SHOWS)
+    # Of the container's earlier start.
+    for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
+        Path(left).write_text("left")
+    environment = {"HVD_PRELOAD": "one, two", "HVD_SLOTS": "2", "SHOWN": str(generated / "shown")}
+    mask = os.umask(0o022)
+    os.umask(mask)
+    worker.start_warm_process(sys.executable, environment)
+    now = os.umask(mask)
+    assert now == mask
+    assert started[0].wait(60) == 0
+    shown = json.loads((generated / "shown").read_text())
+    described = json.loads(Path(warm_client.DESCRIPTION).read_text())
+    given, own = described.pop("environment"), shown.pop("environment")
+    assert shown == {
+        "words": ["one", "two"], "room": 2000, "leads a session": True, "input": "", "listens": 1,
+    }  # fmt: skip
+    assert described == {"python": sys.executable, "modules": ["one", "two"]}
+    # Python itself may set LC_CTYPE.
+    assert given.items() <= own.items()
+    cpus = {0, 1, 2, 3}
+    assert given == {**environment, **threads.choose_threads(environment, 2, cpus, cpus)}
+    assert own["OMP_NUM_THREADS"] == "2"
+    for file in (warm_client.SOCKET, warm_client.DESCRIPTION):
+        assert Path(file).stat().st_mode & 0o777 == 0o600, "it may have secrets"
+
+
+def test_worker_without_modules_to_preload_only_clears_what_was_left(generated: Path) -> None:
+    for preload in ({}, {"HVD_PRELOAD": " , "}):
+        for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
+            Path(left).write_text("left")
+        worker.start_warm_process("/nonexistent/python", preload)
+        assert list(generated.iterdir()) == []
+
+
+def test_ended_processes_are_reaped_and_the_end_of_sshd_is_noted() -> None:
+    """An sshd that a signal has ended has an exit code of a shell."""
+    for script, expected in (("exit 5", 5), ("kill -9 $$", 137)):
+        with subprocess.Popen(["sh", "-c", script]) as sshd, subprocess.Popen(["true"]) as other:
+            os.waitid(os.P_PID, sshd.pid, os.WEXITED | os.WNOWAIT)
+            os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+            worker.reap(sshd)
+            assert sshd.returncode == expected
+            with pytest.raises(ChildProcessError):
+                os.waitpid(other.pid, os.WNOHANG)
+            assert other.returncode is None, "only the end of sshd is noted"

@@ -77,3 +77,30 @@ def test_nothing_is_left_of_what_a_rank_has_started() -> None:
     command = [sys.executable, "-I", "-c", STARTS_OTHERS, str(Path(warm_fork.__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "2\n[]\n", done.stderr
+
+
+def test_guard_that_fails_ends_and_does_not_become_a_warm_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forked: list[int] = []
+    fork = os.fork
+
+    def note_fork() -> int:
+        forked.append(fork())
+        return forked[0]
+
+    def fail(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fork", note_fork)
+    monkeypatch.setattr(warm_fork, "_guard", fail)
+    ours, theirs = socket.socketpair()
+    here = os.getpid()
+    with ours, theirs:
+        try:
+            is_rank = warm_fork.fork_rank(ours, theirs.fileno(), -1, [])
+        finally:
+            if os.getpid() != here:
+                os._exit(99)
+    assert not is_rank, "this is the warm process"
+    assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 1

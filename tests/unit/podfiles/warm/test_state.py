@@ -206,3 +206,45 @@ def test_current_folder_is_looked_at_and_a_missing_one_is_not(
     monkeypatch.chdir(tmp_path)
     assert state._find_shadow("")
     assert state._find_shadow(str(tmp_path / "missing")) is None
+
+
+def test_process_that_ends_the_threads_of_libraries_by_a_fork_is_reaped(
+    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before ranks are forked: nothing else of the warm process waits for it."""
+    forked: list[int] = []
+    fork = os.fork
+
+    def note_fork() -> int:
+        forked.append(fork())
+        return forked[0]
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(os, "fork", note_fork)
+    state.load([])
+    assert forked == [], "there are no threads"
+    monkeypatch.setattr(warm_state, "threads", lambda: 2)
+    state.load([])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(forked[0], os.WNOHANG)
+
+
+def test_modules_whose_files_change_are_named_but_not_those_of_python(
+    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rank runs from memory what is another text now."""
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    file = tmp_path / "changes_later.py"
+    file.write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    state.load(["changes_later"])
+    assert str(file) in set(warm_state._own_files())
+    assert state.find_reason(request(), None) is None
+    changed = f"{file} has changed since it was imported"
+    os.utime(file, ns=(1, 1))
+    assert state.find_reason(request(), None) == changed
+    file.unlink()
+    assert state.find_reason(request(), None) == changed
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    assert str(file) not in set(warm_state._own_files())
+    del sys.modules["changes_later"]

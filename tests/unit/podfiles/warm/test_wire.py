@@ -9,7 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import warm_client
@@ -144,3 +147,18 @@ def test_signal_after_the_end_of_the_rank_is_not_an_error() -> None:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "2\ngoes on\n"), done.stderr
+
+
+def test_no_more_is_read_than_the_message_has() -> None:
+    """However it is cut: what follows is the next message."""
+    stream = BytesIO(b"body1 body2 ")
+    connection: Any = SimpleNamespace(recv=lambda size: stream.read(min(size, 4)))
+    assert [warm_wire._read(connection, 6) for _ in range(2)] == [b"body1 ", b"body2 "]
+    with pytest.raises(ConnectionResetError, match="the other side closed the connection"):
+        warm_wire._read(connection, 1)
+
+
+def test_group_and_process_of_the_other_side_are_not_taken_for_its_user() -> None:
+    credentials = struct.pack("3i", 4321, 1000, 2000)
+    connection: Any = SimpleNamespace(getsockopt=lambda *_: credentials)
+    assert warm_wire.peer_uid(connection) == 1000
