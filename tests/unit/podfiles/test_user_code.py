@@ -285,3 +285,15 @@ def test_what_pip_has_installed_and_warned_of_is_logged_once(
     said = [line.partition("requirements.txt: ")[2] for line in lines if "pip runs" not in line]
     assert said[-3:] == ["3 hosts have installed numpy-2.0", "x is incompatible.", "y."]
     assert len(set(said)) == len(said)
+
+
+def test_master_installs_packages_for_a_command_of_the_users_own_alone(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(packages, "install", lambda code: f"numpy-2.0 for {code.name}\nx warns")
+    code = unpacked(mounted, install_within=60.0)
+    code.prepare_launcher("mpirun", {})
+    assert capsys.readouterr().out == ""
+    code.prepare_launcher("custom", {})
+    said = "requirements.txt: the master has installed numpy-2.0 for v1\n"
+    assert capsys.readouterr().out.endswith(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ranks
 import warm_fork
 import warm_script
 import warm_service
@@ -251,8 +253,8 @@ def test_modules_of_the_chart_are_hidden_before_any_other_is_imported(
     monkeypatch.setattr(sys, "argv", words)
     monkeypatch.setattr(warm_service, "die_with_parent", seen.append)
     monkeypatch.setattr(warm_service, "supervise", supervise)
-    monkeypatch.setattr(warm_service.ranks, "open_stack_file", lambda number: number + 500)
-    monkeypatch.setattr(warm_service.faulthandler, "register", lambda *words: seen.append(words))
+    monkeypatch.setattr(ranks, "open_stack_file", lambda number: number + 500)
+    monkeypatch.setattr(faulthandler, "register", lambda *words: seen.append(words))
     for name in ("take_over", "set_up_python", "set_title", "run"):
         note = partial(lambda name, *words: seen.append((name, *words)), name)
         monkeypatch.setattr(warm_script, name, note)
@@ -273,7 +275,7 @@ def test_modules_of_the_chart_are_hidden_before_any_other_is_imported(
     assert before == [
         ("take_over", request, [9]),
         ("set_up_python", request),
-        (warm_service.ranks.STACK_SIGNAL, 503),
+        (ranks.STACK_SIGNAL, 503),
         ("set_title", ["python3"]),
     ]
     assert (last, program) == ("run", 1)

@@ -162,3 +162,24 @@ def test_group_and_process_of_the_other_side_are_not_taken_for_its_user() -> Non
     credentials = struct.pack("3i", 4321, 1000, 2000)
     connection: Any = SimpleNamespace(getsockopt=lambda *_: credentials)
     assert warm_wire.peer_uid(connection) == 1000
+
+
+NO_CORE = """
+import resource, signal, sys
+sys.path.insert(0, {files!r})
+import warm_client
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("last", end="")
+warm_client.exit_like_rank(-signal.SIGTERM)
+"""
+
+
+@pytest.mark.slow
+def test_client_ends_by_the_signal_of_its_rank_where_no_core_may_be_written() -> None:
+    code = NO_CORE.format(files=str(Path(warm_client.__file__).parent))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-15, "last", "")
