@@ -214,7 +214,7 @@ class _Reader:
         opening = self.text[start + 1 : start + 2]
         if opening not in ("{", "("):
             # $1, $?, $'...' and a lone $.
-            self.at += 2 if opening and opening not in " \n\t\"'" else 1
+            self.at += 2 if opening and opening not in " \n\t\"';|&<>" else 1
             raw = self.text[start : self.at]
             return Piece("shell" if len(raw) > 1 or opening == "'" else "text", raw, quoted)
         raw = self._balanced(opening)

@@ -150,3 +150,37 @@ def test_line_of_mlt_that_is_not_understood_is_refused(script: str, message: str
     with pytest.raises(SpecError) as error:
         migrate_line(script)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("shell", "name"), [({}, "sh"), ({"shell": "bash"}, "bash")])
+def test_command_of_arena_that_needs_a_shell_keeps_its_own(
+    shell: dict[str, str], name: str
+) -> None:
+    command = "cd /x && mpirun -np 2 t"
+    values = migrate_tree({"workers": 2, "gpuCount": 1, "command": command, **shell}).values
+    assert values["master"]["args"] == [name, "-c", command]
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("declare -xrgp A=1\nmpirun -np 1 t $A", ["t", "1"]),
+        ("rm *;mpirun -np 1 t", ["t"]),
+        ("rm ~;mpirun -np 1 t", ["t"]),
+        ("rm {a,b};mpirun -np 1 t", ["t"]),
+        ('A="";mpirun -np 1 t ""a', ["t", "a"]),
+        ("A=$B;mpirun -np 1 t", ["t"]),
+        ("echo $?;mpirun -np 1 t", ["t"]),
+        ("echo a\\ ;mpirun -np 1 t", ["t"]),
+        ("echo $;mpirun -np 1 t", ["t"]),
+        ("echo '';mpirun -np 1 t", ["t"]),
+        ("echo `a`;mpirun -np 1 t", ["t"]),
+        ("echo $(a);mpirun -np 1 t", ["t"]),
+        ("echo ${A:-b};mpirun -np 1 t", ["t"]),
+        ("echo > a;mpirun -np 1 t", ["t"]),
+        ("echo & mpirun -np 1 t", ["t"]),
+        ("\n\nmpirun -np 1 t", ["t"]),
+    ],
+)
+def test_statement_ends_where_a_shell_ends_it(script: str, arguments: list[str]) -> None:
+    assert migrate_line(script).values["master"]["args"] == arguments
