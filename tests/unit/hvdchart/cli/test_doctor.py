@@ -171,3 +171,12 @@ def test_a_missing_builder_is_a_problem_where_one_is_asked_for(
         done = hvdchart("doctor", *more)
         assert done.code == code
         assert "none of docker, podman, buildah works here" in done.output
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_remedy_is_given_for_a_missing_builder_only(
+    hvdchart: Command, cluster: FakeCluster, programs: Path, is_there: bool
+) -> None:
+    (programs / "buildah").write_text(f"#!/bin/sh\nexit {0 if is_there else 1}\n")
+    shown = hvdchart("doctor").output
+    assert ("install and start one to build images; --code needs none" in shown) is not is_there

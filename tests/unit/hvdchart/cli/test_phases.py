@@ -30,3 +30,16 @@ def test_phases_are_printed_until_the_run_is_done(
     wait_until(lambda: len(printed) > 1, 20, "the end is printed")
     printer.close()
     assert printed == ["training", "done: finished"]
+
+
+def test_phases_that_cannot_be_read_are_no_end_of_the_run(
+    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr(phases, "say", printed.append)
+    fake_cluster.refusals["jobs list"] = (403, "no right")
+    printer = PhasePrinter(Cluster.connect(), "hvd", has_progress=False)
+    wait_until(lambda: printed, 20, "the refusal is printed")
+    printer.close()
+    assert "cannot list jobs in namespace team: you are not allowed to" in printed[0]
+    assert printed[0].endswith("; the run continues")

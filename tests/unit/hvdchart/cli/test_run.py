@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hvdchart.cli.run import _follow
+from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
@@ -164,3 +166,9 @@ def test_unknown_choice_is_refused_with_the_known_ones(
     done = hvdchart(*arguments)
     assert done.code == 2
     assert message in " ".join(done.errors.split())
+
+
+def test_deploy_follows_the_warnings_of_the_cluster_too(finished: FakeCluster) -> None:
+    cluster = Cluster.connect()
+    _follow(cluster, cluster.release("hvd"), has_logs=True)
+    finished.wait_for("events", "watch")

@@ -283,3 +283,14 @@ def test_an_object_is_found_or_there_is_none(fake_cluster: FakeCluster) -> None:
     fake_cluster.refusals["networkpolicies get"] = (403, "no right")
     with pytest.raises(ClusterError, match="cannot read NetworkPolicy a in namespace team: you a"):
         cluster.find("networking.k8s.io/v1", "NetworkPolicy", "a")
+
+
+def test_why_a_server_does_not_answer_is_said(kubeconfig_file: Path) -> None:
+    write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{find_port()}")
+    with pytest.raises(ClusterError, match=r"the API server does not answer: .*refused"):
+        Cluster.connect().all_pods()
+
+
+def test_releases_are_those_of_the_namespace_by_default(fake_cluster: FakeCluster) -> None:
+    assert Cluster.connect().releases() == []
+    assert {request.namespace for request in fake_cluster.requests} == {"team"}

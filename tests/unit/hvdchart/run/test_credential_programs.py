@@ -10,6 +10,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.exec_credential import run_program
 from tests.fakes.secure import SecureApi, write_kubeconfig
 from tests.unit.hvdchart.run.test_credentials import V1, ask, data, program
 
@@ -115,3 +116,17 @@ def test_refused_token_that_stays_the_same_is_sent_once(
     with pytest.raises(ClusterError, match="does not accept your credentials"):
         ask(api, kubeconfig_file, {"token": "abc"})
     assert len(api.callers) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "mode", "is_interactive"),
+    [(True, "IfAvailable", True), (True, "Never", False), (False, "IfAvailable", False)],
+)
+def test_program_may_ask_a_person_at_a_terminal_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, mode: str,
+    is_interactive: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal)
+    entry = {**program(tmp_path, "{'token': str(asked['spec']['interactive'])}")}
+    answer = run_program({**entry, "interactiveMode": mode}, tmp_path, {})
+    assert answer == {"token": str(is_interactive)}

@@ -26,3 +26,16 @@ def test_a_refused_request_ends_the_following_with_its_error(
     assert next(events)["message"] == "first"
     with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
         list(events)
+
+
+def test_events_are_given_as_they_come(
+    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SETTLE", 0.0)
+    fake_cluster.put("jobs", job())
+    events = follow_events(Cluster.connect(), "hvd")
+    for number in range(3):
+        fake_cluster.put("events", event(JOB, "Job", f"Stage{number}", "", type="Normal"))
+        assert next(events)["reason"] == f"Stage{number}"
+    fake_cluster.put("jobs", job(("Complete", "", "")))
+    assert list(events) == []

@@ -10,6 +10,7 @@ import yaml
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.kubeconfig import Connection, Credentials
 from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.fakes.fixtures import Command
 
@@ -87,3 +88,16 @@ def test_server_that_is_away_is_one_message(kubeconfig_file: Path, hvdchart: Com
     done = hvdchart("status", "run")
     assert done.code == 7
     assert "cannot list jobs in namespace team: the API server does not answer" in done.errors
+
+
+def test_certificate_with_other_signs_than_base64_is_named(
+    kubeconfig_file: Path, fake_cluster: FakeCluster
+) -> None:
+    wrong = changed(kubeconfig_file, **{"client-certificate-data": "YW!Jj"})
+    kubeconfig_file.write_text(wrong.replace("http://", "https://"))
+    with pytest.raises(ClusterError, match="client-certificate-data is not base64: "):
+        Cluster.connect()
+
+
+def test_servers_are_verified_unless_the_kubeconfig_says_otherwise() -> None:
+    assert Connection("https://a", lambda: Credentials(()), "team", "").is_verified

@@ -251,3 +251,19 @@ def test_follow_of_a_new_run_looks_past_the_job_that_is_being_deleted(
     fake_cluster.put("pods", MASTER)
     fake_cluster.log("hvd-master-1-a", "m1", end=True)
     assert [line.text for line in follow(Cluster.connect(), "hvd")] == ["m1"]
+
+
+def test_follow_goes_on_where_only_another_condition_of_the_job_holds(
+    fake_cluster: FakeCluster,
+) -> None:
+    fake_cluster.put("jobs", job(("Suspended", "", "")))
+    fake_cluster.put("pods", MASTER)
+    fake_cluster.log("hvd-master-1-a", "m1", end=True)
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    fake_cluster.wait_for("jobs", "watch")
+    fake_cluster.put("pods", pod("hvd-master-2-b", "master", RUNNING))
+    fake_cluster.log("hvd-master-2-b", "m2", end=True)
+    assert next(lines).text == "m2"
+    fake_cluster.put("jobs", DONE)
+    assert list(lines) == []

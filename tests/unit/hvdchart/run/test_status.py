@@ -255,3 +255,22 @@ def test_finished_run_says_when_its_results_are_not_stored(
 ) -> None:
     finished = status([], jobs=jobs, record={"state": "Finished", "results": results})
     assert (finished.state, finished.reason) == ("finished", reason)
+
+
+def test_last_refusal_of_an_owner_is_the_reason() -> None:
+    refused = [
+        event("hvd-worker", "StatefulSet", "FailedCreate", text, at=at, name=text)
+        for text, at in (("exceeded quota: one", "10"), ("exceeded quota: two", "11"))
+    ]
+    current = status([MASTER], *refused, jobs=[job()])
+    assert current.reason == "hvd-worker: cannot create a pod: exceeded quota: two"
+
+
+def test_failed_run_names_the_first_worker_with_a_problem_and_its_advice() -> None:
+    workers = [
+        pod(f"hvd-worker-{n}", "worker", terminated(137, reason="OOMKilled"), phase="Failed")
+        for n in (0, 1)
+    ]
+    current = status(workers, jobs=[job(("Failed", "BackoffLimitExceeded", "limit"))])
+    assert current.reason == "hvd-worker-0: killed for memory (OOMKilled)"
+    assert current.advice == "raise memory in its resources"
