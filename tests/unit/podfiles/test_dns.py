@@ -82,3 +82,10 @@ def test_names_are_looked_up_less_often_while_nothing_changes(names: Names) -> N
     source._follow([HOST])
     # A server that does not answer (the seventh time) says nothing new.
     assert pauses == [0.5, 1.0, 2.0, 2.0, 0.5, 1.0, 2.0, 2.0, 0.5, 1.0]
+
+
+def test_dns_does_not_tell_whether_the_kubelet_has_seen_a_host_listen(names: Names) -> None:
+    names[HOST.address] = ["10.0.0.2"]
+    source = addresses.DnsAddresses([HOST], lambda: None)
+    assert source._look_up(HOST), "its address is new"
+    assert source.endpoints() == {HOST.name: addresses.Endpoint("10.0.0.2", serving=False)}
