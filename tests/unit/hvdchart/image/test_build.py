@@ -276,3 +276,11 @@ def test_an_interrupted_watch_of_changes_says_so(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait() == -signal.SIGINT, "the command ends with the status of an interrupt"
+
+
+def test_a_file_that_is_removed_while_all_are_read_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "context_files", lambda *_: ["Dockerfile", "gone"])
+    with pytest.raises(FileError, match="gone: cannot read: No such file or directory"):
+        Source(folder, "r").reference()

@@ -175,3 +175,16 @@ def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
         "tensorflow": {"version": "2.15.1", "built": ["gloo"]},
         "torch": {"error": "ImportError: no mpi_lib_v2"},
     }
+
+
+@pytest.mark.parametrize(
+    ("built", "details"),
+    [
+        (["mpi", "gloo"], "torch 2.6.0, with mpi, gloo"),
+        ([], "torch 2.6.0, with no transport"),
+    ],
+)
+def test_framework_is_reported_with_what_it_was_built_with(built: list[str], details: str) -> None:
+    frameworks = {"torch": {"version": "2.6.0", "built": built}}
+    found = check_requirements(changed(frameworks=frameworks), "mpirun")
+    assert [f.details for f in found if f.requirement == "Horovod on torch"] == [details]

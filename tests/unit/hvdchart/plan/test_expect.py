@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from hvdchart.plan.expect import PUBLISHED, Network, Work, expect, exposed_seconds, fit
+from hvdchart.plan.expect import (
+    PUBLISHED,
+    Network,
+    Work,
+    assumptions,
+    expect,
+    exposed_seconds,
+    fit,
+)
 from tests.fakes.fixtures import Command
 
 WORK = Work("resnet50", 64, 40.0)
@@ -157,3 +165,18 @@ def test_the_page_has_the_models_own_answers() -> None:
         ranks = each.hosts * each.ranks_per_host
         shares = f"{each.efficiency:.0%} | {each.expected():.0%}"
         assert f"| {each.where} | {each.work.model} | {ranks} | {shares} |\n" in page
+
+
+def test_assumptions_have_the_figures_that_the_model_uses() -> None:
+    slow, fast = Network(25, scale=1.5), Network(100, rdma=True)
+    assert [line.partition(" that nobody")[0] for line in assumptions(WORK, slow)[:4]] == [
+        "resnet50: 102 MB of gradients in each step, in float32",
+        "a rank alone trains 40 samples/s with batches of 64: 1.600 s for a step",
+        "each host has a link of 25 Gbit/s (TCP, of which a ring uses 15 Gbit/s at most)",
+        "30 us for each message, times 1.50 as fitted to measurements; half of the communication "
+        "is hidden",
+    ]
+    assert [line.partition(" that nobody")[0] for line in assumptions(WORK, fast)[2:4]] == [
+        "each host has a link of 100 Gbit/s (RDMA)",
+        "10 us for each message; half of the communication is hidden",
+    ]

@@ -243,3 +243,8 @@ def test_output_of_several_workers_is_warned_to_be_shared(
     name = "results" if source == "pvc" else "/results"
     plan = planned(node, f"volumes: {{output: {{{source}: {name}}}}}\n")
     assert len([warning for warning in plan.warnings if says in warning]) == warned
+
+
+def test_equal_numa_nodes_are_no_reason_for_a_warning() -> None:
+    plan = planned("{name: x, count: 1, coresPerSocket: 8, numaPerSocket: 2}")
+    assert [warning for warning in plan.warnings if "numaPerSocket" in warning] == []

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from devtools.images.catalogue import load_catalogue
 from hvdchart.code.archive import list_files
@@ -13,7 +14,7 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.edit import set_values
-from hvdchart.project.templates import TEMPLATES, make_project
+from hvdchart.project.templates import TEMPLATES, make_project, script_spec
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
 
@@ -136,3 +137,19 @@ def test_a_name_that_no_run_can_have_is_refused_before_anything_is_written(
 def test_a_name_that_yaml_reads_as_something_else_is_text(tmp_path: Path, name: str) -> None:
     make_project(tmp_path / "p", name, TEMPLATES["keras"])
     assert load_spec(tmp_path / "p" / "run.spec.yaml").name == name
+
+
+def test_a_command_without_a_spec_runs_on_two_workers_without_gpus() -> None:
+    plain = script_spec(["python", "a b.py"], "mine")
+    assert (plain.name, plain.train.command) == ("mine", ("python", "a b.py"))
+    assert [(group.count, group.gpus) for group in plain.nodes] == [(2, 0)]
+    (group,) = script_spec(["a"], "mine", workers=3, gpus=4).nodes
+    assert (group.count, group.gpus) == (3, 4)
+
+
+def test_the_image_of_a_command_is_that_of_the_charts_release() -> None:
+    release = str(YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")["appVersion"])
+    for gpus, repository in ((0, "horovod-cpu"), (1, "horovod-cuda-next")):
+        image = script_spec(["a"], "mine", gpus=gpus).image
+        assert image is not None
+        assert (image.repository, image.tag) == (repository, release)

@@ -88,3 +88,8 @@ def test_name_leaves_room_for_the_hash_of_a_statefulset(
     with pytest.raises(SpecError, match="a name with which it has at most 52") as caught:
         read(group, name=run)
     assert caught.value.path == name
+
+
+def test_a_node_may_reserve_nothing() -> None:
+    reserved = read("coresPerSocket: 4, reserved: {cpu: 0, memory: 0}").nodes[0].reserved
+    assert (reserved.cpu, reserved.memory) == (0, 0)

@@ -231,3 +231,9 @@ def test_anchors_and_merge_keys_are_resolved() -> None:
     text = text.replace("train:\n", "  - {<<: *one, name: other, count: 3}\ntrain:\n")
     other = parse_spec(text.encode()).nodes[1]
     assert (other.name, other.count, other.sockets) == ("other", 3, 2)
+
+
+def test_the_places_of_a_spec_are_no_part_of_its_value() -> None:
+    spec, moved = parse_spec(GOOD.encode()), parse_spec(f"# A comment.\n\n{GOOD}".encode())
+    assert spec == moved
+    assert "Place(" not in repr(spec), "the spec is printed without them"

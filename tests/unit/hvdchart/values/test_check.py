@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hvdchart.errors import SpecError
@@ -143,3 +145,16 @@ def test_options_that_values_make_wrong_are_refused_at_their_own_place() -> None
 )
 def test_launch_that_the_chart_takes_is_rendered(text: str) -> None:
     assert values(NODE + f"values: {text}\n")
+
+
+@pytest.mark.parametrize(
+    ("elastic", "says"),
+    [
+        ("{minRanks: 2}", "the workers have 1 ranks (minRanks: 2, maxRanks: none)"),
+        ("{maxRanks: 5}", "the workers have 6 ranks (minRanks: none, maxRanks: 5)"),
+    ],
+)
+def test_refused_number_of_ranks_is_shown_beside_its_limits(elastic: str, says: str) -> None:
+    worker = "worker: {number: 2, slots: 3}, " if "max" in elastic else ""
+    with pytest.raises(SpecError, match=re.escape(says)):
+        values(NODE + f"values: {{{worker}launch: {{mode: elastic, elastic: {elastic}}}}}\n")
