@@ -95,6 +95,11 @@ def test_a_character_that_does_not_exist_is_refused(number: str) -> None:
         parse(f'a:\n  - "\\U{number}"\n'.encode(), "a")
 
 
+def test_a_character_that_yaml_does_not_have_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"^a: broken YAML: .*#x0080.*; expected plain YAML"):
+        parse("a: \x80\n".encode(), "a")
+
+
 def test_forty_levels_may_be_nested() -> None:
     def nested(levels: int) -> bytes:
         return b"[" * levels + b"]" * levels
