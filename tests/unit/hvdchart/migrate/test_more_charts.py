@@ -160,3 +160,8 @@ def test_variables_of_a_launcher_that_is_not_known_stay_its_own() -> None:
                             launcher_container__env=[{"name": "A", "value": "1"}])  # fmt: skip
     assert "env" not in migration.values["worker"]
     assert migration.values["master"]["env"] == [{"name": "A", "value": "1"}]
+
+
+def test_misspelt_map_is_named_and_not_a_value_in_it() -> None:
+    with pytest.raises(SpecError, match=r"^<old>:1:\d+: worker\.imaeg: no such key; expected ima"):
+        migrate_tree({"worker": {"number": 2, "imaeg": {"tag": "1"}}})

@@ -123,3 +123,31 @@ def test_redirection_may_come_before_the_words_of_a_line() -> None:
     migration = migrate_line("> log A=1 mpirun -np 1 -x A t")
     assert migration.values["master"]["args"] == ["t"]
     assert migration.values["worker"]["env"] == [{"name": "A", "value": "1"}]
+
+
+@pytest.mark.parametrize("text", ["$MPIRUN -np 2 t", "A=; $A", "`which mpirun` t"])
+def test_line_whose_program_only_a_shell_knows_needs_a_shell(text: str) -> None:
+    line = parse_command_line(["sh", "-c", text])
+    reason = "the line needs a shell before the launcher starts"
+    assert (line.mode, line.custom_reason) == ("custom", reason)
+
+
+def test_slots_of_horovodrun_have_one_argument() -> None:
+    line = parse_command_line(["horovodrun", "-np", "2", "--slots", "1", "t", "a"])
+    assert (line.command, line.per_host) == (["t", "a"], 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "unknown"), [("-e A=$B", "$B in -e A=$B"), ("-v $D:/d", "$D in -v $D:/d")]
+)
+def test_value_of_docker_that_only_a_shell_knows_is_refused(option: str, unknown: str) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_line(f"docker run {option} a mpirun -np 2 t")
+    assert f"only a shell knows {unknown}; expected its value" in str(error.value)
+
+
+@pytest.mark.parametrize("line", ["docker pull a", "docker", "podman login"])
+def test_other_commands_of_docker_are_left_out(line: str) -> None:
+    migration = migrate_line(f"{line}\nmpirun -np 1 t")
+    assert migration.values["master"]["args"] == ["t"]
+    assert any(f"line 1 is dropped ({line})" in check for check in migration.checks)
