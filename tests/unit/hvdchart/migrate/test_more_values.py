@@ -184,3 +184,15 @@ def test_command_of_arena_that_needs_a_shell_keeps_its_own(
 )
 def test_statement_ends_where_a_shell_ends_it(script: str, arguments: list[str]) -> None:
     assert migrate_line(script).values["master"]["args"] == arguments
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("A=\nmpirun -np 1 t ${A:-b}", ["t", "b"]),
+        ("A=\nmpirun -np 1 t ${A} c", ["t", "c"]),
+        ("A=a\nmpirun -np 1 t ${A:-b}", ["t", "a"]),
+    ],
+)
+def test_default_of_a_variable_counts_where_it_is_empty(script: str, arguments: list[str]) -> None:
+    assert migrate_line(script).values["master"]["args"] == arguments
