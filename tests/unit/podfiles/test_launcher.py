@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import launch
@@ -77,6 +80,27 @@ def test_launcher_passes_a_request_to_end_on(launcher: launch.Launcher, tmp_path
     assert (code, launcher.was_stopped()) == (7, True)
 
 
+def test_launcher_whose_ranks_nobody_asks_is_asked_to_end_at_once(
+    launcher: launch.Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the pod's grace period is."""
+    monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
+    launcher.grace = 3600.0
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+
+    def ask() -> None:
+        ready.read_text()
+        wait_until(lambda: launcher._process, 20, "the launcher has started")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    script = f"trap 'exit 9' TERM; echo >{ready}; sleep 60 & wait"
+    assert launcher.run(["sh", "-c", script], dict(os.environ)) == 9
+    asking.join()
+
+
 def test_launcher_passes_on_a_request_that_comes_while_it_starts(
     launcher: launch.Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +156,41 @@ def test_a_launch_that_is_ended_leaves_nothing(
     launcher.reset()
     assert launcher.run(["true"], dict(os.environ)) == 0
     assert launcher.problem is None
+
+
+@pytest.mark.slow
+def test_a_launch_that_is_ended_has_its_time_for_that(
+    launcher: launch.Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemons of the launcher end the ranks on the hosts that are left."""
+    looks = itertools.count(1)
+    seen = [0]
+
+    def look() -> float:
+        seen[0] = next(looks)
+        return time.monotonic()
+
+    monkeypatch.setattr(launch, "SIGNAL_CHECK_EVERY", 0.01)
+    monkeypatch.setattr(launch, "END_WITHIN", 60.0)
+    monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=look))
+    ready, may_end, ended = tmp_path / "ready", tmp_path / "may-end", threading.Event()
+    os.mkfifo(ready)
+    wait = f"while [ ! -e {may_end} ]; do sleep 0.01; done; exit 9"
+    script = f"trap '{wait}' TERM; echo >{ready}; while :; do sleep 0.01; done"
+
+    def end() -> None:
+        ready.read_text()
+        launcher.abort(LaunchError("rank 1 has failed", 1))
+        before = seen[0]
+        wait_until(lambda: seen[0] > before + 6 or ended.is_set(), 60, "the master looks at it")
+        may_end.touch()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    code = launcher.run(["sh", "-c", script], dict(os.environ))
+    ended.set()
+    ending.join()
+    assert code == 9, "the launcher was killed although it had time to end"
 
 
 def test_a_launch_is_not_begun_when_a_host_is_lost_before(launcher: launch.Launcher) -> None:

@@ -214,6 +214,15 @@ def test_a_master_that_is_started_again_goes_on_with_the_ranks_that_are_left(
         assert arguments(pod)[:2] == ["-np", "2"], "also a third one"
 
 
+@pytest.mark.slow
+def test_the_record_says_whether_an_elastic_runs_ranks_were_started(pod: MasterPod) -> None:
+    """Another master of the Job may then go on with those that are left."""
+    pod.install("exit 0")
+    assert pod.run(number=1, maximum=2, mode="elastic") == 0
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    assert item["data"].get("trained") == "uid-1"
+
+
 def test_the_first_master_of_another_job_waits_for_all_hosts(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,3 +47,14 @@ def test_what_is_no_notice_of_this_run_is_ignored(
     with socket.socket() as connection:
         server.receive(line, connection)
     assert taken.empty(), "the master acted on something that is no notice of its workers"
+
+
+def test_a_sender_that_sends_nothing_is_given_up(
+    server: notice_server.Server, taken: Notices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose node was lost: it prints no traceback into the run's log either."""
+    monkeypatch.setattr(notice_server._Handler, "timeout", 0.01)
+    sender, own = socket.socketpair()
+    with sender, own:
+        notice_server._Handler(own, ("192.0.2.1", 1), server)
+    assert taken.empty()

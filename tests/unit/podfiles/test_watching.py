@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -252,3 +253,20 @@ def test_a_held_proxy_is_ended_and_a_missing_one_is_no_error(mode: str, asked: l
 def test_the_proxies_of_istio_and_linkerd_are_known() -> None:
     """As istio.io ("pilot-agent" /quitquitquit) and linkerd.io ("Graceful pod shutdown") say."""
     assert mesh.PROXIES == {15020: "/quitquitquit", 4191: "/shutdown"}
+
+
+def test_the_proxies_of_both_meshes_are_asked_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one of them is there."""
+    asked: list[tuple[str, int, str, str]] = []
+
+    class Connection(HTTPConnection):
+        def request(self, method: str, url: str, *_: Any, **__: Any) -> None:
+            asked.append((self.host, self.port, method, url))
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(mesh, "HTTPConnection", Connection)
+    mesh.end_proxy(environment={"HVD_MESH": "Hold"})
+    assert asked == [
+        ("127.0.0.1", 15020, "POST", "/quitquitquit"),
+        ("127.0.0.1", 4191, "POST", "/shutdown"),
+    ]
