@@ -160,3 +160,14 @@ def test_record_that_nobody_has_taken_is_written(masters: Masters) -> None:
     assert first.write({"state": "Finished"})
     assert (masters.data()["state"], masters.data()["holder"]) == ("Finished", "master-a")
     assert first.lost == ""
+
+
+def test_master_without_the_api_writes_nothing(
+    masters: Masters,
+) -> None:
+    made = lease.Lease(None, "hvd-run", lambda: pytest.fail("no other master can be known"))
+    masters.take(made)
+    assert made.epoch > 0
+    assert made.write({"state": "Running"}) is False
+    made.release()
+    assert masters.data() == {}
