@@ -108,9 +108,9 @@ def test_a_launch_is_ended_only_for_a_loss(
 ) -> None:
     """A worker that was asked to leave is waited for, as long as its ranks may save."""
     monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.0)
-    saves = iter(may_save)
+    saves, found = iter(may_save), iter([BROKEN for _ in may_save] or [{}])
     rendezvous: Any = SimpleNamespace(
-        wait_for_loss=lambda hosts: BROKEN if may_save else {}, explain=lambda lost: "w-1"
+        wait_for_loss=lambda hosts: next(found), explain=lambda lost: "w-1"
     )
     ended: list[RunError] = []
     announced: list[str] = []
