@@ -6,7 +6,9 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import basics
 import pytest
 import ranks
 import stacks
@@ -58,3 +60,35 @@ def test_rank_that_is_asked_for_by_its_number_and_has_ended_is_named(
     monkeypatch.setattr("sys.argv", ["stacks.py", "7", "4"])
     assert stacks.main() == 0
     assert capsys.readouterr().out == "rank 7 has ended\nrank 4 has ended\n"
+
+
+def test_all_ranks_together_have_one_time_to_write(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = [ranks.Script(rank, rank + 100, "1", "", "") for rank in (0, 1)]
+    until: list[tuple[float, ...]] = []
+
+    def read(*words: float) -> str:
+        until.append(words)
+        return "writes\n\n"
+
+    monkeypatch.setattr(ranks, "running", lambda: iter(running))
+    monkeypatch.setattr(stacks, "ask", lambda script: None)
+    monkeypatch.setattr(stacks, "read", read)
+    monkeypatch.setattr(stacks, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("sys.argv", ["stacks.py"])
+    assert stacks.main() == 0
+    end = 100.0 + stacks.ANSWER_WITHIN
+    assert until == [(0, 100, end), (1, 101, end)]
+    assert capsys.readouterr().out == "rank 0 writes\nrank 1 writes\n"
+
+
+def test_file_that_a_process_closes_meanwhile_does_not_hide_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (folder / "0.stack").open("w") as file:
+        names = ["999999", str(file.fileno())]
+        monkeypatch.setattr(basics, "list_names", lambda _: names)
+        assert stacks.has_open(os.getpid(), file.name)
+        names.pop()
+        assert not stacks.has_open(os.getpid(), file.name)

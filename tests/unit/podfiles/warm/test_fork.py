@@ -7,10 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import warm_fork
+import warm_wire
+from basics import PR_SET_CHILD_SUBREAPER
+from fence import GUARD
 
 
 @pytest.mark.parametrize(
@@ -104,3 +109,87 @@ def test_guard_that_fails_ends_and_does_not_become_a_warm_process(
                 os._exit(99)
     assert not is_rank, "this is the warm process"
     assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 1
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a process would do to itself to become a guard or a rank, and does not in a test."""
+    noted: list[Any] = []
+
+    def note(name: str, *words: object) -> None:
+        noted.append((name, *words))
+
+    (tmp_path / "comm").write_text("python3")
+    monkeypatch.setattr(warm_fork, "COMM", tmp_path / "comm")
+    for module, name in (
+        (os, "setsid"), (os, "setpgid"), (signal, "set_wakeup_fd"), (signal, "signal"),
+        (warm_fork, "set_process_option"), (warm_fork, "die_with_parent"), (warm_fork, "_watch"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, partial(note, name))
+    return noted
+
+
+def test_guard_keeps_no_file_of_its_rank(
+    calls: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads a pipe of the rank would wait for the guard as well."""
+    monkeypatch.setattr(os, "fork", lambda: 4321)
+    monkeypatch.setattr(os, "pipe2", lambda flags: (600, 601))
+    client, connection = socket.socketpair()
+    readers, writers = zip(os.pipe(), os.pipe(), strict=True)
+    with client, connection:
+        client.settimeout(20)
+        client.sendall(warm_wire.GO)
+        warm_fork._guard(connection, 602, list(writers))
+        for reader in readers:
+            os.set_blocking(reader, False)
+            assert os.read(reader, 1) == b""
+        assert warm_wire.receive(client) == ({"pid": 4321}, [])
+        assert calls[-1] == ("_watch", connection, 600, 4321)
+    for reader in readers:
+        os.close(reader)
+    assert (tmp_path / "comm").read_text() == GUARD
+    assert calls[:-1] == [
+        ("setsid",),
+        ("set_process_option", PR_SET_CHILD_SUBREAPER, 1),
+        ("set_wakeup_fd", 601),
+        ("signal", signal.SIGCHLD, warm_fork._do_nothing),
+    ]
+
+
+def test_rank_leads_its_own_group_and_keeps_no_file_of_its_guard(
+    calls: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    client, connection = socket.socketpair()
+    alive, of_the_guard = os.pipe()
+    with client:
+        client.settimeout(20)
+        client.sendall(warm_wire.GO)
+        assert warm_fork._guard(connection, of_the_guard, [])
+        assert client.recv(1) == b""
+    os.set_blocking(alive, False)
+    assert os.read(alive, 1) == b""
+    os.close(alive)
+    assert connection.fileno() == -1
+    assert (tmp_path / "comm").read_text() == "python3"
+    assert calls[-3:] == [
+        ("set_wakeup_fd", -1),
+        ("die_with_parent", os.getpid()),
+        ("setpgid", 0, 0),
+    ]
+
+
+def test_guard_whose_client_was_killed_before_starts_no_rank(
+    calls: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it has forked"))
+    client, connection = socket.socketpair()
+    client.close()
+    with connection, pytest.raises(SystemExit):
+        warm_fork._guard(connection, 602, [])
+    assert calls == []

@@ -141,6 +141,15 @@ def test_first_folder_of_modules_is_that_of_a_new_python(
         assert warm_script.first_path({"kind": kind, "target": "link.py"}) is None
 
 
+def test_older_python_adds_the_folder_of_the_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no option to leave it out."""
+    monkeypatch.setattr(sys, "flags", SimpleNamespace())
+    script = {"kind": "file", "target": str(tmp_path / "train.py")}
+    assert warm_script.first_path(script) == str(tmp_path)
+
+
 def test_traceback_begins_in_the_script() -> None:
     """Frames of the chart's own are only left out before those of the script."""
     program = {"kind": "code", "target": "def f():\n  1 / 0\nf()"}

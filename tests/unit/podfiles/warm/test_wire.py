@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from io import BytesIO
@@ -183,3 +184,20 @@ def test_client_ends_by_the_signal_of_its_rank_where_no_core_may_be_written() ->
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (-15, "last", "")
+
+
+def test_rank_starts_cold_where_no_warm_process_of_its_user_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="warm-") as name:
+        monkeypatch.setattr(warm_client, "SOCKET", f"{name}/warm.sock")
+        with pytest.raises(ColdStart, match=r"the warm process does not answer: .*No such file"):
+            warm_client._connect()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(warm_client.SOCKET)
+            listener.listen()
+            with warm_client._connect() as connection:
+                assert connection.gettimeout() == warm_client.WAIT_SECONDS
+            monkeypatch.setattr(warm_wire, "peer_uid", lambda _: os.geteuid() + 1)
+            with pytest.raises(ColdStart, match=r"warm\.sock belongs to another user"):
+                warm_client._connect()
