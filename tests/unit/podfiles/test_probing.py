@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from itertools import pairwise
@@ -264,3 +265,21 @@ def test_line_without_an_end_is_judged_by_its_first_256_bytes(length: int, is_ju
         current.prober._receive(target)
         assert (HOST in current.prober.reasons) == is_judged
         finish(current)
+
+
+def test_host_is_asked_again_where_this_pod_has_no_socket_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    current = Probing([HOST], 22)
+    (target,) = current.prober._targets
+    target.endpoint = Endpoint("127.0.0.1")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", refuse)
+        current.prober._connect(target)
+    assert current.prober.reasons == {HOST: "port 22 does not answer: Too many open files"}
+    assert target.due is not None, "another attempt follows"
+    finish(current)

@@ -116,3 +116,9 @@ def test_rank_whose_process_is_gone_hides_no_other_one() -> None:
     ranks.register(3, 2**22 + 1)
     ranks.register(4, os.getpid())
     assert [script.rank for script in ranks.running()] == [4]
+
+
+def test_signal_that_shows_stacks_is_the_one_that_the_page_names() -> None:
+    """Scripts behind a shell register it themselves."""
+    page = (Path(ranks.__file__).parents[3] / "docs" / "operate.md").read_text()
+    assert f"the real-time signal {ranks.STACK_SIGNAL} (`SIGRTMAX - 2`)" in page
