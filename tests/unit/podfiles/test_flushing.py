@@ -69,6 +69,8 @@ def test_what_a_rank_says_of_its_place_comes_before_what_its_script_prints(
     monkeypatch.setattr(threads, "set_threads", lambda environment, ranks: "chosen")
     monkeypatch.setattr(memory_access, "find_warning", lambda ranks: "slow")
     monkeypatch.setattr(sys, "argv", ["rank.py", "8", "true"])
+    own = os.getpid()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {4, 5} if pid in (0, own) else {0})
     output, began = record_output(monkeypatch), list[tuple[str, bool]]()
 
     def run(
@@ -82,6 +84,7 @@ def test_what_a_rank_says_of_its_place_comes_before_what_its_script_prints(
     ((flushed, speaks),) = began
     begins = zip(flushed.splitlines(), lines, strict=True)
     assert all(line.startswith(f"[hvd] {words}") for line, words in begins)
+    assert flushed.splitlines()[0].endswith(", CPUs 4-5"), "those of this process"
     assert speaks == (local == 0)
 
 

@@ -111,6 +111,15 @@ def test_ranks_that_start_again_are_measured_anew() -> None:
     assert json.loads(kept.entry())["secondsLeft"] == 0
 
 
+def test_only_a_loss_that_is_not_a_number_ends_the_attempt() -> None:
+    kept, calls = Progress(), list[str]()
+    kept.on_nan = lambda: calls.append("the loss is NaN")
+    for loss, number in (("0.4", 0), ("Inf", 0), ("NaN", 1), ("0.3", 1)):
+        kept.take(f"horovod_step 3\thorovod_loss {loss}", 1.0)
+        assert len(calls) == number, loss
+        assert kept.is_nan is (loss == "NaN")
+
+
 def test_rank_that_does_not_tell_their_number_is_taken_for_the_only_one() -> None:
     kept = Progress()
     kept.take("horovod_step 1\thorovod_images_per_second 16.12345", 1.0)

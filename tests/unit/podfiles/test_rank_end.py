@@ -122,3 +122,26 @@ def test_signal_that_shows_stacks_is_the_one_that_the_page_names() -> None:
     """Scripts behind a shell register it themselves."""
     page = (Path(ranks.__file__).parents[3] / "docs" / "operate.md").read_text()
     assert f"the real-time signal {ranks.STACK_SIGNAL} (`SIGRTMAX - 2`)" in page
+
+
+@pytest.mark.parametrize(
+    ("address", "problem", "is_told"),
+    [("", None, True), ("127.0.0.1,1,secret", None, True), ("127.0.0.1,1,secret", OSError, False)],
+    ids=["a master that takes no notices", "an answer", "no answer"],
+)
+def test_only_a_notice_that_cannot_be_sent_is_a_failure(
+    address: str,
+    problem: type[OSError] | None,
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def send(*_: Any, **__: Any) -> None:
+        assert address, "nothing is sent to nobody"
+        if problem:
+            raise problem("no answer")
+
+    monkeypatch.setattr(notices, "send", send)
+    script = ranks.Script(3, os.getpid(), "", address, "7")
+    assert ranks.notify(script, kind="stopped") is is_told
+    assert ("cannot send the master" in capsys.readouterr().out) is not is_told

@@ -165,3 +165,22 @@ def test_only_an_elastic_run_that_was_training_goes_on_with_fewer_ranks(
 def test_nan_is_sure_to_happen_again_and_has_the_exit_code_of_a_failure() -> None:
     problem = settings.NotANumberError()
     assert (problem.exit_code, problem.repeats) == (1, "NaN")
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (None, 0),
+        (settings.ConfigurationError("x"), 78),
+        (settings.LaunchError("x", 5), 5),
+        (settings.InterruptedRunError("x"), 143),
+        *((settings.LaunchError("x", code), 1) for code in settings.LOST_MASTER),
+    ],
+)
+def test_ranks_that_end_as_a_lost_master_does_have_failed(
+    problem: settings.RunError | None, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Job would otherwise make another master for them."""
+    assert settings.report_end(problem) == code
+    shown = capsys.readouterr().out
+    assert shown.endswith(f" with exit code {code}: x\n") if problem else not shown
