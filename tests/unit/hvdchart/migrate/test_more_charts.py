@@ -165,3 +165,16 @@ def test_variables_of_a_launcher_that_is_not_known_stay_its_own() -> None:
 def test_misspelt_map_is_named_and_not_a_value_in_it() -> None:
     with pytest.raises(SpecError, match=r"^<old>:1:\d+: worker\.imaeg: no such key; expected ima"):
         migrate_tree({"worker": {"number": 2, "imaeg": {"tag": "1"}}})
+
+
+def test_misspelt_key_beside_the_right_one_is_dropped() -> None:
+    result = results(migrate_old(worker={"nubmer": 3}))
+    reason = "neither the old chart nor this one has such a key"
+    assert result["worker.nubmer"] == ("dropped", "", reason)
+
+
+def test_worker_of_the_chart_of_intel_has_one_slot_unless_the_file_says_more() -> None:
+    tree = tree_of("intel-tlt.yaml")
+    del tree["slotsPerWorker"]
+    worker = migrate_tree(tree).values["worker"]
+    assert (worker["number"], worker["slots"]) == (4, 1)

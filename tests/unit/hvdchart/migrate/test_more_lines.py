@@ -151,3 +151,9 @@ def test_other_commands_of_docker_are_left_out(line: str) -> None:
     migration = migrate_line(f"{line}\nmpirun -np 1 t")
     assert migration.values["master"]["args"] == ["t"]
     assert any(f"line 1 is dropped ({line})" in check for check in migration.checks)
+
+
+def test_lone_dollar_is_text() -> None:
+    assert migrate_line('mpirun -np 1 t a$ $ "b$"').values["master"]["args"] == [
+        "t", "a$", "$", "b$"
+    ]  # fmt: skip
