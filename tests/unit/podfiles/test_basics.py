@@ -99,7 +99,7 @@ def test_wrong_configuration_has_the_exit_code_that_the_job_knows() -> None:
     assert basics.BAD_CONFIGURATION == 78
 
 
-@pytest.mark.parametrize("module", ["basics", "fence", "session"])
+@pytest.mark.parametrize("module", ["basics", "session"])
 def test_what_only_annotations_use_is_not_imported(module: str) -> None:
     """Each SSH session would wait for it."""
     code = f"import sys; sys.path.insert(0, {str(Path(basics.__file__).parent)!r}); import {module}"

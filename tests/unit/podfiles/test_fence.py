@@ -235,3 +235,10 @@ def test_process_with_another_root_is_of_another_container() -> None:
 def test_signal_that_ends_processes_is_the_one_that_none_can_ignore() -> None:
     """The module does without Python's `signal`, whose import takes time in each session."""
     assert fence.SIGKILL == signal.SIGKILL
+
+
+def test_what_only_annotations_use_is_not_imported() -> None:
+    """Each SSH session would wait for it."""
+    code = f"import sys; sys.path.insert(0, {str(Path(fence.__file__).parent)!r}); import fence"
+    code += "; sys.exit('typing' in sys.modules)"
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False).returncode == 0
