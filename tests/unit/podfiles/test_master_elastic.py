@@ -223,6 +223,27 @@ def test_the_record_says_whether_an_elastic_runs_ranks_were_started(pod: MasterP
     assert item["data"].get("trained") == "uid-1"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "number"), [("elastic", 2), ("horovodrun", 1)])
+def test_hosts_that_join_have_ranks_in_elastic_runs_only(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, mode: str, number: int
+) -> None:
+    """Elsewhere they are spares. The ranks are asked to save, and for their progress, there."""
+    found: list[int] = []
+
+    def run(launcher: launch.Launcher, *_: object) -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            both = "addresses", lambda rendezvous: dict.fromkeys(rendezvous.run.hosts, "")
+            patch.setattr(hosts.HostRendezvous, *both)
+            found.append(len(launcher.hosts()))
+        return 0
+
+    monkeypatch.setattr(launch.Launcher, "run", run)
+    pod.install("exit 0")
+    assert pod.run(number=1, maximum=2, mode=mode) == 0
+    assert found == [number]
+
+
 def test_the_first_master_of_another_job_waits_for_all_hosts(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
