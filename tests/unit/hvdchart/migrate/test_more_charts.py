@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.hvdchart.migrate.old_files import (
     migrate_old,
     migrate_text,
     migrate_tree,
+    mpijob,
     results,
 )
 
@@ -178,3 +180,9 @@ def test_worker_of_the_chart_of_intel_has_one_slot_unless_the_file_says_more() -
     del tree["slotsPerWorker"]
     worker = migrate_tree(tree).values["worker"]
     assert (worker["number"], worker["slots"]) == (4, 1)
+
+
+def test_each_document_beside_the_job_is_named() -> None:
+    text = f"kind: Secret\nmetadata: {{name: s}}\n---\n{json.dumps(mpijob())}\n---\na: 1\n"
+    checks = [check.partition(":")[0] for check in migrate_text(text).checks]
+    assert checks[:2] == ["the file also has Secret s", "the file also has a map without a kind"]
