@@ -157,3 +157,9 @@ def test_lone_dollar_is_text() -> None:
     assert migrate_line('mpirun -np 1 t a$ $ "b$"').values["master"]["args"] == [
         "t", "a$", "$", "b$"
     ]  # fmt: skip
+
+
+def test_line_with_ranks_of_a_host_alone_has_one_worker() -> None:
+    migration = migrate_line("mpirun -npernode 4 t")
+    assert migration.values["worker"] == {"number": 1, "slots": 4}
+    assert "the line names no hosts: set worker.number" in migration.checks
