@@ -118,3 +118,11 @@ def test_fit_prefers_groups_with_gpus() -> None:
     cpus = [xeon(f"x{n}") for n in range(4)] + [xeon(f"y{n}", "191000Mi") for n in range(4)]
     _, spec = discovered([dgx("g1"), amd("a1"), *cpus], fit=16)
     assert [bool(group.gpus) for group in spec.nodes] == [True, True]
+
+
+@pytest.mark.parametrize("ranks", [9, 12])
+def test_only_nodes_that_divide_the_ranks_unequally_are_named(ranks: int) -> None:
+    nodes = [*(dgx(f"d{n}") for n in range(3)), xeon("x1")]
+    number = "8" if ranks % 2 == 0 else "2 or 8"
+    with pytest.raises(ClusterError, match=f"{ranks} ranks do not fit: each node runs {number} "):
+        discovered(nodes, fit=ranks)

@@ -188,3 +188,10 @@ def test_framework_is_reported_with_what_it_was_built_with(built: list[str], det
     frameworks = {"torch": {"version": "2.6.0", "built": built}}
     found = check_requirements(changed(frameworks=frameworks), "mpirun")
     assert [f.details for f in found if f.requirement == "Horovod on torch"] == [details]
+
+
+def test_a_broken_framework_does_not_hide_a_working_one() -> None:
+    frameworks = {"torch": {"error": "ImportError"}, **GOOD["frameworks"]}
+    findings = check_requirements(changed(frameworks=frameworks), "mpirun")
+    assert missing(findings) == []
+    assert "Horovod on tensorflow" in {finding.requirement for finding in findings}

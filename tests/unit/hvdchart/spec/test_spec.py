@@ -237,3 +237,8 @@ def test_the_places_of_a_spec_are_no_part_of_its_value() -> None:
     spec, moved = parse_spec(GOOD.encode()), parse_spec(f"# A comment.\n\n{GOOD}".encode())
     assert spec == moved
     assert "Place(" not in repr(spec), "the spec is printed without them"
+
+
+def test_the_file_of_a_text_can_be_named_by_keyword() -> None:
+    with pytest.raises(SpecError, match=r"^mine\.yaml: "):
+        parse_spec(data="", file="mine.yaml")

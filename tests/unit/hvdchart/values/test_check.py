@@ -158,3 +158,8 @@ def test_refused_number_of_ranks_is_shown_beside_its_limits(elastic: str, says: 
     worker = "worker: {number: 2, slots: 3}, " if "max" in elastic else ""
     with pytest.raises(SpecError, match=re.escape(says)):
         values(NODE + f"values: {{{worker}launch: {{mode: elastic, elastic: {elastic}}}}}\n")
+
+
+def test_as_many_ranks_as_the_limits_allow_are_accepted() -> None:
+    launch = "launch: {mode: elastic, elastic: {minRanks: 6, maxRanks: 6}}"
+    assert values(NODE + f"values: {{worker: {{number: 2, slots: 3}}, {launch}}}\n")
