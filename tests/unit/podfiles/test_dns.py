@@ -89,3 +89,22 @@ def test_dns_does_not_tell_whether_the_kubelet_has_seen_a_host_listen(names: Nam
     source = addresses.DnsAddresses([HOST], lambda: None)
     assert source._look_up(HOST), "its address is new"
     assert source.endpoints() == {HOST.name: addresses.Endpoint("10.0.0.2", serving=False)}
+
+
+def test_dns_announces_each_change_of_an_address_and_nothing_else(names: Names) -> None:
+    """News wake the thread that asks hosts; without, they would wait for its next look."""
+    news: list[str | None] = []
+
+    def note() -> None:
+        found = source.endpoints().get(HOST.name)
+        news.append(found and found.address)
+
+    source = addresses.DnsAddresses([HOST], note)
+    # The third is a server that does not answer.
+    for answers in (["10.0.0.2"], ["10.0.0.2"], [], ["10.0.0.3"], None, None):
+        if answers is None:
+            names.pop(HOST.address, None)
+        else:
+            names[HOST.address] = answers
+        source._look_up(HOST)
+    assert news == ["10.0.0.2", "10.0.0.3", None]
