@@ -258,3 +258,17 @@ def test_modules_whose_files_change_are_named_but_not_those_of_python(
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
     assert str(file) not in set(warm_state._own_files())
     del sys.modules["changes_later"]
+
+
+def test_module_that_cannot_be_imported_is_the_reason_of_all_ranks(
+    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warm process goes on, to tell them."""
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    (tmp_path / "asks_to_end.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    state.load(["asks_to_end", "no_such_module"])
+    reason = "cannot import asks_to_end: SystemExit: 3"
+    assert state.problem == reason
+    assert state.find_reason(request(), None) == reason
+    assert gc.isenabled()
