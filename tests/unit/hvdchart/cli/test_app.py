@@ -247,3 +247,12 @@ def installed(variables: dict[str, str], *words: str) -> str:
 def test_version_is_printed(hvdchart: Command) -> None:
     done = hvdchart("--version")
     assert (done.code, done.output) == (0, f"hvdchart {__version__}\n")
+
+
+@pytest.mark.parametrize(("words", "shown"), [((), "deploy"), (("templates",), "list")])
+def test_without_a_subcommand_the_subcommands_are_printed(
+    hvdchart: Command, words: tuple[str, ...], shown: str
+) -> None:
+    done = hvdchart(*words)
+    assert done.code == 2
+    assert f"\n  {shown} " in done.output + done.errors

@@ -180,3 +180,11 @@ def test_a_remedy_is_given_for_a_missing_builder_only(
     (programs / "buildah").write_text(f"#!/bin/sh\nexit {0 if is_there else 1}\n")
     shown = hvdchart("doctor").output
     assert ("install and start one to build images; --code needs none" in shown) is not is_there
+
+
+def test_the_namespace_is_named_where_it_can_be_read(
+    hvdchart: Command, cluster: FakeCluster
+) -> None:
+    lines = hvdchart("doctor").output.splitlines()
+    (line,) = [line for line in lines if line.split()[1:2] == ["namespace"]]
+    assert line.split() == ["ok", "namespace", "team"]

@@ -182,3 +182,8 @@ def test_upgrade_creates_no_namespace_unless_asked_to(helm: StubProgram) -> None
     assert "--create-namespace" not in helm.calls[-1].arguments
     upgrade("run", "team", checked_values(plan()), Helm(), create_namespace=True)
     assert "--create-namespace" in helm.calls[-1].arguments
+
+
+def test_emoji_reach_helm_as_they_are(helm: StubProgram) -> None:
+    upgrade("run", "team", {"command": "\N{GRINNING FACE}"}, Helm())
+    assert "\N{GRINNING FACE}" in helm.calls[-1].input

@@ -267,3 +267,12 @@ def test_follow_goes_on_where_only_another_condition_of_the_job_holds(
     assert next(lines).text == "m2"
     fake_cluster.put("jobs", DONE)
     assert list(lines) == []
+
+
+def test_events_are_watched_only_where_warnings_are_asked_for(training: FakeCluster) -> None:
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    finish(training)
+    assert list(lines) == []
+    asked = {(request.resource, request.verb) for request in training.requests}
+    assert ("events", "watch") not in asked

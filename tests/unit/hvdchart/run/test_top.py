@@ -52,3 +52,7 @@ def test_without_kubectl_the_metrics_api_is_enough(
     measured.refusals["podmetrics list"] = (404, "not found")
     with pytest.raises(ClusterError, match="no program kubectl is on PATH"):
         read_usage(Cluster.connect(), "hvd", Kubectl("team"))
+
+
+def test_what_is_not_understood_is_left_out_and_the_rest_is_read() -> None:
+    assert parse_probe("a", f"memory much\n{PROBE}") == parse_probe("a", PROBE)
