@@ -188,3 +188,15 @@ def test_a_thousand_hosts_are_asked_by_one_thread(
         current.wait(lambda: len(current.prober.answering) == 1000)
         (thread,) = {*threading.enumerate()} - threads
         assert thread.name == "probe-hosts"
+
+
+def test_connections_to_hosts_that_answered_end_with_the_prober(probe: Probe) -> None:
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port)
+        current.prober._lost_after = 60.0
+        current.put(HOST, "127.0.0.1")
+        (target,) = current.prober._targets
+        current.wait(lambda: HOST in current.prober.answering)
+        wait_until(lambda: target.is_held, TIMEOUT, "its connection is kept")
+        current.prober.close()
+        wait_until(lambda: target.connection is None, TIMEOUT, "the connection has ended")
