@@ -16,7 +16,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import Helm, deploy, manifests, release_values, undeploy, upgrade
+from hvdchart.run.helm import Helm, deploy, manifests, preview, release_values, undeploy, upgrade
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
@@ -187,3 +187,10 @@ def test_upgrade_creates_no_namespace_unless_asked_to(helm: StubProgram) -> None
 def test_emoji_reach_helm_as_they_are(helm: StubProgram) -> None:
     upgrade("run", "team", {"command": "\N{GRINNING FACE}"}, Helm())
     assert "\N{GRINNING FACE}" in helm.calls[-1].input
+
+
+def test_a_preview_has_the_manifests_without_secrets(helm: StubProgram) -> None:
+    manifest = "---\nkind: Secret\n---\nkind: Job\n"
+    helm.answer("upgrade", json.dumps({"manifest": manifest}))
+    shown = preview(plan(), "team", Helm())
+    assert (shown.before, shown.after) == ("", "---\nkind: Job\n")

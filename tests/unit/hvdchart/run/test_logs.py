@@ -276,3 +276,10 @@ def test_events_are_watched_only_where_warnings_are_asked_for(training: FakeClus
     assert list(lines) == []
     asked = {(request.resource, request.verb) for request in training.requests}
     assert ("events", "watch") not in asked
+
+
+def test_warnings_of_the_second_in_which_the_run_began_are_lines(training: FakeCluster) -> None:
+    began = job()["metadata"]["creationTimestamp"]
+    training.put("events", event("hvd-worker-0", "Pod", "FailedMount", "new", at=began))
+    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: new")
