@@ -244,6 +244,16 @@ def test_hosts_that_join_have_ranks_in_elastic_runs_only(
     assert found == [number]
 
 
+@pytest.mark.slow
+def test_spares_that_respond_are_counted_apart(pod: MasterPod) -> None:
+    pod.install("exit 0")
+    assert pod.run(number=1, maximum=2) == 0
+    messages = [event["message"] for event in pod.api.items("core/events")]
+    # The spare may respond before or after that.
+    expected = {f"1 hosts respond, and {idle} of 1 spares" for idle in (0, 1)}
+    assert expected & set(messages), messages
+
+
 def test_the_first_master_of_another_job_waits_for_all_hosts(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
