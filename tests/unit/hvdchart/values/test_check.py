@@ -163,3 +163,15 @@ def test_refused_number_of_ranks_is_shown_beside_its_limits(elastic: str, says: 
 def test_as_many_ranks_as_the_limits_allow_are_accepted() -> None:
     launch = "launch: {mode: elastic, elastic: {minRanks: 6, maxRanks: 6}}"
     assert values(NODE + f"values: {{worker: {{number: 2, slots: 3}}, {launch}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{wrker: {}}", "expected a key of the chart"),
+        ("{worker: {number: 0}}", "expected a value that the chart accepts"),
+    ],
+)
+def test_refused_value_is_told_from_an_unknown_key(text: str, expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
+        values(NODE + f"values: {text}\n")
