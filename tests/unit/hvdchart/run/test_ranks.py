@@ -83,3 +83,13 @@ def test_a_launcher_that_names_no_rank_is_refused_with_the_option() -> None:
     check_tagged(run(options=["--tag-output"]))
     check_tagged(run(options=["-prepend-rank"]))
     check_tagged(run(mode="horovodrun"))
+
+
+def test_an_unknown_target_is_refused_with_a_worker_of_the_first_rank() -> None:
+    described = run()
+    described["groups"][0]["number"] = 1
+    with pytest.raises(ClusterError) as raised:
+        pod_of(described, "none", {})
+    assert str(raised.value) == (
+        "the run has no 'none': name a rank from 0 to 2, master, or a worker such as hvd-worker-0"
+    )
