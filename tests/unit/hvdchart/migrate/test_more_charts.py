@@ -12,6 +12,7 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate.input_reader import InputReader
 from hvdchart.migrate.kubernetes import value_problem
 from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.report import report_text
 from hvdchart.migrate.script import script_tree
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.schema import values_schema
@@ -186,3 +187,16 @@ def test_each_document_beside_the_job_is_named() -> None:
     text = f"kind: Secret\nmetadata: {{name: s}}\n---\n{json.dumps(mpijob())}\n---\na: 1\n"
     checks = [check.partition(":")[0] for check in migrate_text(text).checks]
     assert checks[:2] == ["the file also has Secret s", "the file also has a map without a kind"]
+
+
+def test_words_after_the_command_of_nauta_are_dropped_with_their_reason() -> None:
+    tree = tree_of("nauta.yaml")
+    result = results(migrate_tree({**tree, "master": {"args": ["x"]}}))
+    reason = "the pack's script ignored words after its own command"
+    assert result["master.args[0]"] == ("dropped", "", reason)
+
+
+def test_letters_that_a_terminal_would_act_on_are_escaped() -> None:
+    text = report_text(migrate_old(**{"a\u0007\\b'": 1}))
+    assert "a\\x07\\b'" in text
+    assert "\u0007" not in text

@@ -163,3 +163,9 @@ def test_line_with_ranks_of_a_host_alone_has_one_worker() -> None:
     migration = migrate_line("mpirun -npernode 4 t")
     assert migration.values["worker"] == {"number": 1, "slots": 4}
     assert "the line names no hosts: set worker.number" in migration.checks
+
+
+def test_only_a_privileged_container_is_to_be_checked_for_it() -> None:
+    for option, is_named in (("--rm", False), ("--privileged", True)):
+        checks = migrate_line(f"docker run {option} a mpirun -np 2 t").checks
+        assert any(check.startswith("--privileged is ") for check in checks) == is_named, option
