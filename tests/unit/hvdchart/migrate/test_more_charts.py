@@ -196,7 +196,8 @@ def test_words_after_the_command_of_nauta_are_dropped_with_their_reason() -> Non
     assert result["master.args[0]"] == ("dropped", "", reason)
 
 
-def test_letters_that_a_terminal_would_act_on_are_escaped() -> None:
-    text = report_text(migrate_old(**{"a\u0007\\b'": 1}))
-    assert "a\\x07\\b'" in text
-    assert "\u0007" not in text
+def test_letters_that_nobody_sees_are_escaped() -> None:
+    text = report_text(migrate_old(**{"a\u00a0b\\": 1}))
+    assert "a\\xa0b\\" in text
+    assert "a\\xa0b\\\\" not in text
+    assert "\u00a0" not in text
