@@ -206,6 +206,12 @@ def test_one_mutant_of_each_line_is_tried_and_stays_the_same() -> None:
     assert [each.key for each in moved] == [each.key for each in chosen]
 
 
+def test_mutant_that_the_operator_cannot_make_is_not_valid() -> None:
+    source = "try:\n    pass\nexcept (OSError, tarfile.TarError):\n    pass\n"
+    changed = [each.apply(source) for each in find_mutants("m.py", source)]
+    assert [text is None for text in changed] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("line", "number"),
     [
