@@ -175,3 +175,11 @@ def test_defective_programs_see_no_other_processes() -> None:
         assert done.returncode == 1
         assert other.poll() is None
         other.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write to /etc")
+def test_defective_programs_do_not_write_to_etc() -> None:
+    command = [*pool.isolate(), "touch", "/etc/hvd-mutation"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Read-only file system" in done.stderr
+    assert not Path("/etc/hvd-mutation").exists()

@@ -89,6 +89,13 @@ def test_keys_of_volcanos_tasks_are_dropped_with_their_reasons() -> None:
         assert result[f"spec.{key}"] == ("dropped", "", reason), f"{key} has another reason"
 
 
+def test_variables_that_volcanos_mpirun_does_not_export_stay_with_the_master() -> None:
+    tree = tree_of("volcano.yaml")
+    launcher = tree["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    launcher["env"].append({"name": "TOKEN", "value": "x"})
+    assert "TOKEN" not in json.dumps(migrate_tree(tree).values.get("worker", {}))
+
+
 def test_volume_with_the_new_name_of_one_that_the_chart_has_is_refused() -> None:
     volumes: Any = [{"name": name, "emptyDir": {}} for name in ("ssh", "user-ssh")]
     message = "the chart has a volume ssh of its own; expected no volume called user-ssh"

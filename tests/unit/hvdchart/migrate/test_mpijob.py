@@ -136,6 +136,7 @@ def test_smallest_mpijob_keeps_one_worker_with_one_slot() -> None:
     [
         ("job", "job", True),
         ("my.job", "my-job", False),
+        ("3d-unet", "run-3d-unet", False),
         ("a" * 60, "a" * 47, False),
         ("a" * 46 + "-b", "a" * 46, False),
         ("", "", True),
