@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Callable, Mapping, Sequence
 
-from hvd_pods.common import launcher_options
 from hvd_pods.common.errors import ConfigurationError, LostHostError, RunError
 from hvd_pods.common.fast_start import processes
 from hvd_pods.common.notices import Notice
@@ -84,14 +83,14 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
 def _start(run: Run, implementation: MpiImplementation) -> list[str]:
     """The launcher's command line up to the ranks' own command."""
     if run.mode in ("horovodrun", "elastic"):
-        launcher_options.check_options(run, run.mode)
+        mpi.check_options(run, run.mode)
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
         number, port = str(run.ranks_to_start), str(run.ssh_port)
         start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
         return [*start, *run.options, *_rank(run, binds_itself=True)]
-    launcher_options.check_options(run, implementation.launcher)
+    mpi.check_options(run, implementation.launcher)
     return [
         *mpi.mpirun_line(run, implementation),
         *_rank(run, binds_itself=implementation.hydra),
@@ -267,7 +266,7 @@ class Launcher:
     def _ask_ranks(self) -> None:
         with self.leavers.asking():
             asked = self.ask_ranks(self.hosts())
-        # Ranks that were not started by files/rank.py know the launcher's way only.
+        # Ranks that were not started by rank/start.py know the launcher's way only.
         if not asked:
             self.stop()
 

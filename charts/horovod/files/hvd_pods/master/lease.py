@@ -4,7 +4,7 @@ Two masters of a release can exist at once: of two runs, where nothing prunes th
 one run, when a node does not answer and its pod was given up. The holder writes its name into the
 record and renews it. Another master waits, and takes the record over when the holder has given it
 back or has not renewed it. Each time, the epoch grows: workers refuse a master of an earlier one
-(files/fence.py). That protects them even from a master that cannot reach the API server and does
+(common/fence.py). That protects them even from a master that cannot reach the API server and does
 not know yet that it was replaced.
 """
 

@@ -1,7 +1,7 @@
 """Workers that answer and have no ranks of the present attempt: spares, and those that come back.
 
 Ranks of an earlier attempt may still run there, when the network was cut. Each SSH session of a
-newer attempt ends them (files/fence.py), and the launcher opens none with these workers.
+newer attempt ends them (common/fence.py), and the launcher opens none with these workers.
 """
 
 from __future__ import annotations

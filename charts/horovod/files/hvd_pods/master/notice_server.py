@@ -1,4 +1,4 @@
-"""Takes the notices of workers (files/notices.py) in the master."""
+"""Takes the notices of workers (common/notices.py) in the master."""
 
 from __future__ import annotations
 

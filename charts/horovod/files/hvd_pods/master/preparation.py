@@ -33,7 +33,7 @@ class Preparation:
         Raises RunError, after which the next attempt tries again.
         """
         if self._mpi is None:
-            ssh.prepare_master(find_keys(api))
+            ssh.prepare_client(find_keys(api))
             within = run.hosts_timeout if run.requirements else 0.0
             self.code = UserCode(run.code, within, is_stopped)
             self.code.unpack()

@@ -6,7 +6,7 @@ more than a tenth longer than it must, and hosts whose image is pulled for minut
 two seconds. When the kubelet has seen a host listen (its endpoint is `serving`), it is asked at
 once.
 
-The connection to a host that answered stays open (files/liveness.py). When it breaks, the host is
+The connection to a host that answered stays open (master/liveness.py). When it breaks, the host is
 asked again. It still counts as answering until it has been silent for `lost_after` seconds.
 """
 

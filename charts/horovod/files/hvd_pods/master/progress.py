@@ -15,7 +15,7 @@ from collections import deque
 from datetime import datetime, timezone
 from typing import Callable, Sequence
 
-from hvd_pods.common.progress_samples import ReportedProgress, parse_progress, select_samples
+from hvd_pods.common.metrics import ReportedProgress, parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
 
@@ -81,7 +81,7 @@ class Progress:
 
     def take(self, line: str, now: float) -> None:
         """Take what the worker told in a line, if it is that."""
-        told = parse_progress(select_samples(line.replace("\t", "\n")))
+        told = parse_progress(select_progress(line.replace("\t", "\n")))
         if not told:
             return
         step = told["step"]

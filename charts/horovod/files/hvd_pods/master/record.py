@@ -36,13 +36,13 @@ class RunRecord:
         self.count = Count()
         self.last_failure = ""
         self.progress = Progress()
-        # The workers that have ranks, where they need not be the first ones (files/spares.py).
+        # The workers that have ranks, where they need not be the first ones (master/spares.py).
         self.hosts = ""
         # What was last to be written: where it was not, a renewal of the lease does it.
         self._entry: Entry = {}
         lease.news = self._news
         self._name = run.record
-        # How the results of this run were stored (files/results.py); empty while they were not.
+        # How the results of this run were stored (master/results.py); empty while they were not.
         self.results = ""
         # Whether this Job has started the ranks before.
         self.was_training = False
@@ -75,7 +75,7 @@ class RunRecord:
     def begin_attempt(self) -> None:
         """Begin an attempt: workers serve its epoch, and the record says that the run goes on."""
         self._lease.next_epoch()
-        # The ssh of this pod sends it to the workers (files/fence.py).
+        # The ssh of this pod sends it to the workers (common/fence.py).
         os.environ[EPOCH] = str(self._lease.epoch)
         self.count = self.count.begin()
         self.progress = Progress()

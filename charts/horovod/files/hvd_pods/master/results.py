@@ -1,6 +1,6 @@
 """Stores the results when the run has ended: a sidecar of the master runs `results.command`.
 
-The sidecar runs files/results.sh and shares a directory with the master. Success or failure is
+The sidecar runs master/results.sh and shares a directory with the master. Success or failure is
 recorded and becomes an event. Neither changes how the training ended.
 """
 

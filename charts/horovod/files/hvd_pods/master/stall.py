@@ -2,7 +2,7 @@
 
 Horovod's first rank finds those that do not join a collective operation, and writes them to its
 standard error again and again. A rank that is stopped is reported by its worker
-(files/rank_watch.py).
+(worker/rank_watch.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which ranks of an attempt were asked to end, and which of them wait for the others.
 
-When the script of such a rank has failed, the rank sends a notice (files/rank_end.py) and waits
+When the script of such a rank has failed, the rank sends a notice (rank/rank_end.py) and waits
 until the master closes the connection.
 """
 
