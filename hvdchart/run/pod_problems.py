@@ -1,7 +1,6 @@
 """One pod and the events about it -> what is wrong with it, and what to do about it.
 
-The known reasons are in the chart's files/hvd_pods/common/pod_problems.json, which the master reads, too.
-files/podstatus.py describes the table.
+The known reasons are in hvd_pods/common/pod_problems.json, which the master reads, too.
 """
 
 from __future__ import annotations

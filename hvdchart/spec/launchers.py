@@ -1,6 +1,6 @@
 """The options and variables of launchers, and which options a spec may give to which.
 
-All of it is in the chart's files/hvd_pods/common/launcher_options.json, which the templates and the pods read too.
+All of it is in hvd_pods/common/launcher_options.json, which the templates and the pods read, too.
 """
 
 from __future__ import annotations

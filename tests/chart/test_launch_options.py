@@ -1,4 +1,4 @@
-"""The chart judges launch.options as the planner does, by files/hvd_pods/common/launcher_options.json."""
+"""The chart judges launch.options as the planner does, by launcher_options.json."""
 
 from __future__ import annotations
 

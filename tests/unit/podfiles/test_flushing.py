@@ -13,7 +13,6 @@ import pytest
 from hvd_pods.common import fast_start, memory_access, threads
 from hvd_pods.master import progress
 from hvd_pods.rank import ranks, start
-from hvd_pods.warm import client
 from tests.unit.podfiles.test_rank import GLOO, HYDRA, OPEN_MPI
 
 

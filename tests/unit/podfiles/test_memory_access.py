@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import memory_access
-from hvd_pods.common.launcher_options import KNOWLEDGE
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 
-OPEN_MPI = KNOWLEDGE["rankVariables"]["Open MPI"]
-MPICH = KNOWLEDGE["rankVariables"]["Intel MPI or MPICH"]
-GLOO = KNOWLEDGE["rankVariables"]["horovodrun with Gloo"]
+OPEN_MPI = LAUNCHER_OPTIONS["rankVariables"]["Open MPI"]
+MPICH = LAUNCHER_OPTIONS["rankVariables"]["Intel MPI or MPICH"]
+GLOO = LAUNCHER_OPTIONS["rankVariables"]["horovodrun with Gloo"]
 PROGRAM = Path(memory_access.__file__)
 # As a container runtime does: seccomp(2) with a filter that answers one system call with an errno.
 FILTERED = """

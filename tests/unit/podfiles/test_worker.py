@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import threads
-from hvd_pods.warm import client
+from hvd_pods.rank import warm_client
 from hvd_pods.worker import main
 
 SERVE = (
@@ -124,7 +124,7 @@ def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
     monkeypatch.setattr(subprocess, "Popen", note_start)
     (generated / "warm_server.py").write_text(SHOWS)
     # Of the container's earlier start.
-    for left in (client.SOCKET, client.DESCRIPTION):
+    for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).write_text("left")
     environment = {"HVD_PRELOAD": "one, two", "HVD_SLOTS": "2", "SHOWN": str(generated / "shown")}
     mask = os.umask(0o022)
@@ -134,7 +134,7 @@ def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
     assert now == mask
     assert started[0].wait(60) == 0
     shown = json.loads((generated / "shown").read_text())
-    described = json.loads(Path(client.DESCRIPTION).read_text())
+    described = json.loads(Path(warm_client.DESCRIPTION).read_text())
     given, own = described.pop("environment"), shown.pop("environment")
     assert shown == {
         "words": ["one", "two"], "room": 2000, "leads a session": True, "input": "", "listens": 1,
@@ -145,13 +145,13 @@ def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
     cpus = {0, 1, 2, 3}
     assert given == {**environment, **threads.choose_threads(environment, 2, cpus, cpus)}
     assert own["OMP_NUM_THREADS"] == "2"
-    for file in (client.SOCKET, client.DESCRIPTION):
+    for file in (warm_client.SOCKET, warm_client.DESCRIPTION):
         assert Path(file).stat().st_mode & 0o777 == 0o600, "it may have secrets"
 
 
 def test_worker_without_modules_to_preload_only_clears_what_was_left(generated: Path) -> None:
     for preload in ({}, {"HVD_PRELOAD": " , "}):
-        for left in (client.SOCKET, client.DESCRIPTION):
+        for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
             Path(left).write_text("left")
         main.start_warm_process("/nonexistent/python", preload)
         assert list(generated.iterdir()) == []

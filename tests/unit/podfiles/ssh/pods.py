@@ -200,7 +200,7 @@ class Master(Pod):
         done = self.run(
             PYTHON, "-I", "-c",
             f"import sys; sys.path.insert(0, {str(self.files)!r}); import ssh, settings; "
-            f"ssh.prepare_master(); ssh.write_client_config({port}, {{{host}: '127.0.0.1'}})",
+            f"ssh.prepare_client(); ssh.write_client_config({port}, {{{host}: '127.0.0.1'}})",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
 

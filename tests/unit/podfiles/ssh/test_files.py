@@ -141,8 +141,8 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
     ssh.prepare_worker(2222, "r1", "python3")
     # A container that is restarted finds its files.
     ssh.prepare_worker(2222, "r1", "python3")
-    ssh.prepare_master()
-    ssh.prepare_master()
+    ssh.prepare_client()
+    ssh.prepare_client()
     os.umask(before)
     for name in ("user-key", "host-key"):
         installed = volumes / "generated" / name
@@ -151,7 +151,7 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
 
 
 def test_master_has_an_executable_ssh(volumes: Path) -> None:
-    ssh.prepare_master()
+    ssh.prepare_client()
     assert (volumes / "generated" / "bin" / "ssh").stat().st_mode & 0o777 == 0o755
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.warm.checks import (
+from hvd_pods.rank.warm_checks import (
     ColdStart,
     Program,
     check_environment,

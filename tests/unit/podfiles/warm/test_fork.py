@@ -15,7 +15,8 @@ import pytest
 
 from hvd_pods.common.fast_start import PR_SET_CHILD_SUBREAPER
 from hvd_pods.common.fence import GUARD
-from hvd_pods.warm import fork, wire
+from hvd_pods.rank import warm_wire
+from hvd_pods.warm import fork
 
 
 @pytest.mark.parametrize(
@@ -139,12 +140,12 @@ def test_guard_keeps_no_file_of_its_rank(
     readers, writers = zip(os.pipe(), os.pipe(), strict=True)
     with client, connection:
         client.settimeout(20)
-        client.sendall(wire.GO)
+        client.sendall(warm_wire.GO)
         fork._guard(connection, 602, list(writers))
         for reader in readers:
             os.set_blocking(reader, False)
             assert os.read(reader, 1) == b""
-        assert wire.receive(client) == ({"pid": 4321}, [])
+        assert warm_wire.receive(client) == ({"pid": 4321}, [])
         assert calls[-1] == ("_watch", connection, 600, 4321)
     for reader in readers:
         os.close(reader)
@@ -165,7 +166,7 @@ def test_rank_leads_its_own_group_and_keeps_no_file_of_its_guard(
     alive, of_the_guard = os.pipe()
     with client:
         client.settimeout(20)
-        client.sendall(wire.GO)
+        client.sendall(warm_wire.GO)
         assert fork._guard(connection, of_the_guard, [])
         assert client.recv(1) == b""
     os.set_blocking(alive, False)

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.rank import ranks
-from hvd_pods.warm import fork, script, service, wire
+from hvd_pods.rank import ranks, warm_wire
+from hvd_pods.warm import fork, script, service
 
 Pair = tuple[socket.socket, socket.socket]
 REQUEST = {"program": {"kind": "code", "target": "", "arguments": []}, "rank": 3}
@@ -116,9 +116,9 @@ def test_rank_that_asks_while_others_end_is_refused_and_its_files_are_closed(
     # One that was killed meanwhile.
     connect(listener).close()
     with connect(listener) as client:
-        wire.send(client, REQUEST, [writer])
+        warm_wire.send(client, REQUEST, [writer])
         os.close(writer)
-        assert wire.receive(client) == ({"cold": "the warm process was killed"}, [])
+        assert warm_wire.receive(client) == ({"cold": "the warm process was killed"}, [])
     assert is_at_end(reader), "who reads from the rank waits for all that could write"
     assert not waits.done(), "a guard still runs"
     os.close(guard)
@@ -178,13 +178,13 @@ def test_request_that_is_granted_is_answered_before_the_fork(
     monkeypatch.setattr(fork, "fork_rank", fork_rank)
     reader, writer = os.pipe()
     folder = os.open(tmp_path, os.O_RDONLY)
-    wire.send(ours, REQUEST, [writer, folder])
+    warm_wire.send(ours, REQUEST, [writer, folder])
     os.close(writer)
     os.close(folder)
     asked: list[Any] = []
     here = Path.cwd()
     rank = service.answer(theirs, make_state(None, asked), 7, 8)
-    assert wire.receive(ours) == ({}, [])
+    assert warm_wire.receive(ours) == ({}, [])
     ((connection, limit, (listener, alive, received)),) = forked
     assert (connection, limit, listener, alive) == (theirs, None, 7, 8)
     assert asked == [(str(tmp_path), str(tmp_path), "")], "the folder of the rank"
@@ -206,11 +206,11 @@ def test_request_that_is_refused_is_told_the_reason_and_its_files_are_closed(
     monkeypatch.setattr(fork, "fork_rank", lambda *_: pytest.fail("it has forked"))
     reader, writer = os.pipe()
     folder = os.open(tmp_path, os.O_RDONLY)
-    wire.send(ours, REQUEST, [writer, folder])
+    warm_wire.send(ours, REQUEST, [writer, folder])
     os.close(writer)
     os.close(folder)
     assert service.answer(theirs, make_state("it differs"), 7, 8) is None
-    assert wire.receive(ours) == ({"cold": "it differs"}, [])
+    assert warm_wire.receive(ours) == ({"cold": "it differs"}, [])
     assert is_at_end(reader)
     os.close(reader)
 
@@ -231,7 +231,7 @@ def test_process_of_another_user_is_not_listened_to(
 ) -> None:
     ours, theirs = pair
     monkeypatch.setattr(wire, "peer_uid", lambda _: os.geteuid() + 1)
-    wire.send(ours, REQUEST)
+    warm_wire.send(ours, REQUEST)
     assert service.answer(theirs, make_state("it differs"), 7, 8) is None
     assert capsys.readouterr().out == "[hvd] refused a process of another user\n"
     ours.settimeout(0)

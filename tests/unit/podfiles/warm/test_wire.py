@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.warm import client, wire
-from hvd_pods.warm.checks import ColdStart, Program
+from hvd_pods.rank import warm_client, wire
+from hvd_pods.rank.warm_checks import ColdStart, Program
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -87,14 +87,14 @@ def test_rank_with_more_files_than_a_message_has_starts_cold(
     wire.send(pair[1], {})
     program = Program("code", "", [], unbuffered=False)
     if is_asked:
-        client._ask(pair[0], 0, ["python3"], program)
+        warm_client._ask(pair[0], 0, ["python3"], program)
         request, received = wire.receive(pair[1])
         assert (len(request["descriptors"]), len(received)) == (number, number + 1)
         for descriptor in received:
             os.close(descriptor)
         return
     with pytest.raises(ColdStart, match="the rank has 253 open files"):
-        client._ask(pair[0], 0, ["python3"], program)
+        warm_client._ask(pair[0], 0, ["python3"], program)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\2{]"])
@@ -102,7 +102,7 @@ def test_rank_starts_cold_when_the_answer_is_cut_or_nonsense(pair: Pair, answer:
     pair[1].sendall(answer)
     pair[1].shutdown(socket.SHUT_WR)
     with pytest.raises(ColdStart, match="the warm process does not answer: "):
-        client._ask(pair[0], 0, ["python3"], Program("code", "", [], unbuffered=False))
+        warm_client._ask(pair[0], 0, ["python3"], Program("code", "", [], unbuffered=False))
 
 
 GUARD_IS_GONE = """
@@ -122,7 +122,7 @@ for answer in (None, b"", b"\\0\\0\\0\\2{{]"):
 
 def test_rank_whose_guard_is_gone_was_killed() -> None:
     """Before the rank is told to begin, or while it runs."""
-    code = GUARD_IS_GONE.format(files=str(Path(client.__file__).parent))
+    code = GUARD_IS_GONE.format(files=str(Path(warm_client.__file__).parent))
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"-9\n-9\n-9\n"), done.stderr.decode()
 
@@ -143,7 +143,7 @@ print("goes on")
 
 def test_signal_after_the_end_of_the_rank_is_not_an_error() -> None:
     """The launcher sends one while this process tells the master how the rank has ended."""
-    code = AFTER_THE_END.format(files=str(Path(client.__file__).parent))
+    code = AFTER_THE_END.format(files=str(Path(warm_client.__file__).parent))
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
@@ -179,7 +179,7 @@ warm_client.exit_like_rank(-signal.SIGTERM)
 
 @pytest.mark.slow
 def test_client_ends_by_the_signal_of_its_rank_where_no_core_may_be_written() -> None:
-    code = NO_CORE.format(files=str(Path(client.__file__).parent))
+    code = NO_CORE.format(files=str(Path(warm_client.__file__).parent))
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
@@ -192,12 +192,12 @@ def test_rank_starts_cold_where_no_warm_process_of_its_user_listens(
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         monkeypatch.setattr(client, "SOCKET", f"{name}/warm.sock")
         with pytest.raises(ColdStart, match=r"the warm process does not answer: .*No such file"):
-            client._connect()
+            warm_client._connect()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(client.SOCKET)
+            listener.bind(warm_client.SOCKET)
             listener.listen()
-            with client._connect() as connection:
-                assert connection.gettimeout() == client.WAIT_SECONDS
+            with warm_client._connect() as connection:
+                assert connection.gettimeout() == warm_client.WAIT_SECONDS
             monkeypatch.setattr(wire, "peer_uid", lambda _: os.geteuid() + 1)
             with pytest.raises(ColdStart, match=r"warm\.sock belongs to another user"):
-                client._connect()
+                warm_client._connect()

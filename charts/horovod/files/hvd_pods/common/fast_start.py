@@ -23,7 +23,7 @@ SECRETS = "/horovod/ssh"
 GENERATED = "/horovod/generated"
 # The user's code: as the chart mounts it into the master, and where every pod unpacks it.
 CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
-# The packages that it asks for (files/packages.py). `*` in a shell does not match the name.
+# The packages that it asks for (common/packages.py). `*` in a shell does not match the name.
 PACKAGES = f"{CODE}/.packages"
 # The container's environment for its SSH sessions: each entry ended by a NUL.
 ENVIRONMENT = f"{GENERATED}/environment"

@@ -5,7 +5,7 @@ everything that older ones have left in this worker before its own command start
 older epoch is refused. So nothing of an earlier attempt, or of a master that was replaced, writes
 to the run's output beside the present attempt.
 
-Each session starts with this (files/basics.py).
+Each session starts with this (common/fast_start.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Iterator
 
 EPOCH = "HVD_EPOCH"
-# The name of the process that guards a warm rank (files/warm_fork.py).
+# The name of the process that guards a warm rank (warm/fork.py).
 GUARD = "hvd-guard"
 SIGKILL = 9
 # Seconds in which processes that were killed have to be gone: one may wait for a file server.

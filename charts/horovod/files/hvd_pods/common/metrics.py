@@ -17,7 +17,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Callable, Iterator, Mapping
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.reporting import log
@@ -45,9 +45,20 @@ STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished"
 # Bytes that are read of a script's file, which may grow without end.
 LARGEST_FILE = 1 << 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# The samples by which a script reports its progress, and their names in the record.
+PROGRESS = {
+    "horovod_step": "step",
+    "horovod_steps": "steps",
+    "horovod_loss": "loss",
+    "horovod_images_per_second": "imagesPerSecond",
+    "horovod_size": "size",
+}
+# A longer number is no number of a training, in characters; floats count exactly up to the other.
+LONGEST_NUMBER, LARGEST_COUNT = 40, 1 << 53
+ReportedProgress = Dict[str, Any]
 
 
-def page(
+def master_page(
     run: Run,
     stage: str,
     hosts_ready: int,
@@ -135,6 +146,35 @@ def read_script_file(path: Path) -> str:
         return ""
 
 
+def select_progress(text: str) -> list[str]:
+    """The samples of a rank's file that report its progress."""
+    pairs = (sample.rsplit(maxsplit=1) for sample in parse_samples(text)[0])
+    return [
+        f"{name} {value}"
+        for name, value in pairs
+        if name in PROGRESS and len(value) < LONGEST_NUMBER
+    ]
+
+
+def parse_progress(samples: Iterable[str]) -> ReportedProgress:
+    """The numbers of such samples by name; empty without a step.
+
+    A loss that is not finite is worth knowing, and is a string, because JSON has no such number.
+    """
+    reported: ReportedProgress = {}
+    for sample in samples:
+        series, value = sample.split()
+        name, number = PROGRESS[series], float(value)
+        is_finite = abs(number) < float("inf")
+        if name == "loss":
+            reported[name] = number if is_finite else str(number)
+        elif name == "imagesPerSecond" and is_finite:
+            reported[name] = number
+        elif name != "imagesPerSecond" and 0 <= number <= LARGEST_COUNT:
+            reported[name] = int(number)
+    return reported if "step" in reported else {}
+
+
 class DualStackServer(ThreadingHTTPServer):
     """Answers on IPv4 and IPv6, whichever the pod has."""
 
@@ -186,7 +226,9 @@ def start(
     name = environment["HVD_METRICS_FILE"]
     file = Path(name) if name else None
     try:
-        serve(lambda: page(run, stage(), hosts_ready(), launches(), stalls(), file), int(port))
+        serve(
+            lambda: master_page(run, stage(), hosts_ready(), launches(), stalls(), file), int(port)
+        )
     except OSError as problem:
         log(f"cannot serve metrics on port {port}: {problem}")
 

@@ -6,7 +6,7 @@ returns. docs/inside.md shows how a run goes through it.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Type
+from typing import Any, Callable, Mapping
 
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -393,7 +393,7 @@ TIMERS: Mapping[str, Callable[[Step], None]] = {
     "end": lambda step: step.do(EndLauncher()),
     "pause": lambda step: step.begin_attempt(),
 }
-HANDLERS: Dict[Type[Event], Handler] = {
+HANDLERS: Mapping[type, Handler] = {
     Started: on_started,
     RecordRead: on_record_read,
     RecordWritten: on_record_written,

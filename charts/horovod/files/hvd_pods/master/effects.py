@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, Mapping, Sequence, Type
+from typing import Any, Callable, Mapping, Sequence
 
+from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.reporting import log, report_failure
-from hvd_pods.common.run import Host, Pod
-from hvd_pods.master import remote, results, ssh_files
+from hvd_pods.common.run import Host
 from hvd_pods.master import messages as m
+from hvd_pods.master import remote, results
 from hvd_pods.master.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.master.carriers import Lanes, Tell
 from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api, ApiError
+from hvd_pods.master.kube import Api, ApiError, Object
 from hvd_pods.master.launch import build_command, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
@@ -29,7 +29,7 @@ from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, read_job
 from hvd_pods.master.staged import record_nodes
-from hvd_pods.master.state import Facts
+from hvd_pods.master.state import Facts, State
 from hvd_pods.master.statefulsets import (
     creation_failure,
     fit_to_run,
@@ -45,7 +45,10 @@ LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
 # Pods that are deleted at once.
 DELETE_THREADS = 8
 # Lanes: calls for the record and the Job stay in order, and do not wait for those about pods.
-RECORD, PODS, WORK, SSH, LEFTOVERS = "record", "pods", "work", "ssh", "leftovers"
+RECORD, PODS, WORK, JUDGE, SSH, LEFTOVERS = (
+    *("record", "pods", "work", "judge"),
+    *("ask-ranks", "end-leftovers"),
+)
 
 
 class Effects:
@@ -75,10 +78,10 @@ class Effects:
         self.exit: m.Exit | None = None
         if api:
             api.is_stopped = self.was_stopped
-        self._methods: Dict[Type[m.Effect], Callable[[Any], None]] = {
+        self._methods: Mapping[type, Callable[[Any], None]] = {
             m.Log: lambda effect: log(effect.message),
             m.Emit: self._emit,
-            m.ReportFailure: lambda effect: void(report_failure(effect.problem)),
+            m.ReportFailure: self._report_failure,
             m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
             m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
             m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
@@ -87,7 +90,7 @@ class Effects:
             m.BeginAttempt: self._begin_attempt,
             m.FitWorkers: lambda effect: self._call(PODS, self._fit_workers),
             m.WatchHosts: self._watch_hosts,
-            m.FreezeHosts: lambda effect: self._hosts and self._hosts.freeze(),
+            m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
             m.Prepare: lambda effect: self._call(WORK, partial(self._prepare, effect)),
             m.ListPods: lambda effect: self._call(PODS, partial(self._list_pods, effect)),
@@ -96,16 +99,14 @@ class Effects:
             m.Deliver: lambda effect: self._call(WORK, partial(self._deliver, effect)),
             m.WriteLiveHosts: lambda effect: write_live_hosts(self._of(effect.hosts)),
             m.Launch: self._launch,
-            m.EndLauncher: lambda effect: self._launcher
-            and self._launcher.end(kills=effect.kills),
-            m.FindCause: lambda effect: self._call(WORK, partial(self._find_cause, effect)),
+            m.EndLauncher: self._end_launcher,
+            m.FindCause: lambda effect: self._call(JUDGE, partial(self._find_cause, effect)),
             m.AskRanks: lambda effect: self._call(SSH, partial(self._ask_ranks, effect)),
-            m.ReleaseRanks: lambda effect: self._notices
-            and self._notices.release(effect.connections),
+            m.ReleaseRanks: self._release_ranks,
             m.ShowStacks: lambda effect: self._call(SSH, partial(self._show_stacks, effect)),
             m.EndLeftovers: lambda e: self._call(LEFTOVERS, partial(self._end_leftovers, e)),
             m.FollowProgress: self._follow_progress,
-            m.StopProgress: lambda effect: self._call(WORK, partial(self._stop_progress, effect)),
+            m.StopProgress: lambda effect: self._call(JUDGE, partial(self._stop_progress, effect)),
             m.ScaleDown: lambda effect: self._call(RECORD, self._scale_down),
             m.StoreResults: lambda effect: self._call(WORK, partial(self._store_results, effect)),
             m.Interrupt: self._interrupt,
@@ -119,6 +120,12 @@ class Effects:
     def was_stopped(self) -> bool:
         """Whether this pod was asked to end."""
         return self.is_stopped
+
+    def release_record(self, state: State) -> None:
+        """Give the record back after a defect, so that another master need not wait for it."""
+        hold = state.hold
+        if self._record and hold.is_held and not hold.lost_to:
+            self._record.release(m.ReleaseRecord(state.news(), hold.epoch))
 
     @property
     def _client(self) -> RecordClient:
@@ -167,6 +174,21 @@ class Effects:
     def _watch_hosts(self, effect: m.WatchHosts) -> None:
         self._hosts = HostWatch(self._facts, self._api, self._tell, effect.attempt)
 
+    def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
+        if self._hosts:
+            self._hosts.freeze()
+
+    def _end_launcher(self, effect: m.EndLauncher) -> None:
+        if self._launcher:
+            self._launcher.end(kills=effect.kills)
+
+    def _release_ranks(self, effect: m.ReleaseRanks) -> None:
+        if self._notices:
+            self._notices.release(effect.connections)
+
+    def _report_failure(self, effect: m.ReportFailure) -> None:
+        report_failure(effect.problem)
+
     def _stop_watching(self, effect: m.StopWatching) -> None:
         if self._hosts:
             self._hosts.close()
@@ -176,7 +198,6 @@ class Effects:
         try:
             mpi, self._variables = self._preparation.prepare(run, self._api, self.was_stopped)
             self._arguments = build_command(run, mpi)
-            self._preparation.check_room(run)
         except RunError as problem:
             return m.Prepared(effect.attempt, problem)
         return m.Prepared(effect.attempt)
@@ -188,7 +209,7 @@ class Effects:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
             return m.PodsListed(effect.attempt, problem=str(problem))
-        pods = {item["metadata"]["name"]: item for item in items}
+        pods = {item["metadata"]["name"]: _shorten(item) for item in items}
         for host in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
@@ -220,7 +241,7 @@ class Effects:
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
         addresses = {host: pod.address for host, pod in pods.items()}
-        ssh_files.write_client_config(self._run.ssh_port, addresses)
+        ssh.write_client_config(self._run.ssh_port, addresses)
         code, problem = self._preparation.code, None
         try:
             code.deliver(pods)
@@ -268,7 +289,7 @@ class Effects:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         if watched is None or watched.is_closed:
             return
-        ssh_files.write_client_config(self._run.ssh_port, addresses)
+        ssh.write_client_config(self._run.ssh_port, addresses)
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
         hosts = self._of(effect.hosts)
         answers = remote.call(
@@ -338,12 +359,21 @@ class HostWatch:
         self._prober.wake()
 
 
+def _shorten(pod: Object) -> Object:
+    """Return what decisions need of a pod: its environment may have secrets."""
+    kept: dict[str, Sequence[str]] = {
+        "metadata": ("name", "uid", "labels", "deletionTimestamp"),
+        "spec": ("nodeName", "schedulingGates"),
+    }
+    parts = {
+        part: {key: value for key, value in pod.get(part, {}).items() if key in names}
+        for part, names in kept.items()
+    }
+    return {**parts, "status": pod.get("status", {})}
+
+
 def _refusal(api: Api, host: Host) -> str:
     try:
         return creation_failure(api, host.stateful_set, host.name)
     except ApiError as problem:
         return str(problem)
-
-
-def void(_: object) -> None:
-    """Drop a value."""

@@ -117,8 +117,8 @@ class ErrorOutput:
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None when nothing says it.
 
-        `raised` and `failed`: what ranks told of their exceptions (files/exception_notice.py), and
-        of their exit codes and signals (files/rank_end.py), in this order.
+        `raised` and `failed`: what ranks told of their exceptions (rank/exception_notice.py), and
+        of their exit codes and signals (rank/rank_end.py), in this order.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS

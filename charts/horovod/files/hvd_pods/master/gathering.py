@@ -39,7 +39,7 @@ from hvd_pods.master.messages import (
     PodsListed,
     ScaleUp,
 )
-from hvd_pods.master.state import DELIVERING, GATHERING, TRAINING, Attempt, Gathered, Step
+from hvd_pods.master.state import DELIVERING, GATHERING, Attempt, Gathered, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.

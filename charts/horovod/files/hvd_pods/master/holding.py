@@ -18,14 +18,13 @@ from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededErro
 from hvd_pods.common.run import Run
 from hvd_pods.master.kube import START_RETRY_SECONDS
 from hvd_pods.master.messages import (
-    EndLauncher,
     Emit,
+    EndLauncher,
     ProvideWorkers,
     ReadJob,
     ReadRecord,
     RecordChanged,
     RecordFailed,
-    RecordRead,
     RecordWritten,
     RepeatEnd,
     WriteRecord,
@@ -81,9 +80,7 @@ def look(step: Step, data: Mapping[str, str]) -> None:
         )
         return
     holder, is_free = describe_holder(data), _is_free(step, data)
-    is_silent = (
-        renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
-    )
+    is_silent = renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
     if is_free or is_silent:
         changes = {}
         if not is_free:
@@ -94,7 +91,9 @@ def look(step: Step, data: Mapping[str, str]) -> None:
         step.do(WriteRecord(TAKE, changes, epoch, holds=True, within=TAKE_RETRY_SECONDS))
         return
     if not state.hold.seen:
-        message = f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
+        message = (
+            f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
+        )
         step.log(message)
         step.do(Emit("Waiting", message))
     if renewal(data) != state.hold.seen:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import queue
 import socket
-import threading
 from datetime import datetime, timezone
-from typing import Callable
 
 from hvd_pods.common.reporting import log
+from hvd_pods.master.carriers import spawn
 from hvd_pods.master.kube import Api, ApiError, Object
 
 # The API server takes no longer message.
@@ -26,37 +25,9 @@ class EventRecorder:
 
     def __init__(self, api: Api | None) -> None:
         self._api = api
-        # The reason of the last event, which the metrics show.
-        self.stage = "Starting"
-        self._hosts: Callable[[], int] = lambda: 0
-        self.launches = self.stalls = 0
-        self._waiting: queue.Queue[Object | None] = queue.Queue()
-        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
-            self._sender.start()
-
-    def emit(self, reason: str, message: str, warning: bool = False) -> None:
-        """Create the event of a stage. A failure is logged: the run goes on without the event."""
-        self.stage = reason
-        self.launches += reason == "Training"
-        self._put(reason, message, warning)
-
-    def note(self, reason: str, message: str) -> None:
-        """Create an event that is no stage of the run."""
-        self._put(reason, message, warning=False)
-
-    def warn(self, reason: str, message: str) -> None:
-        """Create an event about a problem within a stage."""
-        self.stalls += reason == "Stalled"
-        self._put(reason, message, warning=True)
-
-    def follow_hosts(self, count: Callable[[], int]) -> None:
-        """Take the number of hosts that answer from this attempt."""
-        self._hosts = count
-
-    def count_hosts(self) -> int:
-        """Return the number of hosts that answer, which the metrics show."""
-        return self._hosts()
+            self._sender = spawn("send-events", self._send)
 
     def close(self) -> None:
         """Wait until the events are created, though not long."""
@@ -64,7 +35,8 @@ class EventRecorder:
             self._waiting.put(None)
             self._sender.join(CLOSE_WITHIN)
 
-    def _put(self, reason: str, message: str, warning: bool) -> None:
+    def put(self, reason: str, message: str, is_warning: bool) -> None:
+        """Create an event. A failure is logged: the run goes on without the event."""
         if self._api is None:
             return
         now = datetime.now(timezone.utc)
@@ -83,7 +55,7 @@ class EventRecorder:
             },
             "reason": reason,
             "message": message[:LONGEST_MESSAGE],
-            "type": "Warning" if warning else "Normal",
+            "type": "Warning" if is_warning else "Normal",
             "source": {"component": "horovod-master"},
             "reportingComponent": "horovod-master",
             "reportingInstance": socket.gethostname(),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Mapping, Sequence
 
-from hvd_pods.common import launcher_options
-from hvd_pods.common.errors import ConfigurationError, LostHostError, RunError
 from hvd_pods.common.paths import GENERATED, PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
@@ -64,14 +60,14 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
 def _start(run: Run, implementation: MpiImplementation) -> list[str]:
     """The launcher's command line up to the ranks' own command."""
     if run.mode in ("horovodrun", "elastic"):
-        launcher_options.check_options(run, run.mode)
+        mpi.check_options(run, run.mode)
         hosts = (
             _elastic(run) if run.elastic else ["--hostfile", str(HOSTFILE), *_nics(run.interface)]
         )
         number, port = str(run.ranks_to_start), str(run.ssh_port)
         start = ["horovodrun", "-np", number, *hosts, "--ssh-port", port]
         return [*start, *run.options, *_rank(run, binds_itself=True)]
-    launcher_options.check_options(run, implementation.launcher)
+    mpi.check_options(run, implementation.launcher)
     return [
         *mpi.mpirun_line(run, implementation),
         *_rank(run, binds_itself=implementation.hydra),

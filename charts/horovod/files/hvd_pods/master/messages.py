@@ -238,7 +238,7 @@ class StacksShown(AttemptEvent):
 
 @dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
-    """A rank has reported its progress (common/progress_samples.py)."""
+    """A rank has reported its progress (common/metrics.py)."""
 
     progress: Mapping[str, Any]
 

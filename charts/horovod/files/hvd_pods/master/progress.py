@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Sequence
 
-from hvd_pods.common.progress_samples import parse_progress, select_samples
+from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
 from hvd_pods.master.carriers import Tell, spawn
@@ -77,7 +77,7 @@ class ProgressFollower:
         assert self._process.stdout  # noqa: S101
         with self._process.stdout as output:
             for line in iter(lambda: output.readline(LONGEST_LINE), ""):
-                reported = parse_progress(select_samples(line.replace("\t", "\n")))
+                reported = parse_progress(select_progress(line.replace("\t", "\n")))
                 if reported:
                     self._tell(ProgressReported(self._attempt, reported))
         self._process.wait()

@@ -12,7 +12,7 @@ WINDOW = 60
 
 @dataclass(frozen=True)
 class Progress:
-    """What was reported last (common/progress_samples.py), and when which step was seen.
+    """What was reported last (common/metrics.py), and when which step was seen.
 
     `history`: seconds by time.monotonic(), and steps. `time`: of the last step.
     """

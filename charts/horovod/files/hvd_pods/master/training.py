@@ -270,9 +270,7 @@ def _find_host(step: Step, rank: int) -> Host | None:
     return find_host(rank, [step.state.facts.hosts[name] for name in launched.hosts])
 
 
-def _add_stall(
-    step: Step, rank: int, host: str, what: str, seconds: float, period: float
-) -> None:
+def _add_stall(step: Step, rank: int, host: str, what: str, seconds: float, period: float) -> None:
     launched = step.state.attempt.launched
     if launched is None:
         return

@@ -1,6 +1,6 @@
 """A rank that starts cold: its script is a child of the process that the launcher has started.
 
-That process tells the launcher how the script ended, at the right moment (files/rank_end.py).
+That process tells the launcher how the script ended, at the right moment (rank/rank_end.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_TO_CATCH = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN),
     *(signal.SIGTTOU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
 }
-# A folder for PYTHONPATH, with files/cold_site.py alone.
+# A folder for PYTHONPATH, with rank/child_site.py alone.
 SITE = f"{fast_start.GENERATED}/site"
 # What a shell ends with that cannot start a program.
 NOT_STARTED = 126
@@ -71,7 +71,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
 
 
 def prepare_python(program: str, rank: int, descriptor: int) -> None:
-    """Let Python tell the master of the exception that ends this rank (files/cold_site.py).
+    """Let Python tell the master of the exception that ends this rank (rank/child_site.py).
 
     At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
     Other programs than Python start as if this had not been called.

@@ -21,7 +21,7 @@ LONGEST = 500
 
 
 def describe(error: BaseException) -> str:
-    """The exception's line, and where it was raised; as files/failure.py finds both in a log."""
+    """The exception's line, and where it was raised; as master/failure.py finds both in a log."""
     lines = traceback.format_exception_only(type(error), error)
     # Before it, a SyntaxError has lines of the script; notes may follow.
     last = next(line for line in lines if not line.startswith(" "))

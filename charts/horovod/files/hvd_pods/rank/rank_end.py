@@ -2,7 +2,7 @@
 
 A launcher that sees one rank fail kills all others, also those that still save. So a rank that was
 asked to end, and fails, reports that to the launcher only when the scripts of all ranks that were
-asked have ended. The master knows when that is (files/leavers.py).
+asked have ended. The master knows when that is (master/terminating_ranks.py).
 """
 
 from __future__ import annotations

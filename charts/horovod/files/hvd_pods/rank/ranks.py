@@ -1,4 +1,4 @@
-"""The scripts of the ranks that run in this worker, as files/rank.py writes them down.
+"""The scripts of the ranks that run in this worker, as rank/start.py writes them down.
 
 By this, the worker's main program finds the processes to which it passes on a notice to leave, and
 sees which of them are stopped. What the launcher started may be another process: the client of a
@@ -59,7 +59,7 @@ def register(rank: int, pid: int) -> None:
 
 
 def stack_file(rank: int) -> str:
-    """The file to which a rank writes its Python stack when it is asked to (files/stacks.py)."""
+    """The file to which a rank writes its Python stack when it is asked to (worker/stacks.py)."""
     return os.path.join(FOLDER, f"{rank}.stack")
 
 

@@ -18,9 +18,8 @@ sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import fast_start, memory_access, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
-from hvd_pods.common.launcher_options import KNOWLEDGE
-from hvd_pods.rank import child_rank, hydra, rank_end, ranks
-from hvd_pods.warm import client
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+from hvd_pods.rank import child_rank, hydra, rank_end, ranks, warm_client
 
 
 class Arguments(NamedTuple):
@@ -42,7 +41,7 @@ class Place(NamedTuple):
 
 def find_place(environment: Mapping[str, str]) -> Place | None:
     """Read the variables that the launcher set; None when no known launcher set all of its own."""
-    for names in KNOWLEDGE["rankVariables"].values():
+    for names in LAUNCHER_OPTIONS["rankVariables"].values():
         if all(name in environment for name in names):
             return Place(*(int(environment[name]) for name in names))
     return None
@@ -73,7 +72,7 @@ def format_cpus(cpus: set[int]) -> str:
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Parse what files/launch.py writes."""
+    """Parse what master/launch.py writes."""
     options = {"--bind-to": "none", "--cores-per-rank": "0", "--ranks-per-socket": "0"}
     rest = list(words)
     while rest[0] in options:
@@ -126,7 +125,7 @@ def main() -> int:
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
     command = arguments.command
-    status = client.run(command, place.rank, register, speaks)
+    status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
     # Before the launcher ends the others, which fail then, too.
@@ -134,7 +133,7 @@ def main() -> int:
     if arguments.ranks == 0:
         status = rank_end.exit_code_to_report(place.rank, status)
     rank_end.report_end(place.rank, status)
-    return hydra.finish(status) if "PMI_FD" in os.environ else client.exit_like_rank(status)
+    return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.exit_like_rank(status)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from hvd_pods.common.fast_start import (
     set_process_option,
 )
 from hvd_pods.common.fence import GUARD
-from hvd_pods.warm import wire
-from hvd_pods.warm.wire import GO
+from hvd_pods.rank import warm_wire
+from hvd_pods.rank.warm_wire import GO
 
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
@@ -54,7 +54,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         # The client was killed before it could pass on signals.
         os._exit(1)
     os.setsid()
-    # By this name files/fence.py waits for it: it still ends what its rank has started.
+    # By this name common/fence.py waits for it: it still ends what its rank has started.
     name = COMM.read_bytes()
     COMM.write_text(GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
@@ -76,7 +76,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         os.close(descriptor)
     # A client that was killed in this moment is noticed below.
     with contextlib.suppress(OSError):
-        wire.send(connection, {"pid": rank})
+        warm_wire.send(connection, {"pid": rank})
     _watch(connection, reader, rank)
 
 
@@ -104,7 +104,7 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
         # The run has failed: nothing of it may go on beside the next one.
         kill_descendants()
     try:
-        wire.send(connection, {"status": code})
+        warm_wire.send(connection, {"status": code})
     except OSError:
         # The client was killed in this moment.
         os._exit(1)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common.metrics import read_script_file
-from hvd_pods.common.progress_samples import parse_progress, select_samples
+from hvd_pods.common.metrics import parse_progress, read_script_file, select_progress
 
 # Seconds between two looks at the files.
 LOOK_EVERY = 1.0
@@ -32,7 +31,7 @@ def read_folder(folder: Path, since: float) -> str:
             is_present = file.stat().st_mtime >= since
         except OSError:
             continue
-        samples = select_samples(read_script_file(file)) if is_present else []
+        samples = select_progress(read_script_file(file)) if is_present else []
         if parse_progress(samples):
             return "\t".join(samples)
     return ""

@@ -1,7 +1,7 @@
 """Whether a rank's command may run in a fork of the warm process: what the rank itself can tell.
 
 A rank that would not see the same world as a newly started Python starts cold, for a reason that
-the log gives. files/warm_state.py checks what only the warm process can tell.
+the log gives. warm/state.py checks what only the warm process can tell.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from hvd_pods.common import fast_start
-from hvd_pods.common.launcher_options import KNOWLEDGE
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 
 # Libraries read these when they are imported or loaded, so a script that sets one does it before.
 READ_AT_IMPORT = (
@@ -84,7 +84,7 @@ def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
 
     Launchers, SSH and shells set some for each rank, which are read later.
     """
-    own = KNOWLEDGE["ownOfEachRank"]
+    own = LAUNCHER_OPTIONS["ownOfEachRank"]
     differing = [
         name
         for name in sorted({*rank, *warm})
@@ -123,7 +123,7 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
     if b"environ" not in source and b"putenv" not in source:
         return
     # Most ranks do without: the text alone says enough.
-    from hvd_pods.warm import script_text
+    from hvd_pods.rank import script_text
 
     text = script_text.parse(source)
     tops = {name.partition(".")[0] for name in preloaded}
@@ -143,7 +143,7 @@ def check_use(program: Program) -> None:
     source = read_source(program)
     if program.kind == "module" or any(word in source for word in IMPORTS_BY_CALL):
         return
-    from hvd_pods.warm import script_text
+    from hvd_pods.rank import script_text
 
     # Older releases do not know the names of their modules.
     standard = {*getattr(sys, "stdlib_module_names", sys.builtin_module_names)}

@@ -16,10 +16,10 @@ from types import FrameType
 from typing import Any, Callable, Sequence
 
 from hvd_pods.common import fast_start
+from hvd_pods.rank import warm_wire
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
-from hvd_pods.warm import wire
-from hvd_pods.warm.checks import ColdStart, Program, check, check_use
-from hvd_pods.warm.wire import GO
+from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
+from hvd_pods.rank.warm_wire import GO
 
 # Written by the worker; without it, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
@@ -73,7 +73,7 @@ def _connect() -> socket.socket:
     except OSError as problem:
         connection.close()
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
-    if wire.peer_uid(connection) != os.geteuid():
+    if warm_wire.peer_uid(connection) != os.geteuid():
         connection.close()
         raise ColdStart(f"{SOCKET} belongs to another user")
     return connection
@@ -82,13 +82,13 @@ def _connect() -> socket.socket:
 def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
     """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
-    if len(numbers) >= wire.MOST_DESCRIPTORS:
+    if len(numbers) >= warm_wire.MOST_DESCRIPTORS:
         raise ColdStart(f"the rank has {len(numbers)} open files")
     here = os.open(".", os.O_PATH | os.O_CLOEXEC)
     try:
         request = {**describe(command, program), "rank": rank, "descriptors": numbers}
-        wire.send(connection, request, [*numbers, here])
-        answer, _ = wire.receive(connection)
+        warm_wire.send(connection, request, [*numbers, here])
+        answer, _ = warm_wire.receive(connection)
     except (OSError, ValueError) as problem:
         raise ColdStart(f"the warm process does not answer: {problem}") from problem
     finally:
@@ -153,9 +153,9 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
         return -signal.SIGKILL
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
-        answer, _ = wire.receive(connection)
+        answer, _ = warm_wire.receive(connection)
         started(answer["pid"])
-        answer, _ = wire.receive(connection)
+        answer, _ = warm_wire.receive(connection)
     except (OSError, ValueError):
         # Its guard was killed, and the rank with it.
         return -signal.SIGKILL
