@@ -306,7 +306,9 @@ class ReadRecord(Effect):
 
 @dataclass(frozen=True)
 class WriteRecord(Effect):
-    """Change the record if it is as this master knows it; RecordWritten, -Changed or -Failed follows.
+    """Change the record if it is as this master knows it: its news follow.
+
+    RecordWritten, RecordChanged or RecordFailed says how it went.
 
     `holds`: this master holds the record, which each write renews. `within`: seconds for which the
     write is tried again; None for as long as any other call.

@@ -151,7 +151,12 @@ class NoticeServer:
     def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Keep what a notice of its kind has; None when something is missing or beyond limits."""
         kind, host, rank = notice.get("kind"), notice.get("host"), notice.get("rank", -1)
-        if kind not in FIELDS or host not in self._hosts or type(rank) is not int:
+        if (
+            not isinstance(kind, str)
+            or kind not in FIELDS
+            or host not in self._hosts
+            or type(rank) is not int
+        ):
             return None
         if not -1 <= rank < self._most_ranks:
             return None
@@ -162,7 +167,7 @@ class NoticeServer:
                 content[name] = _printable(value)
             elif expected is int and type(value) is int and -256 < value < 256:
                 content[name] = value
-            elif expected is float and type(value) in (int, float) and 0 <= value <= MOST_SECONDS:
+            elif expected is float and isinstance(value, (int, float)) and _is_seconds(value):
                 content[name] = float(value)
             else:
                 return None
@@ -175,6 +180,10 @@ class NoticeServer:
     def _close(self, connection: socket.socket) -> None:
         self._forget(connection)
         connection.close()
+
+
+def _is_seconds(value: float) -> bool:
+    return not isinstance(value, bool) and 0 <= value <= MOST_SECONDS
 
 
 def _has_secret(line: bytes, secret: str) -> bool:

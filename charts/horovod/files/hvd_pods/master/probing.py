@@ -237,9 +237,9 @@ class Prober:
         if is_complete or not data:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
-            problem = find_banner_problem(banner, self._port, target.host.revision)
-            if problem:
-                self._fail(target, problem)
+            wrong = find_banner_problem(banner, self._port, target.host.revision)
+            if wrong:
+                self._fail(target, wrong)
             else:
                 self._hold(target)
 

@@ -84,7 +84,7 @@ class StallReader:
         self._period, self._lines = 0.0, 0
 
     def read(self, line: str) -> tuple[int, str, float] | None:
-        """Read a line: a rank, what it has not joined, and for how many seconds; None for others."""
+        """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
         found = STALLED.search(line)
         if found:
             self._period, self._lines = float(found[1]), STRAY_LINES

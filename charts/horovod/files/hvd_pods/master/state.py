@@ -1,4 +1,4 @@
-"""What the master knows of its run. All of it is immutable: `decide` makes a new state for each event."""
+"""What the master knows of its run; immutable, so that each event makes a new state."""
 
 from __future__ import annotations
 
