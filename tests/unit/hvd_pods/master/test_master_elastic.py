@@ -15,7 +15,7 @@ from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import hosts, launch, main
 from hvd_pods.master.user_code import UserCode
 from tests.fakes.faults import TIMEOUT
-from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background, StartRendezvous, end_wait_at
 from tests.waiting import wait_until
 

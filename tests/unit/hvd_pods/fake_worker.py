@@ -9,7 +9,7 @@ from typing import Any
 from hvd_pods.common import run
 from tests.fakes.api import FakeApi
 from tests.ports import find_port
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 SLICES = "discovery.k8s.io/endpointslices"
 

@@ -14,19 +14,14 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import run
-from hvd_pods.master import addresses, events, hosts, kube, lease, probing
+from hvd_pods.master import addresses, gathering, job_events, kube
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
-from tests.unit.podfiles.copies import PROGRAMS
-from tests.unit.podfiles.fake_worker import Workers
-from tests.unit.podfiles.follower import Follower, Names
-from tests.unit.podfiles.master_pod import MasterPod, make_keys
-from tests.unit.podfiles.masters import Masters
-from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
-from tests.unit.podfiles.staging import Volume
-from tests.unit.podfiles.threads import join_threads, record_threads
+from tests.unit.hvd_pods.copies import PROGRAMS
+from tests.unit.hvd_pods.fake_worker import Workers
+from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
+from tests.unit.hvd_pods.staging import Volume
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -73,10 +68,10 @@ def api_server(
     Calls are not repeated, so that a failure is seen at once.
     """
     # A busy machine takes its time to create the last events.
-    monkeypatch.setattr(events, "CLOSE_WITHIN", TIMEOUT)
+    monkeypatch.setattr(job_events, "CLOSE_WITHIN", TIMEOUT)
     if "default_retry_seconds" not in request.fixturenames:
         monkeypatch.setattr(kube, "RETRY_SECONDS", 0.0)
-        monkeypatch.setattr(events, "EVENT_RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", 0.0)
     address = getattr(request, "param", "127.0.0.1")
     account = tmp_path / "account"
     account.mkdir()
@@ -102,7 +97,7 @@ def default_retry_seconds() -> None:
 def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated, in a time that is shortened to that of a test."""
     monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
-    monkeypatch.setattr(events, "EVENT_RETRY_SECONDS", TIMEOUT)
+    monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", TIMEOUT)
     monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
 
@@ -117,9 +112,8 @@ def background() -> Iterator[Callable[..., Future[Any]]]:
 
 @pytest.fixture
 def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
-    """The workers' side, and a rendezvous that loses no time and does not report missing hosts."""
-    monkeypatch.setattr(hosts, "FIRST_REPORT_AFTER", 60.0)
-    monkeypatch.setattr(hosts, "STOP_CHECK_EVERY", 0.02)
+    """The workers' side, for a master that loses no time and does not report missing hosts."""
+    monkeypatch.setattr(gathering, "FIRST_REPORT_AFTER", 60.0)
     monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
     monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
     monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.02)
@@ -129,55 +123,9 @@ def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wo
 
 
 @pytest.fixture
-def reports(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing hosts are reported at once and often."""
-    for name in ("FIRST_REPORT_AFTER", "REPORT_EVERY"):
-        monkeypatch.setattr(hosts, name, 0.02)
-
-
-@pytest.fixture
-def host_threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads that a rendezvous has started, but for the one that follows addresses."""
-    return record_threads(monkeypatch, hosts, probing)
-
-
-@pytest.fixture
-def rendezvous(host_threads: list[threading.Thread]) -> Iterator[StartRendezvous]:
-    """Starts a rendezvous, which the test's end closes."""
-    started = []
-
-    def start(run: run.Run, is_stopped: IsStopped = lambda: False) -> hosts.HostRendezvous:
-        started.append(hosts.HostRendezvous(run, kube.Api() if run.api else None, is_stopped))
-        return started[-1]
-
-    yield start
-    for item in started:
-        item.close()
-    join_threads(host_threads)
-
-
-@pytest.fixture
-def followers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads that follow the hosts' addresses."""
-    return record_threads(monkeypatch, addresses)
-
-
-@pytest.fixture
-def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
-    """What a test starts to follow addresses with; its end closes it."""
-    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.005)
-    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.01)
-    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.005)
-    monkeypatch.setattr(addresses, "LONGEST_LOOKUP", 0.01)
-    made = Follower()
-    yield made
-    made.source.close()
-
-
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The addresses of names in DNS. An empty list: the DNS server does not answer."""
-    known: Names = {}
+    known: dict[str, list[str]] = {}
     # The API server of the tests is at a number, which needs no resolver.
     numeric = socket.getaddrinfo
 
@@ -218,15 +166,3 @@ def pod(
 def volume(tmp_path: Path) -> Volume:
     """A volume that pods of a node share, for staging."""
     return Volume(tmp_path)
-
-
-@pytest.fixture
-def masters(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Masters]:
-    """Masters that look and renew often, and whose holds do not expire."""
-    monkeypatch.setattr(lease, "LOOK_EVERY", 0.02)
-    monkeypatch.setattr(lease, "RENEW_EVERY", 0.02)
-    monkeypatch.setattr(lease, "EXPIRES_AFTER", 60.0)
-    monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
-    made = Masters(api_server, monkeypatch)
-    yield made
-    made.close()

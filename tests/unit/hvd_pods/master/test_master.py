@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.master import kube, main, mesh, progress
-from hvd_pods.master.events import EventRecorder
-from hvd_pods.master.launch import Launcher
+from hvd_pods.master import kube, main, mesh
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
-from tests.unit.podfiles.master_pod import MasterPod, read_log
-from tests.unit.podfiles.rendezvous import Background, end_wait_at
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 
 RECORD_ARGUMENTS = 'printf "%s\\n" "$@" >"$OUT/arguments"'
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from hvd_pods.common import paths, reporting, run, ssh
+from hvd_pods.master import effects, launch, main, mpi, remote, results, user_code
 from hvd_pods.master import keys as release_keys
-from hvd_pods.master import launch, main, mpi, progress, remote, results
 from tests.fakes.server import Handler
-from tests.unit.podfiles.fake_worker import Workers
+from tests.unit.hvd_pods.fake_worker import Workers
 
 JOB = "hvd-master-1"
 
@@ -130,7 +130,10 @@ def describe(run: run.Run) -> str:
 
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
-    modules = (paths, ssh, release_keys, launch, mpi, main, progress, remote, results)
+    modules = (
+        *(paths, ssh, release_keys, launch, mpi, main, remote, results),
+        *(effects, user_code),
+    )
     for module in modules:
         for name, value in list(vars(module).items()):
             if isinstance(value, Path) and value.is_relative_to(before):

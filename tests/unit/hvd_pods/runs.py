@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from hvd_pods.common import run
-from hvd_pods.master import kube, lease, record
 
 
 def make_run(**changes: Any) -> run.Run:
@@ -41,8 +40,3 @@ def make_run(**changes: Any) -> run.Run:
     }
     return run.parse_run(json.dumps({**document, **changes}))
 
-
-def make_record(api: kube.Api | None) -> record.RunRecord:
-    """The record of such a run, which no master holds."""
-    run = make_run()
-    return record.RunRecord(api, run, lease.Lease(api, run.record, lambda: None))

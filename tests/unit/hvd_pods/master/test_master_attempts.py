@@ -13,8 +13,8 @@ import pytest
 
 from hvd_pods.master import attempts, ending, hosts, main, progress, user_code
 from tests.fakes import faults
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.unit.podfiles.follower import Names
-from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 
 # Writes the number and the epoch of each attempt, and fails until the attempt given.

@@ -14,7 +14,7 @@ from hvd_pods.master import events, kube, lease, main, record
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
-from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import JOB, MasterPod, read_log
 
 
 def test_a_rank_may_say_that_no_other_attempt_can_help(pod: MasterPod) -> None:

@@ -12,7 +12,7 @@ from hvd_pods.master import lease
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
-from tests.unit.podfiles.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background
 from tests.waiting import wait_until
 

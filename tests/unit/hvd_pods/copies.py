@@ -1,0 +1,42 @@
+"""Copies of the pods' files for pods that tests play."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+# The parent of the package, as /horovod/bin is in a pod.
+FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
+PROGRAMS = FILES / "hvd_pods"
+
+
+@cache
+def _compiled(python: str) -> TemporaryDirectory[str]:
+    """Return a folder of the files that this Python has compiled, which lasts as long as we do.
+
+    Every program that starts in a new copy would compile them again.
+    """
+    folder = TemporaryDirectory(prefix="pod-files-")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(FILES, f"{folder.name}/bin", ignore=ignored)
+    subprocess.run([python, "-I", "-m", "compileall", "-q", folder.name], check=True)
+    return folder
+
+
+def copy_files(root: Path, python: str) -> Path:
+    """Copy the files to `root`/bin, where all paths of a pod are below `root`; return the copy."""
+    copy = root / "bin"
+    # Times are kept: by them, Python knows that what it has compiled is of these files.
+    shutil.copytree(f"{_compiled(python).name}/bin", copy)
+    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
+    return copy
+
+
+def replace_in(file: Path, before: str, after: str, number: int) -> None:
+    """Replace what occurs in a file as often as expected."""
+    text = file.read_text()
+    assert text.count(before) == number, f"a path of {file.name} was missed"
+    file.write_text(text.replace(before, after))
