@@ -39,4 +39,3 @@ def make_run(**changes: Any) -> run.Run:
         "requirements": False,
     }
     return run.parse_run(json.dumps({**document, **changes}))
-

@@ -121,8 +121,12 @@ class Effects:
         """Whether this pod was asked to end."""
         return self.is_stopped
 
-    def release_record(self, state: State) -> None:
-        """Give the record back after a defect, so that another master need not wait for it."""
+    def give_up(self, state: State) -> None:
+        """After a defect: end what runs, and let another master have the record at once."""
+        if self._hosts:
+            self._hosts.close()
+        if self._launcher:
+            self._launcher.end(kills=False)
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
             self._record.release(m.ReleaseRecord(state.news(), hold.epoch))

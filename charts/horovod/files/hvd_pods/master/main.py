@@ -117,7 +117,7 @@ def main() -> int:
         problem = master.run()
     except Exception:  # noqa: BLE001 - the Job makes another master, which may come further
         traceback.print_exc()
-        master.effects.release_record(master.state)
+        master.effects.give_up(master.state)
         return EXIT_INTERNAL_ERROR
     finally:
         events.close()

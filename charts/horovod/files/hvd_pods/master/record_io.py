@@ -60,10 +60,15 @@ class RecordClient:
         news = {**effect.data, "holder": ""}
         own = WriteRecord("release", news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
-            self._patch("release", news, own)
+            answer = self._patch("release", news, own)
+            while isinstance(answer, RecordChanged) and self._is_own(answer.data):
+                answer = self._patch("release", news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
         return RecordReleased()
+
+    def _is_own(self, data: Mapping[str, str]) -> bool:
+        return data.get("holder") == self._own["holder"]
 
     def _read(self) -> Mapping[str, str]:
         item = self._api.get(self._path)
