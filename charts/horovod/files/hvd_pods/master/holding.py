@@ -88,7 +88,8 @@ def look(step: Step, data: Mapping[str, str]) -> None:
             changes["superseded"] = data.get("holderUid", "")
         epoch = new_epoch(number(data.get("epoch")) + MOST_UNWRITTEN, step.wall)
         step.set_hold(epoch=epoch, data=dict(data))
-        step.do(WriteRecord(TAKE, changes, epoch, holds=True, within=TAKE_RETRY_SECONDS))
+        known = state.hold.changes
+        step.do(WriteRecord(TAKE, changes, epoch, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.hold.seen:
         message = (
@@ -140,6 +141,7 @@ def on_written(step: Step, event: RecordWritten) -> None:
 
 def on_changed(step: Step, event: RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
+    step.set_hold(changes=event.changes)
     if event.purpose == TAKE:
         look(step, event.data)
         return
@@ -199,8 +201,8 @@ def renew(step: Step) -> None:
     """Renew the hold, unless the renewal before is still under way."""
     if not step.state.hold.is_renewing:
         step.set_hold(is_renewing=True)
-        hold_ = step.state.hold
-        step.do(WriteRecord(RENEW, step.state.news(), hold_.epoch, hold_.is_held))
+        hold_, news = step.state.hold, step.state.news()
+        step.do(WriteRecord(RENEW, news, hold_.epoch, hold_.is_held, hold_.changes))
     step.set_timer("renew", step.now + RENEW_EVERY)
 
 

@@ -65,10 +65,14 @@ class RecordWritten(Event):
 
 @dataclass(frozen=True)
 class RecordChanged(Event):
-    """A write was refused because somebody has changed the record: what it has now."""
+    """A write was refused because somebody has changed the record: what it has now.
+
+    `changes`: how often that has happened.
+    """
 
     purpose: str
     data: Mapping[str, str]
+    changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -310,14 +314,16 @@ class WriteRecord(Effect):
 
     RecordWritten, RecordChanged or RecordFailed says how it went.
 
-    `holds`: this master holds the record, which each write renews. `within`: seconds for which the
-    write is tried again; None for as long as any other call.
+    `holds`: this master holds the record, which each write renews. `changes`: of the last
+    RecordChanged that was decided about: a write that was asked for before is not made. `within`:
+    seconds for which the write is tried again; None for as long as any other call.
     """
 
     purpose: str
     data: Mapping[str, str]
     epoch: int
     holds: bool
+    changes: int = 0
     within: float | None = 0.0
 
 

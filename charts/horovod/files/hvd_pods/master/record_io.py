@@ -27,7 +27,7 @@ from hvd_pods.master.state import Facts
 RELEASE_RETRY_SECONDS = 10.0
 # Seconds to wait for the condition DeadlineExceeded: the controller sets it when it ends the pod.
 CONDITION_WITHIN = 10
-CONFLICT = 409
+CONFLICT, RELEASE = 409, "release"
 
 
 class RecordClient:
@@ -38,8 +38,9 @@ class RecordClient:
         # The pod of `helm test` has no Job.
         own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
         self._own = {**own, "holderUid": facts.uid}
-        # Of the record as it was read last.
-        self._version = ""
+        # Of the record as it was read last, and how often it was another one than expected.
+        self._version, self._changes = "", 0
+        self._data: Mapping[str, str] = {}
 
     def read(self) -> Event:
         """Read the record."""
@@ -58,11 +59,11 @@ class RecordClient:
     def release(self, effect: ReleaseRecord) -> Event:
         """Give the record back, so that another master need not wait."""
         news = {**effect.data, "holder": ""}
-        own = WriteRecord("release", news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
+        own = WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
-            answer = self._patch("release", news, own)
+            answer = self._patch(RELEASE, news, own)
             while isinstance(answer, RecordChanged) and self._is_own(answer.data):
-                answer = self._patch("release", news, own)
+                answer = self._patch(RELEASE, news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
         return RecordReleased()
@@ -73,10 +74,14 @@ class RecordClient:
     def _read(self) -> Mapping[str, str]:
         item = self._api.get(self._path)
         self._version = item["metadata"].get("resourceVersion", "")
-        return item.get("data") or {}
+        self._data = item.get("data") or {}
+        return self._data
 
     def _patch(self, purpose: str, data: Mapping[str, str], effect: WriteRecord) -> Event:
         body: dict[str, Any] = {"data": dict(data)}
+        if effect.changes != self._changes and purpose != RELEASE:
+            # Written now, it would take back the record that another master has taken.
+            return RecordChanged(purpose, self._data, self._changes)
         if effect.holds:
             hold = {**self._own, "epoch": str(effect.epoch), "renewed": _now()}
             # The version makes the API server refuse this if the record is another by now.
@@ -87,7 +92,8 @@ class RecordClient:
         except ApiError as problem:
             if problem.status != CONFLICT:
                 raise
-            return RecordChanged(purpose, self._read())
+            self._changes += 1
+            return RecordChanged(purpose, self._read(), self._changes)
         if effect.holds:
             self._version = item["metadata"].get("resourceVersion", "")
         return RecordWritten(purpose)

@@ -79,6 +79,8 @@ class Hold:
     seen: str = ""
     seen_at: float = 0.0
     is_renewing: bool = False
+    # How often somebody else has changed the record, as far as that was decided about.
+    changes: int = 0
     # What the record said before this master took it.
     data: Mapping[str, str] = field(default_factory=dict)
 
@@ -301,7 +303,7 @@ class Step:
         hold = self.state.hold
         if self.state.run.api and not self.state.facts.is_test and not hold.lost_to:
             news = self.state.news()
-            self.do(WriteRecord(purpose, news, hold.epoch, hold.is_held, within))
+            self.do(WriteRecord(purpose, news, hold.epoch, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:
         """Ask to give the record back, if this master holds it."""
