@@ -61,15 +61,12 @@ class RecordClient:
         news = {**effect.data, "holder": ""}
         own = WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
-            answer = self._patch(RELEASE, news, own)
-            while isinstance(answer, RecordChanged) and self._is_own(answer.data):
-                answer = self._patch(RELEASE, news, own)
+            # A person may change the record meanwhile; another master's is left as it is.
+            while self._data.get("holder") == self._own["holder"]:
+                self._patch(RELEASE, news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
         return RecordReleased()
-
-    def _is_own(self, data: Mapping[str, str]) -> bool:
-        return data.get("holder") == self._own["holder"]
 
     def _read(self) -> Mapping[str, str]:
         item = self._api.get(self._path)
@@ -96,6 +93,7 @@ class RecordClient:
             return RecordChanged(purpose, self._read(), self._changes)
         if effect.holds:
             self._version = item["metadata"].get("resourceVersion", "")
+            self._data = item.get("data") or {}
         return RecordWritten(purpose)
 
 
