@@ -110,7 +110,7 @@ def test_a_run_is_driven_once_and_always_ends(name: str, choices: list[int]) -> 
             world.end_launcher(0, 100.0)
         else:
             world.fire()
-    assert world.exit, f"the master still waits {world.state.phase}"
+    assert world.exit, f"the master still waits {world.state.phase.value}"
     assert len(world.of(m.ScaleDown)) <= 1
     assert not (world.of(m.ScaleDown) and world.state.hold.lost_to)
     if world.exit.problem is None:

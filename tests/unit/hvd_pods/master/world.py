@@ -80,7 +80,7 @@ class World:
                 self.answer()
             elif not self.fire():
                 return
-        raise AssertionError(f"no end: the master waits {self.state.phase}")
+        raise AssertionError(f"no end: the master waits {self.state.phase.value}")
 
     def fire(self) -> bool:
         """Let the next timer come; False when there is none."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
+from hvd_pods.master import messages as m
 from hvd_pods.master.kube import Object, parse_time
-from hvd_pods.master.messages import Emit, ReportFailure, ResultsStored, ScaleDown, StoreResults
-from hvd_pods.master.state import FAILED, FINISHED, FINISHING, OVER, STORING, Step
+from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
@@ -75,13 +75,13 @@ def interruption(job: Object | None) -> RunError:
 def announce(step: Step, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
     if not step.state.facts.is_test:
-        step.do(ReportFailure(problem), Emit("Failed", str(problem), "failure"))
+        step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
 
 
 def finish(step: Step, problem: RunError | None) -> None:
     """Record how the run ended and scale the workers down, unless another master continues it."""
     state, code = step.state, problem.exit_code if problem else 0
-    step.set(phase=FINISHING, problem=problem)
+    step.set(phase=Phase.FINISHING, problem=problem)
     if state.facts.is_test:
         leave(step)
     elif not state.run.api:
@@ -104,7 +104,7 @@ def scale_down(step: Step) -> None:
     annotations = state.job["metadata"].get("annotations") or {} if state.job else {}
     cleanup = str(annotations.get("horovod/cleanup", state.run.cleanup))
     if cleanup == "Always" or (cleanup == "OnSuccess" and state.problem is None):
-        step.do(ScaleDown())
+        step.do(m.ScaleDown())
     else:
         store_results(step)
 
@@ -118,11 +118,11 @@ def store_results(step: Step) -> None:
         leave(step)
         return
     left = deadline(state.job) - step.wall - END_BEFORE if state.job else run.results_within
-    step.set(phase=STORING)
-    step.do(StoreResults(min(left, run.results_within)))
+    step.set(phase=Phase.STORING)
+    step.do(m.StoreResults(min(left, run.results_within)))
 
 
-def on_results(step: Step, event: ResultsStored) -> None:
+def on_results(step: Step, event: m.ResultsStored) -> None:
     """The results are stored, or not. Neither changes how the training ended."""
     state, problem = step.state, step.state.problem
     step.set(results=event.failure or STORED)
@@ -130,16 +130,16 @@ def on_results(step: Step, event: ResultsStored) -> None:
         step.set(entry={**state.entry, "results": step.state.results})
     if not event.failure:
         step.log("the results are stored")
-        step.do(Emit("ResultsStored", "results.command ended with exit code 0", "note"))
+        step.do(m.Emit("ResultsStored", "results.command ended with exit code 0", "note"))
         leave(step)
         return
     text = f"the results could not be stored: {event.failure}"
-    step.do(Emit("ResultsNotStored", text, "warning"))
+    step.do(m.Emit("ResultsNotStored", text, "warning"))
     if problem:
         step.log(text)
     else:
         # The training has finished: nothing else is in the termination message.
-        step.do(ReportFailure(RunError(text)))
+        step.do(m.ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
     if state.is_stopped and state.job and will_retry(state.job, again.exit_code, step.wall):
         # Another master stores the results.
@@ -149,5 +149,5 @@ def on_results(step: Step, event: ResultsStored) -> None:
 
 def leave(step: Step) -> None:
     """Give the record back and end."""
-    step.set(phase=OVER, timers={})
+    step.set(phase=Phase.OVER, timers={})
     step.release_record()

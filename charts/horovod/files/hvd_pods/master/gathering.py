@@ -25,21 +25,10 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
+from hvd_pods.master import messages as m
 from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
 from hvd_pods.master.kube import Object, parse_time
-from hvd_pods.master.messages import (
-    DeletePods,
-    Deliver,
-    Emit,
-    FreezeHosts,
-    HostAnswers,
-    HostGone,
-    HostProblem,
-    ListPods,
-    PodsListed,
-    ScaleUp,
-)
-from hvd_pods.master.state import DELIVERING, GATHERING, Attempt, Gathered, Step
+from hvd_pods.master.state import Attempt, Gathered, Phase, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -73,20 +62,20 @@ def _extend_deadline(step: Step) -> None:
     step.set_timer("hosts", until)
 
 
-def on_answer(step: Step, event: HostAnswers) -> None:
+def on_answer(step: Step, event: m.HostAnswers) -> None:
     """A host answers: it may be the last one that was missing."""
     gathered = step.state.gathered
     reasons = {name: why for name, why in gathered.reasons.items() if name != event.host}
     answering = {**gathered.answering, event.host: event.pod}
     step.set_gathered(answering=answering, reasons=reasons, is_alone=False)
-    if step.state.phase == GATHERING and event.host not in gathered.arrived:
+    if step.state.phase == Phase.GATHERING and event.host not in gathered.arrived:
         # An autoscaler may bring one node after the other.
         step.set_gathered(arrived=gathered.arrived | {event.host})
         _extend_deadline(step)
     start_if_possible(step)
 
 
-def on_problem(step: Step, event: HostProblem) -> None:
+def on_problem(step: Step, event: m.HostProblem) -> None:
     """A host does not answer. One that did is lost when it has been silent for long."""
     gathered, limit = step.state.gathered, step.state.run.lost_after
     step.set_gathered(reasons={**gathered.reasons, event.host: event.reason})
@@ -104,7 +93,7 @@ def on_problem(step: Step, event: HostProblem) -> None:
         _drop(step, event.host)
 
 
-def on_gone(step: Step, event: HostGone) -> None:
+def on_gone(step: Step, event: m.HostGone) -> None:
     """A host's pod ends, or is another one now."""
     _drop(step, event.host)
     reasons = step.state.gathered.reasons
@@ -119,7 +108,9 @@ def _drop(step: Step, host: str) -> None:
 def start_if_possible(step: Step) -> None:
     """Hand out the code as soon as enough hosts answer and the launcher is prepared."""
     state = step.state
-    is_waiting = state.phase == GATHERING and state.attempt.is_prepared and not state.is_stopped
+    is_waiting = (
+        state.phase == Phase.GATHERING and state.attempt.is_prepared and not state.is_stopped
+    )
     if not is_waiting or not is_enough(step):
         return
     run, answering = state.run, state.gathered.answering
@@ -127,15 +118,15 @@ def start_if_possible(step: Step) -> None:
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
-    step.do(Emit("HostsReady", f"{len(chosen)} hosts respond{spares}"))
+    step.do(m.Emit("HostsReady", f"{len(chosen)} hosts respond{spares}"))
     step.clear_timers("hosts", "resume")
     if not run.elastic:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
         step.clear_timers("pods")
-        step.do(FreezeHosts())
-    step.set(phase=DELIVERING)
-    step.do(Deliver(state.attempt.number, chosen))
+        step.do(m.FreezeHosts())
+    step.set(phase=Phase.DELIVERING)
+    step.do(m.Deliver(state.attempt.number, chosen))
 
 
 def is_enough(step: Step) -> bool:
@@ -187,37 +178,37 @@ def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
 def list_pods(step: Step) -> None:
     """Look at the pods of missing hosts, unless that is under way."""
     state = step.state
-    may_list = state.phase in (GATHERING, DELIVERING) or state.run.elastic
+    may_list = state.phase in (Phase.GATHERING, Phase.DELIVERING) or state.run.elastic
     if not may_list or state.gathered.is_listing:
         return
     step.set_timer("pods", step.now + REPORT_EVERY)
     missing = []
-    if state.phase == GATHERING:
+    if state.phase == Phase.GATHERING:
         missing = find_missing(state.run, state.gathered.answering)
     if not (missing or _stale(state.gathered)):
         return
     if not state.run.api:
-        report(step, PodsListed(state.attempt.number))
+        report(step, m.PodsListed(state.attempt.number))
         return
     step.set_gathered(is_listing=True)
-    step.do(ListPods(state.attempt.number, [host.name for host in missing]))
+    step.do(m.ListPods(state.attempt.number, [host.name for host in missing]))
 
 
 def _stale(gathered: Gathered) -> set[str]:
     return {name for name, reason in gathered.reasons.items() if reason.startswith(STALE)}
 
 
-def on_pods(step: Step, event: PodsListed) -> None:
+def on_pods(step: Step, event: m.PodsListed) -> None:
     """The pods were listed: replace those in the way, and say why hosts are missing, or lost."""
     state = step.state
     step.set_gathered(is_listing=False)
     launched = state.attempt.launched
     if launched and launched.lost:
         _explain_loss(step, event, launched.lost)
-    if state.is_stopped or not (state.phase == GATHERING or state.run.elastic):
+    if state.is_stopped or not (state.phase == Phase.GATHERING or state.run.elastic):
         return
     _replace(step, event.pods)
-    if state.phase == GATHERING:
+    if state.phase == Phase.GATHERING:
         _scale_up(step, event)
         report(step, event)
 
@@ -235,7 +226,7 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
     stale = {name: uid for name, uid in stale.items() if uid not in gathered.deleted}
     if stale:
         step.log(f"replacing workers {STALE}: {format_hosts([hosts[name] for name in stale])}")
-        step.do(DeletePods(stale))
+        step.do(m.DeletePods(stale))
     ending = {}
     for name, pod in pods.items():
         item = pod["metadata"]
@@ -247,7 +238,7 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
             step.log(f"{name} should have ended {late:.0f} s ago on {node}: replacing it")
             ending[name] = item["uid"]
     if ending:
-        step.do(DeletePods(ending, grace=0))
+        step.do(m.DeletePods(ending, grace=0))
     step.set_gathered(deleted=gathered.deleted | {*stale.values(), *ending.values()})
 
 
@@ -255,7 +246,7 @@ def _is_stale(host: Host, pod: Object) -> bool:
     return bool(pod["metadata"].get("labels", {}).get("horovod/revision") != host.revision)
 
 
-def _scale_up(step: Step, event: PodsListed) -> None:
+def _scale_up(step: Step, event: m.PodsListed) -> None:
     """Scale up the StatefulSets without the pods of missing hosts.
 
     An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
@@ -269,10 +260,10 @@ def _scale_up(step: Step, event: PodsListed) -> None:
     for name in sorted(absent) if not event.problem else []:
         # A person may have chosen the number of an elastic run.
         below = 1 if run.elastic else run.needed_workers[name]
-        step.do(ScaleUp(name, run.initial_workers[name], below))
+        step.do(m.ScaleUp(name, run.initial_workers[name], below))
 
 
-def diagnose(step: Step, hosts: Sequence[Host], event: PodsListed) -> dict[Host, Diagnosis]:
+def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Host, Diagnosis]:
     """Explain why each of these hosts is missing or lost."""
     reasons, found = step.state.gathered.reasons, {}
     for host in hosts:
@@ -294,7 +285,7 @@ def diagnose(step: Step, hosts: Sequence[Host], event: PodsListed) -> dict[Host,
     return found
 
 
-def report(step: Step, event: PodsListed) -> None:
+def report(step: Step, event: m.PodsListed) -> None:
     """Log why hosts are missing, and let the attempt fail for a problem that lasts."""
     state, gathered = step.state, step.state.gathered
     missing = find_missing(state.run, gathered.answering)
@@ -318,7 +309,7 @@ def report(step: Step, event: PodsListed) -> None:
     reasons = {item.reason for item in stuck.values()}
     if reasons - gathered.announced:
         step.set_gathered(announced=gathered.announced | reasons)
-        step.do(Emit("HostsMissing", "; ".join([*describe(stuck), *_remedies(stuck)]), "warning"))
+        step.do(m.Emit("HostsMissing", "; ".join([*describe(stuck), *_remedies(stuck)]), "warning"))
     lasting = [
         host
         for host, item in stuck.items()
@@ -341,7 +332,7 @@ def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
 
 def on_deadline(step: Step) -> None:
     """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
-    if step.state.phase != GATHERING or "list" in step.state.timers:
+    if step.state.phase != Phase.GATHERING or "list" in step.state.timers:
         return
     step.set_timer("list", step.now + LIST_WITHIN)
     list_pods(step)
@@ -350,7 +341,7 @@ def on_deadline(step: Step) -> None:
 def time_out(step: Step) -> None:
     """Let the attempt fail because hosts are missing."""
     state = step.state
-    if state.phase != GATHERING or step.now < state.gathered.deadline:
+    if state.phase != Phase.GATHERING or step.now < state.gathered.deadline:
         return
     missing = find_missing(state.run, state.gathered.answering)
     found = {
@@ -419,15 +410,15 @@ def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
     names = [host.name for host in lost]
     step.set_launched(lost=tuple(names))
     if step.state.run.api:
-        step.do(ListPods(step.state.attempt.number, names))
+        step.do(m.ListPods(step.state.attempt.number, names))
     else:
-        _explain_loss(step, PodsListed(step.state.attempt.number), names)
+        _explain_loss(step, m.PodsListed(step.state.attempt.number), names)
     return LostHostError(describe_loss(lost), 1)
 
 
-def _explain_loss(step: Step, event: PodsListed, lost: Sequence[str]) -> None:
+def _explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     hosts = [step.state.facts.hosts[name] for name in lost]
     text = f"lost {'; '.join(describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
-    step.do(Emit("HostLost", text, "warning"))
+    step.do(m.Emit("HostLost", text, "warning"))
     step.set_launched(lost=())

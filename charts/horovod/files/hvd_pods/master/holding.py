@@ -16,30 +16,9 @@ from typing import Mapping
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.run import Run
+from hvd_pods.master import messages as m
 from hvd_pods.master.kube import START_RETRY_SECONDS
-from hvd_pods.master.messages import (
-    Emit,
-    EndLauncher,
-    ProvideWorkers,
-    ReadJob,
-    ReadRecord,
-    RecordChanged,
-    RecordFailed,
-    RecordWritten,
-    RepeatEnd,
-    WriteRecord,
-)
-from hvd_pods.master.state import (
-    FAILED,
-    FINISHED,
-    FINISHING,
-    HOLDING,
-    OVER,
-    READING,
-    STORING,
-    TRAINING,
-    Step,
-)
+from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
@@ -60,7 +39,7 @@ TAKE, RENEW = "take", "renew"
 def begin(step: Step) -> None:
     """Take the record, or begin at once where this master has no access to the API."""
     if step.state.run.api:
-        step.do(ReadRecord())
+        step.do(m.ReadRecord())
     else:
         step.set_hold(epoch=new_epoch(0, step.wall))
         hold(step, {})
@@ -69,7 +48,7 @@ def begin(step: Step) -> None:
 def look(step: Step, data: Mapping[str, str]) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
     state, facts = step.state, step.state.facts
-    if state.phase != HOLDING:
+    if state.phase != Phase.HOLDING:
         return
     if data.get("superseded") == facts.uid != "":
         step.end(
@@ -89,14 +68,14 @@ def look(step: Step, data: Mapping[str, str]) -> None:
         epoch = new_epoch(number(data.get("epoch")) + MOST_UNWRITTEN, step.wall)
         step.set_hold(epoch=epoch, data=dict(data))
         known = state.hold.changes
-        step.do(WriteRecord(TAKE, changes, epoch, True, known, TAKE_RETRY_SECONDS))
+        step.do(m.WriteRecord(TAKE, changes, epoch, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.hold.seen:
         message = (
             f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
         )
         step.log(message)
-        step.do(Emit("Waiting", message))
+        step.do(m.Emit("Waiting", message))
     if renewal(data) != state.hold.seen:
         step.set_hold(seen=renewal(data), seen_at=step.now)
     if state.is_stopped:
@@ -113,8 +92,8 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     if state.hold.is_held:
         step.set_timer("renew", step.now + RENEW_EVERY)
     if facts.is_test:
-        step.set(phase=READING)
-        step.do(ProvideWorkers())
+        step.set(phase=Phase.READING)
+        step.do(m.ProvideWorkers())
         return
     if data.get("run") == run.id and data.get("settings") == run.settings:
         attempts, failures = (number(data.get(key)) for key in ("attempts", "failures"))
@@ -124,13 +103,13 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         step.begin_attempt()
     elif has_ended(run, data, facts.uid):
         step.set(results=data.get("results", ""))
-        step.then(RepeatEnd(data))
+        step.then(m.RepeatEnd(data))
     else:
-        step.set(phase=READING)
-        step.do(ReadJob(state.is_stopped, START_RETRY_SECONDS))
+        step.set(phase=Phase.READING)
+        step.do(m.ReadJob(state.is_stopped, START_RETRY_SECONDS))
 
 
-def on_written(step: Step, event: RecordWritten) -> None:
+def on_written(step: Step, event: m.RecordWritten) -> None:
     """The record is held or was renewed."""
     if event.purpose == TAKE:
         step.set_hold(is_held=True)
@@ -139,7 +118,7 @@ def on_written(step: Step, event: RecordWritten) -> None:
         step.set_hold(is_renewing=False)
 
 
-def on_changed(step: Step, event: RecordChanged) -> None:
+def on_changed(step: Step, event: m.RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
     step.set_hold(changes=event.changes)
     if event.purpose == TAKE:
@@ -157,19 +136,19 @@ def on_changed(step: Step, event: RecordChanged) -> None:
 
 def lose(step: Step, holder: str) -> None:
     """Another master has taken the record: end, and leave the workers to that one."""
-    if step.state.hold.lost_to or step.state.phase == OVER:
+    if step.state.hold.lost_to or step.state.phase == Phase.OVER:
         return
     step.log(f"{holder} controls the workers now")
     step.set_hold(lost_to=holder)
     step.clear_timers("renew")
-    if step.state.phase == TRAINING:
+    if step.state.phase == Phase.TRAINING:
         step.set_timer("kill", step.now + KILL_AFTER)
-        step.do(EndLauncher())
-    elif step.state.phase == FINISHING:
+        step.do(m.EndLauncher())
+    elif step.state.phase == Phase.FINISHING:
         # The training has ended as it has; what is left is the other master's.
-        step.set(phase=OVER, timers={})
+        step.set(phase=Phase.OVER, timers={})
         step.release_record()
-    elif step.state.phase != STORING:
+    elif step.state.phase != Phase.STORING:
         step.end(superseded(holder))
 
 
@@ -178,7 +157,7 @@ def superseded(holder: str) -> RunError:
     return SupersededError(f"{holder} has taken the workers over from this master")
 
 
-def on_failed(step: Step, event: RecordFailed) -> None:
+def on_failed(step: Step, event: m.RecordFailed) -> None:
     """A call for the record has failed: go on without it where that is safe."""
     if event.purpose == "read":
         if event.status not in (403, 404):
@@ -188,7 +167,7 @@ def on_failed(step: Step, event: RecordFailed) -> None:
             _continue_without(step, event.message)
     elif event.purpose == TAKE and event.is_temporary:
         step.log(f"cannot write the record: {event.message}; trying again during the training")
-        on_written(step, RecordWritten(TAKE))
+        on_written(step, m.RecordWritten(TAKE))
     elif event.purpose == TAKE:
         _continue_without(step, event.message)
     else:
@@ -202,7 +181,7 @@ def renew(step: Step) -> None:
     if not step.state.hold.is_renewing:
         step.set_hold(is_renewing=True)
         hold_, news = step.state.hold, step.state.news()
-        step.do(WriteRecord(RENEW, news, hold_.epoch, hold_.is_held, hold_.changes))
+        step.do(m.WriteRecord(RENEW, news, hold_.epoch, hold_.is_held, hold_.changes))
     step.set_timer("renew", step.now + RENEW_EVERY)
 
 

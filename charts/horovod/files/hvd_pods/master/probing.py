@@ -28,9 +28,9 @@ from typing import Callable, Mapping, Sequence
 
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.common.ssh import find_banner_problem
+from hvd_pods.master import messages as m
 from hvd_pods.master.addresses import Endpoint
 from hvd_pods.master.carriers import spawn
-from hvd_pods.master.messages import Event, HostAnswers, HostGone, HostProblem
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1
@@ -88,7 +88,7 @@ class Prober:
         port: int,
         endpoints: Callable[[], Mapping[str, Endpoint]],
         unknown: Callable[[], str],
-        tell: Callable[[Event], None],
+        tell: Callable[[m.Event], None],
         attempt: int,
         lost_after: float = 0.0,
     ) -> None:
@@ -149,7 +149,7 @@ class Prober:
             return
         target.reason = reason
         is_alone = target.has_answered and not self._is_any_responding()
-        self._tell(HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
+        self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
 
     def _is_any_responding(self) -> bool:
         held = (item.connection for item in self._targets if item.is_held)
@@ -167,7 +167,7 @@ class Prober:
                 self._disconnect(target)
                 if target.has_answered:
                     target.has_answered = False
-                    self._tell(HostGone(self._attempt, target.host.name))
+                    self._tell(m.HostGone(self._attempt, target.host.name))
                 waits = "it has not responded yet" if target.endpoint else self._unknown()
                 self._report(target, waits)
             if not target.has_answered and not target.connection:
@@ -270,7 +270,7 @@ class Prober:
         target.has_answered = True
         where = target.endpoint
         pod = Pod(where.address, where.uid, where.node)
-        self._tell(HostAnswers(self._attempt, target.host.name, pod))
+        self._tell(m.HostAnswers(self._attempt, target.host.name, pod))
         self._set_timer(target, None)
         if self._lost_after:
             target.is_held, target.held_since = True, time.monotonic()

@@ -7,20 +7,9 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.common.reporting import log
+from hvd_pods.master import messages as m
 from hvd_pods.master.ending import CLOCK_SKEW, UNREADABLE, deadline, failure_reason
 from hvd_pods.master.kube import Api, ApiError, Object
-from hvd_pods.master.messages import (
-    Event,
-    JobRead,
-    ReadJob,
-    RecordChanged,
-    RecordFailed,
-    RecordRead,
-    RecordReleased,
-    RecordWritten,
-    ReleaseRecord,
-    WriteRecord,
-)
 from hvd_pods.master.state import Facts
 
 # Seconds for which giving the record back is tried.
@@ -42,31 +31,31 @@ class RecordClient:
         self._version, self._changes = "", 0
         self._data: Mapping[str, str] = {}
 
-    def read(self) -> Event:
+    def read(self) -> m.Event:
         """Read the record."""
         try:
-            return RecordRead(self._read())
+            return m.RecordRead(self._read())
         except ApiError as problem:
             return _failed("read", problem)
 
-    def write(self, effect: WriteRecord) -> Event:
+    def write(self, effect: m.WriteRecord) -> m.Event:
         """Change the record, with a renewal of the hold if this master has it."""
         try:
             return self._patch(effect.purpose, effect.data, effect)
         except ApiError as problem:
             return _failed(effect.purpose, problem)
 
-    def release(self, effect: ReleaseRecord) -> Event:
+    def release(self, effect: m.ReleaseRecord) -> m.Event:
         """Give the record back, so that another master need not wait."""
         news = {**effect.data, "holder": ""}
-        own = WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
+        own = m.WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
             # A person may change the record meanwhile; another master's is left as it is.
             while self._data.get("holder") == self._own["holder"]:
                 self._patch(RELEASE, news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
-        return RecordReleased()
+        return m.RecordReleased()
 
     def _read(self) -> Mapping[str, str]:
         item = self._api.get(self._path)
@@ -74,11 +63,11 @@ class RecordClient:
         self._data = item.get("data") or {}
         return self._data
 
-    def _patch(self, purpose: str, data: Mapping[str, str], effect: WriteRecord) -> Event:
+    def _patch(self, purpose: str, data: Mapping[str, str], effect: m.WriteRecord) -> m.Event:
         body: dict[str, Any] = {"data": dict(data)}
         if effect.changes != self._changes and purpose != RELEASE:
             # Written now, it would take back the record that another master has taken.
-            return RecordChanged(purpose, self._data, self._changes)
+            return m.RecordChanged(purpose, self._data, self._changes)
         if effect.holds:
             hold = {**self._own, "epoch": str(effect.epoch), "renewed": _now()}
             # The version makes the API server refuse this if the record is another by now.
@@ -90,22 +79,22 @@ class RecordClient:
             if problem.status != CONFLICT:
                 raise
             self._changes += 1
-            return RecordChanged(purpose, self._read(), self._changes)
+            return m.RecordChanged(purpose, self._read(), self._changes)
         if effect.holds:
             self._version = item["metadata"].get("resourceVersion", "")
             self._data = item.get("data") or {}
-        return RecordWritten(purpose)
+        return m.RecordWritten(purpose)
 
 
-def _failed(purpose: str, problem: ApiError) -> Event:
-    return RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
+def _failed(purpose: str, problem: ApiError) -> m.Event:
+    return m.RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
 
 
 def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def read_job(api: Api, effect: ReadJob, wall: float) -> Event:
+def read_job(api: Api, effect: m.ReadJob, wall: float) -> m.Event:
     """Read the Job; a master that is asked to end waits for its deadline, if that is the reason."""
     name, within = os.environ["HVD_JOB"], effect.within
     try:
@@ -113,10 +102,10 @@ def read_job(api: Api, effect: ReadJob, wall: float) -> Event:
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         # An upgrade removes the Job, and its Role names the new one only.
-        return JobRead(None if problem.status in (403, 404) else UNREADABLE)
+        return m.JobRead(None if problem.status in (403, 404) else UNREADABLE)
     if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
         job = _wait_for_failure(api, name, job)
-    return JobRead(None if "deletionTimestamp" in job["metadata"] else job)
+    return m.JobRead(None if "deletionTimestamp" in job["metadata"] else job)
 
 
 def _wait_for_failure(api: Api, name: str, job: Object) -> Object:

@@ -21,7 +21,7 @@ from hvd_pods.master.decide import decide
 from hvd_pods.master.failure import Cause
 from hvd_pods.master.messages import Effect, Event, Moment
 from hvd_pods.master.retries import Retries
-from hvd_pods.master.state import Facts, State
+from hvd_pods.master.state import Facts, Phase, State
 
 # Bytes after which nothing more is recorded: the file is in memory.
 LONGEST = 4 << 20
@@ -107,14 +107,14 @@ def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[E
 
 def main() -> int:
     """Print a recording."""
-    began, phase = 0.0, ""
+    began, phase = 0.0, Phase.HOLDING
     with Path(sys.argv[1]).open(encoding="utf-8") as lines:
         for moment, event, state, effects in replay(lines):
             began = began or moment.now
             print(f"+{moment.now - began:8.3f}  {event}"[:300])
             if state.phase != phase:
                 phase = state.phase
-                print(f"{'':11}waits {phase}")
+                print(f"{'':11}waits {phase.value}")
             for effect in effects:
                 print(f"{'':11}-> {effect}"[:300])
     return 0

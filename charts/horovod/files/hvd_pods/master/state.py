@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from dataclasses import dataclass, field, replace
@@ -11,20 +12,8 @@ from typing import Any, Mapping
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.master import messages as m
 from hvd_pods.master.kube import Object
-from hvd_pods.master.messages import (
-    AttemptBegins,
-    AttemptEnds,
-    Effect,
-    Emit,
-    EndReached,
-    Event,
-    Log,
-    Moment,
-    RecordReleased,
-    ReleaseRecord,
-    WriteRecord,
-)
 from hvd_pods.master.reported_progress import Progress
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.stalls import Stalls
@@ -32,18 +21,21 @@ from hvd_pods.master.stalls import Stalls
 # The states of a run in the record.
 FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
 
-# What the master waits for, in this order; from JUDGING it may go back to GATHERING.
-HOLDING = "until it holds the record"
-READING = "until it knows whether the run has ended, and how often it may be tried"
-GATHERING = "until enough hosts answer"
-DELIVERING = "until the hosts have the user's code"
-TRAINING = "until the launcher ends"
-JUDGING = "until it knows why the launcher ended, and how far it came"
-CONCLUDING = "until it knows whether another attempt may follow"
-PAUSING = "until the next attempt begins"
-FINISHING = "until the record has the end of the run and the workers are scaled down"
-STORING = "until the results are stored"
-OVER = "until the record is given back"
+
+class Phase(enum.Enum):
+    """What the master waits for, in this order; from CONCLUDING it may go back to GATHERING."""
+
+    HOLDING = "until it holds the record"
+    READING = "until it knows whether the run has ended, and how often it may be tried"
+    GATHERING = "until enough hosts answer"
+    DELIVERING = "until the hosts have the user's code"
+    TRAINING = "until the launcher ends"
+    JUDGING = "until it knows why the launcher ended, and how far it came"
+    CONCLUDING = "until it knows whether another attempt may follow"
+    PAUSING = "until the next attempt begins"
+    FINISHING = "until the record has the end of the run and the workers are scaled down"
+    STORING = "until the results are stored"
+    OVER = "until the record is given back"
 
 
 @dataclass(frozen=True)
@@ -167,7 +159,7 @@ class State:
     """Everything that the next decision depends on."""
 
     facts: Facts
-    phase: str = HOLDING
+    phase: Phase = Phase.HOLDING
     is_stopped: bool = False
     timers: Mapping[str, float] = field(default_factory=dict)
     hold: Hold = field(default_factory=Hold)
@@ -212,17 +204,17 @@ class State:
 class Step:
     """One decision: the state, which it changes, and the effects and events that it collects."""
 
-    def __init__(self, state: State, moment: Moment) -> None:
+    def __init__(self, state: State, moment: m.Moment) -> None:
         self.state = state
         self.now, self.wall = moment
-        self.effects: list[Effect] = []
-        self.following: list[Event] = []
+        self.effects: list[m.Effect] = []
+        self.following: list[m.Event] = []
 
-    def do(self, *effects: Effect) -> None:
+    def do(self, *effects: m.Effect) -> None:
         """Ask for effects, in this order."""
         for effect in effects:
             self.effects.append(effect)
-            if isinstance(effect, Emit):
+            if isinstance(effect, m.Emit):
                 if effect.kind in ("stage", "failure"):
                     self.set(stage=effect.reason)
                 self.set(
@@ -232,23 +224,23 @@ class Step:
 
     def log(self, message: str) -> None:
         """Ask for a line of the log."""
-        self.do(Log(message))
+        self.do(m.Log(message))
 
-    def then(self, event: Event) -> None:
+    def then(self, event: m.Event) -> None:
         """Let an event follow at once that this decision has caused."""
         self.following.append(event)
 
     def end(self, problem: RunError) -> None:
         """End this master without an attempt, or after the record was lost."""
-        self.then(EndReached(problem))
+        self.then(m.EndReached(problem))
 
     def begin_attempt(self) -> None:
         """Begin the first attempt, or another one."""
-        self.then(AttemptBegins())
+        self.then(m.AttemptBegins())
 
     def end_attempt(self, problem: RunError | None) -> None:
         """End the present attempt; without a problem the training has finished."""
-        self.then(AttemptEnds(problem))
+        self.then(m.AttemptEnds(problem))
 
     def set(self, **changes: Any) -> None:
         """Change the state."""
@@ -303,16 +295,16 @@ class Step:
         hold = self.state.hold
         if self.state.run.api and not self.state.facts.is_test and not hold.lost_to:
             news = self.state.news()
-            self.do(WriteRecord(purpose, news, hold.epoch, hold.is_held, hold.changes, within))
+            self.do(m.WriteRecord(purpose, news, hold.epoch, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:
         """Ask to give the record back, if this master holds it."""
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
             results = {"results": self.state.results} if self.state.results else {}
-            self.do(ReleaseRecord({**self.state.news(), **results}, hold.epoch))
+            self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.epoch))
         else:
-            self.then(RecordReleased())
+            self.then(m.RecordReleased())
 
 
 def format_time(wall: float) -> str:

@@ -15,30 +15,11 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Host
 from hvd_pods.master import gathering
+from hvd_pods.master import messages as m
 from hvd_pods.master.failure import find_host
 from hvd_pods.master.host_names import describe_loss, record_hosts
-from hvd_pods.master.messages import (
-    AskRanks,
-    CauseFound,
-    Deliver,
-    Delivered,
-    Emit,
-    EndLauncher,
-    EndLeftovers,
-    FindCause,
-    FollowProgress,
-    Launch,
-    LauncherEnded,
-    NoticeTaken,
-    ProgressReported,
-    RankMissing,
-    RanksAsked,
-    ReleaseRanks,
-    ShowStacks,
-    WriteLiveHosts,
-)
 from hvd_pods.master.stalls import COLLECT, MOST_RANKS, Stall, describe
-from hvd_pods.master.state import JUDGING, RUNNING, TRAINING, Elastic, Launched, Step, format_time
+from hvd_pods.master.state import RUNNING, Elastic, Launched, Phase, Step, format_time
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
 # are gone: its daemons on the others end when it is killed.
@@ -54,7 +35,7 @@ DELIVER_AGAIN_AFTER, DELIVER_AGAIN_WITHIN = 1.0, 60.0
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
-def begin(step: Step, event: Delivered) -> None:
+def begin(step: Step, event: m.Delivered) -> None:
     """The hosts have the code: start the launcher on them, or fail."""
     state, run = step.state, step.state.run
     if event.problem or state.is_stopped:
@@ -62,18 +43,18 @@ def begin(step: Step, event: Delivered) -> None:
         return
     answering = state.gathered.answering
     chosen = [name for name in state.facts.hosts if name in event.hosts]
-    step.set(phase=TRAINING)
+    step.set(phase=Phase.TRAINING)
     step.set_attempt(launched=Launched(tuple(chosen)))
     if run.elastic:
         step.set(was_training=True)
         step.set_attempt(elastic=Elastic(frozenset(event.hosts), frozenset(chosen)))
-        step.do(WriteLiveHosts(chosen))
+        step.do(m.WriteLiveHosts(chosen))
     what = f"{run.mode} starts {run.ranks} ranks on {len(chosen)} hosts"
-    step.do(Emit("Training", what))
+    step.do(m.Emit("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    step.do(Launch(state.attempt.number, addresses))
+    step.do(m.Launch(state.attempt.number, addresses))
     if not state.facts.is_test:
-        step.do(FollowProgress(state.attempt.number, chosen))
+        step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
     step.record(RUNNING, state.last_failure)
     step.write_record("hosts")
@@ -82,7 +63,7 @@ def begin(step: Step, event: Delivered) -> None:
 
 def on_hosts(step: Step) -> None:
     """Hosts have come or gone while the launcher runs."""
-    if step.state.phase != TRAINING:
+    if step.state.phase != Phase.TRAINING:
         return
     if step.state.run.elastic:
         _follow_hosts(step)
@@ -121,7 +102,7 @@ def _end_leftovers(step: Step) -> None:
     step.set_attempt(idle=idle)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
-        step.do(EndLeftovers(new, addresses))
+        step.do(m.EndLeftovers(new, addresses))
 
 
 def _follow_hosts(step: Step) -> None:
@@ -137,7 +118,7 @@ def _follow_hosts(step: Step) -> None:
     gone = sorted(elastic.seen - now)
     lost = {hosts[name]: reasons[name] for name in gone if name in reasons}
     if lost:
-        step.do(Emit("HostLost", describe_loss(lost), "warning"))
+        step.do(m.Emit("HostLost", describe_loss(lost), "warning"))
     for name in gone:
         why = reasons.get(name, "")
         step.log(f"host {name} left{': ' if why else ''}{why}")
@@ -150,10 +131,10 @@ def deliver(step: Step) -> None:
     state, elastic = step.state, step.state.attempt.elastic
     if not elastic.is_delivering:
         step.set_attempt(elastic=replace(elastic, is_delivering=True))
-        step.do(Deliver(state.attempt.number, dict(state.gathered.answering)))
+        step.do(m.Deliver(state.attempt.number, dict(state.gathered.answering)))
 
 
-def on_delivered(step: Step, event: Delivered) -> None:
+def on_delivered(step: Step, event: m.Delivered) -> None:
     """Hosts of an elastic run have the code; others are tried again after a pause."""
     state, elastic = step.state, step.state.attempt.elastic
     has_code = frozenset(event.hosts) & frozenset(state.gathered.answering)
@@ -167,7 +148,7 @@ def on_delivered(step: Step, event: Delivered) -> None:
             elastic, is_delivering=False, has_code=has_code, pause=pause if event.problem else 0.0
         )
     )
-    step.do(WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
+    step.do(m.WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
     if frozenset(state.gathered.answering) - frozenset(event.hosts) and not event.problem:
         # Hosts that have joined while the others got the code.
         deliver(step)
@@ -176,12 +157,12 @@ def on_delivered(step: Step, event: Delivered) -> None:
 def abort(step: Step, problem: RunError) -> None:
     """End this launch, which then fails with `problem`; the run may go on."""
     launched = step.state.attempt.launched
-    if step.state.phase != TRAINING or launched is None or launched.problem:
+    if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
         return
     step.set_launched(problem=problem)
     within = END_WITHOUT_HOSTS_WITHIN if isinstance(problem, LostHostError) else END_WITHIN
     step.set_timer("kill", step.now + within)
-    step.do(EndLauncher())
+    step.do(m.EndLauncher())
 
 
 def interrupt(step: Step) -> None:
@@ -196,18 +177,18 @@ def interrupt(step: Step) -> None:
     hosts = launched.hosts
     if step.state.run.elastic:
         hosts = tuple(name for name in step.state.facts.hosts if name in elastic)
-    step.do(AskRanks(step.state.attempt.number, hosts))
+    step.do(m.AskRanks(step.state.attempt.number, hosts))
 
 
-def on_asked(step: Step, event: RanksAsked) -> None:
+def on_asked(step: Step, event: m.RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
     step.set_launched(is_asking=False)
     _release(step)
     if not event.number:
-        step.do(EndLauncher())
+        step.do(m.EndLauncher())
 
 
-def on_progress(step: Step, event: ProgressReported) -> None:
+def on_progress(step: Step, event: m.ProgressReported) -> None:
     """The script has reported its progress."""
     progress = step.state.progress.take(event.progress, step.now, format_time(step.wall))
     step.set(progress=progress)
@@ -215,12 +196,12 @@ def on_progress(step: Step, event: ProgressReported) -> None:
         abort(step, NotANumberError())
 
 
-def on_notice(step: Step, event: NoticeTaken) -> None:
+def on_notice(step: Step, event: m.NoticeTaken) -> None:
     """A worker or a rank has sent a notice."""
     launched = step.state.attempt.launched
     if launched is None:
         if event.connection:
-            step.do(ReleaseRanks([event.connection]))
+            step.do(m.ReleaseRanks([event.connection]))
         return
     notice: dict[str, Any] = {**event.notice, "at": step.now}
     kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
@@ -251,11 +232,11 @@ def _release(step: Step) -> None:
     launched = step.state.attempt.launched
     assert launched  # noqa: S101
     if launched.waiting and not launched.is_asking and launched.asked <= launched.ended:
-        step.do(ReleaseRanks(launched.waiting))
+        step.do(m.ReleaseRanks(launched.waiting))
         step.set_launched(waiting=())
 
 
-def on_missing_rank(step: Step, event: RankMissing) -> None:
+def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
     host = _find_host(step, event.rank)
     name = host.name if host else ""
@@ -292,10 +273,10 @@ def report_stalls(step: Step) -> None:
     step.set_launched(stalls=replace(stalls, late=why))
     if first:
         step.log(f"stalled: {describe(first)}")
-        step.do(Emit("Stalled", describe(first), "warning"))
+        step.do(m.Emit("Stalled", describe(first), "warning"))
     ranks = _by_host(step, first[:MOST_RANKS])
     if ranks:
-        step.do(ShowStacks(step.state.attempt.number, ranks))
+        step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:
         end_stalled(step)
 
@@ -316,15 +297,15 @@ def end_stalled(step: Step) -> None:
         abort(step, LaunchError(launched.stalls.late, 1))
 
 
-def on_launcher_ended(step: Step, event: LauncherEnded) -> None:
+def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     """The launcher has ended: find out why."""
     state, launched = step.state, step.state.attempt.launched
     assert launched  # noqa: S101
-    step.set(phase=JUDGING)
+    step.set(phase=Phase.JUDGING)
     step.set_attempt(seconds=event.seconds)
     step.set_launched(code=event.code)
     if launched.waiting:
-        step.do(ReleaseRanks(launched.waiting))
+        step.do(m.ReleaseRanks(launched.waiting))
     # An elastic run goes on without them.
     left = "" if state.run.elastic else ", ".join(launched.leaving)
     problem = launched.problem
@@ -340,10 +321,10 @@ def on_launcher_ended(step: Step, event: LauncherEnded) -> None:
         step.end_attempt(WorkerLeftError(f"{left} was {TERMINATED}", event.code))
     else:
         number, hosts = state.attempt.number, launched.hosts
-        step.do(FindCause(number, event.code, hosts, launched.raised, launched.failed))
+        step.do(m.FindCause(number, event.code, hosts, launched.raised, launched.failed))
 
 
-def on_cause(step: Step, event: CauseFound) -> None:
+def on_cause(step: Step, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its host is gone."""
     run, cause = step.state.run, event.cause
     assert step.state.attempt.launched  # noqa: S101
