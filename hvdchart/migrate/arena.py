@@ -5,14 +5,25 @@ The keys are those of its charts' templates and of its submit arguments.
 
 from __future__ import annotations
 
-from hvdchart.migrate.containers import carry_over_one_image
-from hvdchart.migrate.environment import Environment, add_variable_map, exported, map_entries
-from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ranks
+from hvdchart.migrate.command_line import CommandLine
+from hvdchart.migrate.jobs import carry_over_cleanup
+from hvdchart.migrate.launch import (
+    Environment,
+    add_variable_map,
+    carry_over_command,
+    check_elastic,
+    check_ranks,
+    exported,
+    map_entries,
+)
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.line import CommandLine
-from hvdchart.migrate.mpijob import carry_over_cleanup
-from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_host
-from hvdchart.migrate.volumes import Volumes
+from hvdchart.migrate.pod_spec import (
+    NOT_PRIVILEGED,
+    RUN_AS_ROOT,
+    Volumes,
+    carry_over_host,
+    carry_over_image,
+)
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
 
@@ -44,7 +55,12 @@ _UNUSED = {
 
 def migrate_arena(ledger: Ledger) -> None:
     """Fill in the values and entries of an Arena values file."""
-    carry_over_one_image(ledger, ("image",), ("imagePullPolicy",))
+    if ledger.text_at("image"):
+        carry_over_image(ledger, ("image",), ("image",))
+    else:
+        ledger.drop(("image",), "an empty value sets nothing")
+        ledger.add_check("the file names no image: set image.repository and image.tag")
+    ledger.carry_over(("imagePullPolicy",), ("image", "pullPolicy"))
     line = _carry_over_command(ledger)
     environment = Environment(exported(ledger, ("command",), line, map_entries(ledger, ("envs",))))
     add_variable_map(ledger, ("envs",), environment, "for all ranks")

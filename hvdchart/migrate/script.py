@@ -11,18 +11,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.command_line import LAUNCHERS, parse_command_line
+from hvdchart.migrate.command_line import (
+    LAUNCHERS,
+    CommandLine,
+    SizeError,
+    parse_command_line,
+    workers_and_slots,
+)
 from hvdchart.migrate.docker import PROGRAMS, DockerRun
-from hvdchart.migrate.environment import Entry, exported
-from hvdchart.migrate.expansion import Text, expand, names_in
-from hvdchart.migrate.launch import carry_over_line, check_elastic
+from hvdchart.migrate.launch import Variable, carry_over_line, check_elastic, exported
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
-from hvdchart.migrate.shell import ASSIGNMENT, Statement, Word, read_statements
-from hvdchart.migrate.sizes import SizeError, workers_and_slots
-from hvdchart.migrate.variables import assign, assigned_name, change, conditional, declare, exports
+from hvdchart.migrate.shell import (
+    ASSIGNMENT,
+    Statement,
+    Text,
+    Word,
+    assign,
+    assigned_name,
+    declare,
+    expand,
+    find_conditional,
+    follow_builtin,
+    is_export,
+    names_in,
+    read_statements,
+)
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
@@ -71,14 +86,14 @@ class Script:
         self.statements = statements
         self.variables: dict[str, str | None] = {}
         self.exported: set[str] = set()
-        # Those that a check names already.
+        # Variables whose unknown value a check names already.
         self.unknown: set[str] = set()
         self.mlt = Mlt(ledger)
         self.launch: tuple[KeyPath, list[Text]] | None = None
 
     def migrate(self) -> tuple[str, str]:
         """Fill in the values and entries; returns the names of release and namespace."""
-        doubts = conditional([statement for _, statement in self.statements])
+        doubts = find_conditional([statement for _, statement in self.statements])
         for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
             known, has_launched = dict(self.variables), self.launch is not None
             given = set(self.exported)
@@ -114,7 +129,7 @@ class Script:
             self._record_variables(path, statement)
             return
         words = list(statement.words)
-        # They are for the program of this line: the words after them have the values of before.
+        # Assignments before a program are for it alone: its words have the values of before.
         own: list[Word] = []
         while words and ASSIGNMENT.match(words[0].raw):
             own.append(words.pop(0))
@@ -122,11 +137,11 @@ class Script:
         while texts and PurePosixPath(texts[0].text).name in _WRAPPERS:
             texts = self._unwrap(path, texts)
         program = (PurePosixPath(texts[0].text).name or texts[0].text) if texts else ""
-        if exports(program, statement):
+        if is_export(program, statement):
             self._export(path, statement)
         elif program == "mlt":
             self.mlt.read(path, texts[1:])
-        elif change(program, statement, self.variables):
+        elif follow_builtin(program, statement, self.variables):
             ledger.drop(path, "its value is in the options and arguments that name it")
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
@@ -258,11 +273,11 @@ class Script:
             self.ledger.put(("worker", "resources"), {"limits": limits}, path)
 
     def _carry_over_environment(
-        self, path: KeyPath, line: CommandLine, given: Mapping[str, Entry], number: int
+        self, path: KeyPath, line: CommandLine, given: Mapping[str, Variable], number: int
     ) -> None:
         """A container's variables for all ranks, the script's exported ones as the launcher did."""
         ledger = self.ledger
-        own: dict[str, Entry] = {
+        own: dict[str, Variable] = {
             name: {"name": name, "value": str(self.variables[name])}
             for name in sorted(self.exported)
             if self.variables.get(name) is not None

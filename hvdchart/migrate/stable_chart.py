@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import math
 
-from hvdchart.migrate.containers import carry_over_resources
-from hvdchart.migrate.environment import (
+from hvdchart.migrate.command_line import CommandLine
+from hvdchart.migrate.launch import (
     Environment,
     add_variable_map,
+    carry_over_command,
+    check_elastic,
+    check_ranks,
     expand_references,
     exported,
     map_entries,
 )
-from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ranks
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.pod_spec import (
     NOT_PRIVILEGED,
     RUN_AS_ROOT,
+    Volumes,
     carry_over_capabilities,
     carry_over_host,
+    carry_over_resources,
 )
-from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
 from hvdchart.text import join_names, split_image
 
 NAME = "the old chart"
-# One is enough: no other chart has them.
+# One of these keys is enough: no other chart has them.
 MARKS = (
     ("worker", "number"), ("worker", "image", "repository"), ("worker", "image", "tag"),
     ("master", "args"), ("driver", "args"), ("master", "image"), ("driver", "image"),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hvdchart.migrate.convert import Migration, is_job, migrate_command_line
 from hvdchart.migrate.convert import migrate_file as migrate_data
-from hvdchart.migrate.documents import read_input
-from hvdchart.migrate.trees import leaves
+from hvdchart.migrate.convert import read_input
+from hvdchart.migrate.ledger import leaves
 from hvdchart.spec.paths import dotted
 from hvdchart.spec.yaml_tree import Node
 from hvdchart.values.schema import values_schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvdchart.migrate.expansion import calculate
+from hvdchart.migrate.shell import calculate
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from jsonschema_rs import Draft7Validator
 from hvdchart.errors import SpecError
 from hvdchart.migrate.convert import Migration, migrate
 from hvdchart.migrate.report import report_text, values_text
-from hvdchart.migrate.trees import leaves
+from hvdchart.migrate.ledger import leaves
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.spec.yaml_tree import Node, Place, parse
 from hvdchart.values.schema import values_schema

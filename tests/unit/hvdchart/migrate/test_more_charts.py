@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.input_reader import InputReader
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.kubernetes import value_problem
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import report_text

@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.documents import read_bytes
-from hvdchart.migrate.input_reader import InputReader
+from hvdchart.migrate.convert import read_bytes
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.kubernetes import find_problem, value_problem
 from hvdchart.spec.yaml_tree import parse
 from tests.unit.hvdchart.migrate.old_files import (
@@ -43,7 +43,7 @@ def test_chart_is_recognised_by_as_few_marks_as_it_needs(text: str, source: str)
 def test_file_is_read_until_one_byte_after_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hvdchart.migrate.documents.MAX_BYTES", 10)
+    monkeypatch.setattr("hvdchart.migrate.convert.MAX_BYTES", 10)
     path = tmp_path / "values.yaml"
     path.write_bytes(b"x" * 20)
     assert read_bytes(path) == (b"x" * 11, str(path))

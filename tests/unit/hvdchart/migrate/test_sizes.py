@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.migrate.convert import Migration
-from hvdchart.migrate.line import read_hosts
+from hvdchart.migrate.command_line import read_hosts
 from tests.unit.hvdchart.migrate.old_files import migrate_line
 
 
