@@ -23,8 +23,8 @@ from hvdchart.migrate.jobs import (
 )
 from hvdchart.migrate.ledger import Entry, Ledger
 from hvdchart.migrate.script import Script, script_tree
+from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import KeyPath, place_of, value_at
-from hvdchart.spec.patterns import RELEASE_NAME
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
 from hvdchart.text import join_names
 

@@ -29,8 +29,8 @@ from hvdchart.migrate.pod_spec import (
     carry_over_resources,
     carry_over_security,
 )
+from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.volumes import CHARTS_VOLUMES
 from hvdchart.spec.yaml_tree import Plain
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath, without_nulls
+from hvdchart.spec.model import CHARTS_MOUNTS, CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
-from hvdchart.spec.volumes import CHARTS_MOUNTS, CHARTS_VOLUMES
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
 

@@ -14,19 +14,25 @@ from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
 from hvdchart.spec import topology
+from hvdchart.spec.fields import camel
 from hvdchart.spec.load import checked_spec
 from hvdchart.spec.model import NodeGroup, Spec
-from hvdchart.spec.objects import camel
+from hvdchart.spec.yaml_tree import Node
 
 
-def make_plan(spec: Spec) -> Plan:
-    """The plan of a spec. Raises SpecError for a spec that was built in Python and is wrong."""
+def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
+    """The plan of a spec. Raises SpecError for a spec that was built in Python and is wrong.
+
+    `tree` is the YAML that the spec was read from: errors that are found later, in the spec's
+    `values`, name their places in it.
+    """
     spec = checked_spec(spec)
     groups = tuple(_plan_group(spec, index) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
     largest = max(groups, key=lambda group: group.shm)
-    plan = Plan(spec, groups, launching, largest.shm, largest.reasons["shm"], ())
-    return dataclasses.replace(plan, warnings=tuple(warnings(plan)))
+    shm = (largest.shm, largest.reasons["shm"])
+    found = tuple(warnings(spec, groups, launching))
+    return Plan(spec, groups, launching, *shm, found, tree)
 
 
 class _Choices:
@@ -74,7 +80,7 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
         choose.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
     own = {"number": group.count, "spares": group.spares, "slots": rules.slots(group)[0]}
     for name, planned in own.items():
-        if topology.worker_value(spec, name) is not None:
+        if topology.override(spec, name) is not None:
             choose.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
     slots = topology.slots(group, spec)
     count, spares = topology.workers(group, spec), topology.spares(group, spec)

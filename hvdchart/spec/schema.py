@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec
-from hvdchart.spec.objects import ObjectOf
 
 
 def json_schema() -> str:

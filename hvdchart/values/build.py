@@ -10,10 +10,9 @@ from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
-from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration
+from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
-from hvdchart.spec.volumes import Volume, mount_path
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.merge import merge_values
 
@@ -93,7 +92,7 @@ def value_in(values: Plain, path: ValuePath) -> Plain:
 
 def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
-    if plan.spec.launch.mode != "custom":
+    if plan.spec.launch.mode != "custom" or plan.launching.binding.to != "none":
         reasons["launch", "binding", "to"] = plan.launching.reason
     for index, group in enumerate(plan.groups):
         root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)

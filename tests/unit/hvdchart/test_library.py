@@ -12,7 +12,7 @@ from hypothesis import given
 import hvdchart
 from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning, Volume
 from hvdchart.spec.load import checked_spec, load_spec, parse_spec
-from hvdchart.spec.objects import ObjectOf
+from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.yaml_tree import Place, from_plain
 from tests.unit.hvdchart.strategies import specs
 from tests.unit.hvdchart.test_fuzz import as_json

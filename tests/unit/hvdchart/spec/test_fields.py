@@ -22,8 +22,8 @@ from hvdchart.spec.fields import (
     String,
 )
 from hvdchart.spec.model import Spec
-from hvdchart.spec.objects import ObjectOf, camel
-from hvdchart.spec.patterns import (
+from hvdchart.spec.fields import ObjectOf, camel
+from hvdchart.spec.fields import (
     ABSOLUTE,
     DIGEST,
     ENV,

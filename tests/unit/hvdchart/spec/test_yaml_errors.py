@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ruamel.yaml.error import FileMark, MarkedYAMLError
 
-from hvdchart.spec.yaml_errors import describe_error
+from hvdchart.spec.yaml_tree import describe_error
 
 START, HERE = FileMark("a", 0, 0, 1), FileMark("a", 9, 2, 4)
 
