@@ -5,16 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 
-from hvdchart.spec.merge import Merger
+from hvdchart.spec.overlays import merge
 from hvdchart.spec.yaml_tree import Plain
-
-
-class _PlainMerger(Merger[Plain]):
-    def entries(self, value: Plain) -> Mapping[str, Plain] | None:
-        return value if isinstance(value, Mapping) else None
-
-    def with_entries(self, base: Plain, entries: dict[str, Plain]) -> Plain:
-        return entries
 
 
 def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -23,8 +15,12 @@ def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[
     To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes those for
     which the chart has no default.
     """
-    merged: dict[str, Plain] = copy.deepcopy(_PlainMerger().merge(base, newer))
-    return merged
+    merged = merge(base, newer, _entries, lambda _, entries: entries)
+    return copy.deepcopy(dict(merged))
+
+
+def _entries(value: Plain) -> Mapping[str, Plain] | None:
+    return value if isinstance(value, Mapping) else None
 
 
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
