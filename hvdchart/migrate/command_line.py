@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
-from hvdchart.chart_files import read_data
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
-from hvdchart.spec.launchers import find_option, option_name
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,11 @@ def _custom(words: Sequence[Text], reason: str) -> CommandLine:
 
 def _clash(line: CommandLine) -> str:
     """Why no launcher of the mode has all of the options; empty when one has."""
-    launchers = set(read_data("launcher_options.json")["modes"][line.mode])
+    launchers = set(LAUNCHER_OPTIONS["modes"][line.mode])
     for word in line.options:
-        option = find_option(word)
-        if option is not None and option.launchers is not None:
-            launchers &= option.launchers
-            if not launchers:
-                return f"no launcher of mode {line.mode} has both {word} and the options before it"
+        launchers &= set(find_option(word).get("readBy", launchers))
+        if not launchers:
+            return f"no launcher of mode {line.mode} has both {word} and the options before it"
     return ""
 
 
@@ -219,10 +217,10 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
         arguments = {**_VARIABLES, **_NO_VARIABLES}[name]
     elif name == "slots" and line.mode != "mpirun":
         arguments = 1
-    elif option is None or not _has(option.launchers, line.mode):
+    elif not option or not _has(option, line.mode):
         return 0
     else:
-        arguments = option.arguments
+        arguments = option["arguments"]
     width = 1 if has_value else 1 + arguments
     if len(rest) < width or (has_value and arguments != 1):
         return 0
@@ -231,7 +229,7 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     value = value if has_value else "".join(words[1:2])
     if hydra or name == "x":
         return 0 if unknown else _add_variables(name, words, value, line)
-    chart_value = option.value if option else "worker.slots"
+    chart_value = option.get("value", "") if option else "worker.slots"
     if name in _PER_HOST:
         chart_value = "worker.slots"
     reason = f"the chart takes it from {chart_value}" if chart_value else _drop_reason(words)
@@ -250,13 +248,11 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     return width
 
 
-def _has(launchers: frozenset[str] | None, mode: str) -> bool:
-    if launchers is None:
-        return True
-    modes: Mapping[str, list[str]] = read_data("launcher_options.json")["modes"]
+def _has(option: Mapping[str, Any], mode: str) -> bool:
     # A later option may turn horovodrun into mode elastic.
-    others = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
-    return bool(launchers.intersection(*[[name for other in others for name in modes[other]]]))
+    modes = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
+    launchers = {name for each in modes for name in LAUNCHER_OPTIONS["modes"][each]}
+    return bool(launchers.intersection(option.get("readBy", launchers)))
 
 
 def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:

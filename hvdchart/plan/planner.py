@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
+from hvd_pods.common.threads import YIELD
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launching
 from hvdchart.plan.model import GroupPlan, Plan
@@ -124,6 +125,6 @@ def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict
     if not rounds:
         choose.reasons.pop(f"env.{rules.FPMATH}", None)
     if group.shared:
-        env[rules.YIELD] = "1"
-        choose.reasons[f"env.{rules.YIELD}"] = rules.YIELD_REASON
+        env[YIELD] = "1"
+        choose.reasons[f"env.{YIELD}"] = rules.YIELD_REASON
     return env

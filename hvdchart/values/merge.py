@@ -23,6 +23,34 @@ def _entries(value: Plain) -> Mapping[str, Plain] | None:
     return value if isinstance(value, Mapping) else None
 
 
+def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
+    """The worker groups of complete values, each merged into `worker` as the templates do it.
+
+    A map merges key by key, and null, {} or [] clears what the worker says. Entries of env, volumes
+    and volumeMounts are added to those of all workers. Without groups, the workers are one group.
+    The templates are charts/horovod/templates/_values.tpl.
+    """
+    worker = dict(values.get("worker") or {})
+    worker |= {key: values.get(key) for key in ("volumes", "volumeMounts")}
+    groups = []
+    for own in values.get("workerGroups") or [{"name": "worker"}]:
+        added = {
+            key: [*(worker.get(key) or ()), *own[key]]
+            for key in ("env", "volumes", "volumeMounts")
+            if own.get(key)
+        }
+        groups.append(
+            merge(
+                worker,
+                {**own, **added},
+                lambda value: _entries(value) or None,
+                lambda _, entries: entries,
+                lambda path, value: value is None,
+            )
+        )
+    return groups
+
+
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
     """`values` without the nulls that delete none of the chart's `defaults`.
 
