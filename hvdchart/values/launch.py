@@ -75,7 +75,10 @@ def _elastic(values: Mapping[str, Plain]) -> Iterator[Finding]:
     if values["hostNetwork"] and not values["network"]["interface"]:
         problem = "true, but launch.mode is elastic and network.interface is empty"
         yield ("hostNetwork",), problem, "network.interface too: Gloo needs the nodes' interface"
-    ranks = sum(int(group["number"]) * int(group["slots"]) for group in merged_groups(values))
+    ranks = sum(
+        int(group.get("number") or 1) * int(group.get("slots") or 1)
+        for group in merged_groups(values)
+    )
     if (low and low > ranks) or (high and high < ranks):
         limits = f"minRanks: {low or 'none'}, maxRanks: {high or 'none'}"
         problem = f"the workers have {ranks} ranks ({limits})"
