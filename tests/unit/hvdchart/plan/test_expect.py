@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from hvdchart.plan.expect import (
     PUBLISHED,
     Network,
     Work,
-    assumptions,
     expect,
     exposed_seconds,
     fit,
@@ -46,15 +43,6 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
 
 def test_one_host_has_no_network() -> None:
     assert expect(WORK, Network(1), 1, 8).efficiency == 1.0
-
-
-@pytest.mark.parametrize("rdma", [False, True])
-def test_more_hosts_bytes_or_latency_never_help(rdma: bool) -> None:
-    network = Network(10, rdma=rdma)
-    shares = [expect(WORK, network, hosts, 2).efficiency for hosts in (1, 2, 4, 64, 1000)]
-    assert all(0 < after < before <= 1 for before, after in itertools.pairwise(shares))
-    larger = expect(replace(WORK, model="vgg16"), network, 4, 2).efficiency
-    assert larger < shares[2] < expect(WORK, replace(network, gbit=15), 4, 2).efficiency
 
 
 def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
@@ -165,18 +153,3 @@ def test_the_page_has_the_models_own_answers() -> None:
         ranks = each.hosts * each.ranks_per_host
         shares = f"{each.efficiency:.0%} | {each.expected():.0%}"
         assert f"| {each.where} | {each.work.model} | {ranks} | {shares} |\n" in page
-
-
-def test_assumptions_have_the_figures_that_the_model_uses() -> None:
-    slow, fast = Network(25, scale=1.5), Network(100, rdma=True)
-    assert [line.partition(" that nobody")[0] for line in assumptions(WORK, slow)[:4]] == [
-        "resnet50: 102 MB of gradients in each step, in float32",
-        "a rank alone trains 40 samples/s with batches of 64: 1.600 s for a step",
-        "each host has a link of 25 Gbit/s (TCP, of which a ring uses 15 Gbit/s at most)",
-        "30 us for each message, times 1.50 as fitted to measurements; half of the communication "
-        "is hidden",
-    ]
-    assert [line.partition(" that nobody")[0] for line in assumptions(WORK, fast)[2:4]] == [
-        "each host has a link of 100 Gbit/s (RDMA)",
-        "10 us for each message; half of the communication is hidden",
-    ]

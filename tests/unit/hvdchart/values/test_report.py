@@ -74,6 +74,7 @@ def test_custom_launch_has_no_reason_for_a_binding() -> None:
 def test_tables_show_groups_volumes_launch_and_batch() -> None:
     text = printed(*tables(example("mixed")))
     assert "mixed: 16 ranks on 6 workers" in text
+    assert " group nodes slots ranks OMP/intra/inter CPUs memory devices " in text
     assert "xeon 4 2 8 28/26/2 111 357Gi -" in text
     assert "dgx 2 4 8 10/8/8 79 479Gi 4 nvidia.com/gpu" in text
     assert "volume source mount path mode groups" in text
@@ -107,11 +108,6 @@ def test_tables_show_binding_options_and_batch_size() -> None:
     assert "volume source" not in text
     assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
     assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))
-
-
-def test_the_columns_of_groups_have_headings() -> None:
-    text = printed(*tables(example("xeon-4")))
-    assert " group nodes slots ranks OMP/intra/inter CPUs memory devices " in f" {text} "
 
 
 def test_reason_table_has_one_row_per_planned_value() -> None:

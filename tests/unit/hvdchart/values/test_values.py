@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from hvdchart.errors import SpecError
+from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.plan.rules import Reason
-from hvdchart.spec.load import parse_spec
+from hvdchart.spec.load import parse_spec, read_spec
+from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.build import explain
 from hvdchart.values.check import checked_values
-from hvdchart.values.merge import merge_values, null_paths, omit_needless_nulls
+from hvdchart.values.merge import merge_values, merged_groups
 from hvdchart.values.render import dump
 from hvdchart.values.report import document
 from hvdchart.values.schema import schema_at
@@ -22,9 +23,15 @@ HEAD = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
 NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"
 
 
+def plan_text(text: str, file: str = "a.yaml") -> Plan:
+    """The plan of a spec's text, with the places of its values."""
+    tree = parse(text.encode(), file)
+    return make_plan(read_spec(tree), tree)
+
+
 def values(text: str) -> dict[str, Any]:
     head = WITHOUT_IMAGE if "\nimage:" in text else HEAD
-    return checked_values(make_plan(parse_spec((head + text).encode(), "a.yaml")))
+    return checked_values(plan_text(head + text))
 
 
 def test_spec_values_are_merged_last() -> None:
@@ -36,18 +43,13 @@ def test_spec_values_are_merged_last() -> None:
     assert rendered["master"]["args"] == ["b"]
 
 
-def test_null_deletes_a_rendered_value() -> None:
+def test_null_deletes_a_planned_value_and_stays_for_a_default_of_the_chart() -> None:
     rendered = values(
-        NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}}\n"
+        NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}, "
+        "podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}\n"
     )
     assert rendered["worker"]["nodeSelector"] == {}
     assert "limits" not in rendered["worker"]["resources"]
-
-
-def test_null_stays_where_it_deletes_a_default_of_the_chart() -> None:
-    rendered = values(
-        NODE + "values: {podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}"
-    )
     assert rendered["podSecurityContext"] == {"runAsUser": None, "seccompProfile": {"type": None}}
 
 
@@ -111,12 +113,6 @@ def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
     assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
     assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
     assert plan.launching.binding.cores_per_rank == 2
-
-
-def test_slots_of_values_on_gpu_nodes_are_their_gpus() -> None:
-    text = "nodes: [{name: a, count: 1, gpus: 4}]\nvalues: {worker: {slots: 2}}\n"
-    with pytest.raises(SpecError, match=r"a:6:26: values\.worker\.slots: 2 slots on nodes with 4"):
-        parse_spec((HEAD + text).encode(), "a")
 
 
 def test_volume_of_some_groups_is_mounted_there_only() -> None:
@@ -226,13 +222,22 @@ def test_merge_replaces_lists_and_copies_both_sides() -> None:
     assert (newer["f"], newer["a"]["b"], base["a"]) == ({"g": []}, [2], {"b": [1], "c": 1})
 
 
-def test_needless_nulls_are_omitted_at_every_level() -> None:
-    defaults = {"a": {"b": 1, "c": None}, "d": 0}
-    rendered = {"a": {"b": None, "c": None, "x": None}, "d": None, "y": {"z": None}, "l": [None]}
-    assert omit_needless_nulls(rendered, defaults) == {
-        "a": {"b": None}, "d": None, "y": {}, "l": [None],
+def test_groups_are_merged_as_the_templates_merge_them() -> None:
+    worker = {"number": 2, "slots": 1, "env": [1], "nodeSelector": {"a": "b"}, "affinity": {"c": 1}}
+    groups = [
+        {"name": "a"},
+        {"name": "b", "number": 3, "slots": None, "env": [2], "volumes": [4],
+         "nodeSelector": {"d": "e"}, "affinity": {}},
+    ]  # fmt: skip
+    given = {"worker": worker, "workerGroups": groups, "volumes": [3], "volumeMounts": []}
+    shared = {"volumes": [3], "volumeMounts": []}
+    first, second = merged_groups(given)
+    assert first == {**worker, **shared, "name": "a"}
+    assert second == {
+        "name": "b", "number": 3, "env": [1, 2], "nodeSelector": {"a": "b", "d": "e"},
+        "affinity": {}, "volumes": [3, 4], "volumeMounts": [],
     }  # fmt: skip
-    assert list(null_paths(rendered)) == [("a", "b"), ("a", "c"), ("a", "x"), ("d",), ("y", "z")]
+    assert merged_groups({**given, "workerGroups": []}) == [{**worker, **shared, "name": "worker"}]
 
 
 def test_schema_at_follows_keys_items_and_references() -> None:
