@@ -13,7 +13,6 @@ from hvdchart.cli.app import app
 from hvdchart.errors import SpecError
 from hvdchart.migrate.convert import Migration
 from hvdchart.spec.paths import value_at
-from hvdchart.text import split_image
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
     load_tree,
@@ -349,18 +348,3 @@ def test_two_volumes_of_one_name_or_mount_path_are_not_both_carried_over() -> No
     ]  # fmt: skip
     assert migration.values["volumeMounts"] == [{"name": "a", "mountPath": "/a/"}]
     assert "volume a is defined twice: here it is the first definition" in migration.checks
-
-
-@pytest.mark.parametrize(
-    ("reference", "parts"),
-    [
-        ("a", ("a", "latest", "")),
-        ("registry:5000/a/b", ("registry:5000/a/b", "latest", "")),
-        ("registry:5000/a:2", ("registry:5000/a", "2", "")),
-        ("a@sha256:1234", ("a", "", "sha256:1234")),
-        ("a:1@sha256:1234", ("a", "1", "sha256:1234")),
-    ],
-)
-def test_image_is_split_into_its_parts(reference: str, parts: tuple[str, str, str]) -> None:
-    named = dict(zip(("repository", "tag", "digest"), parts, strict=True))
-    assert split_image(reference) == {key: value for key, value in named.items() if value}

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hvdchart.quantity import GI, MI
 from hvdchart.spec import topology
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import NodeGroup, Spec
+from hvdchart.spec.model import Spec
 
 
 def spec(group: str, rest: str = "") -> Spec:
     text = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
     return parse_spec(f"{text}nodes: [{{name: x, count: 1, {group}}}]\n{rest}".encode())
-
-
-def node(group: str) -> NodeGroup:
-    return spec(group).nodes[0]
 
 
 # Without the 600m that DaemonSets and the master request.
@@ -56,7 +50,7 @@ def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
     ],
 )  # fmt: skip
 def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, cores: int) -> None:
-    assert topology.reserved_cores(node(group)) == cores
+    assert topology.reserved_cores(spec(group).nodes[0]) == cores
 
 
 @pytest.mark.parametrize(
@@ -76,7 +70,7 @@ def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, co
     ],
 )
 def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
-    group: str, rest: str, slots: Any
+    group: str, rest: str, slots: int
 ) -> None:
     read = spec(group, rest)
     assert topology.slots(read.nodes[0], read) == slots

@@ -13,7 +13,7 @@ from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.build import explain
 from hvdchart.values.check import checked_values
-from hvdchart.values.merge import merge_values, merged_groups
+from hvdchart.values.merge import merged_groups
 from hvdchart.values.render import dump
 from hvdchart.values.report import document
 from hvdchart.values.schema import schema_at
@@ -76,40 +76,26 @@ def test_a_variable_of_train_env_is_written_once_and_is_the_users() -> None:
     )
 
 
-def test_a_variable_of_one_group_is_written_once() -> None:
-    env = "{OMP_NUM_THREADS: {secretKeyRef: {name: a, key: b}}, TF_ENABLE_ONEDNN_OPTS: 0}"
-    text = HEAD.replace("[a]", f"[a], env: {env}") + NODE
-    rendered = checked_values(make_plan(parse_spec(text.encode())))
-    names = [entry["name"] for entry in rendered["worker"]["env"]]
-    assert sorted(names) == sorted(set(names))
-    assert {"OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS"} < set(names)
-
-
-def reasons_of(text: str) -> dict[str, tuple[Any, str]]:
-    plan = make_plan(parse_spec((HEAD + NODE + text).encode()))
-    return {row["value"]: (row["is"], row["because"]) for row in document(plan)["reasons"]}
-
-
 def test_what_values_replace_is_the_plans_number_and_reason() -> None:
-    reasons = reasons_of(
+    text = (
         "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
-    assert reasons["worker.slots"] == (2, "values.worker.slots instead of 1")
-    assert reasons["worker.number"] == (3, "values.worker.number instead of 1")
-    because = "values.worker.resources.requests.cpu instead of 3"
-    assert reasons["worker.resources.requests.cpu"] == (2, because)
-    because = "values.worker.env instead of 2"
-    assert reasons["worker.env.TF_NUM_INTEROP_THREADS"] == ("1", because)
-    because = "values.launch.binding.to instead of core"
-    assert reasons["launch.binding.to"] == ("socket", because)
-    assert reasons["worker.resources.requests.memory"][1].startswith("8Gi - ")
+    rows = document(plan_text(HEAD + NODE + text))["reasons"]
+    reasons = {row["value"]: (row["is"], row["because"]) for row in rows}
+    for key, value, because in (
+        ("worker.slots", 2, "values.worker.slots instead of 1"),
+        ("worker.number", 3, "values.worker.number instead of 1"),
+        ("worker.resources.requests.cpu", 2, "values.worker.resources.requests.cpu instead of 3"),
+        ("worker.env.TF_NUM_INTEROP_THREADS", "1", "values.worker.env instead of 2"),
+        ("launch.binding.to", "socket", "values.launch.binding.to instead of core"),
+    ):
+        assert reasons[key] == (value, because)
 
 
 def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
-    text = HEAD + NODE + "values: {worker: {slots: 2, number: 3}}\n"
-    plan = make_plan(parse_spec(text.encode()))
+    plan = plan_text(HEAD + NODE + "values: {worker: {slots: 2, number: 3}}\n")
     assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
     assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
     assert plan.launching.binding.cores_per_rank == 2
@@ -210,16 +196,6 @@ def test_workers_are_spread_over_nodes_unless_shared_or_placed(
 ) -> None:
     rendered = values(f"nodes: [{{name: a, count: 1, {group}}}]\n")
     assert rendered["worker"].get("spread") == spread
-
-
-def test_merge_replaces_lists_and_copies_both_sides() -> None:
-    base: dict[str, Any] = {"a": {"b": [1], "c": 1}, "d": {"e": {}}}
-    newer: dict[str, Any] = {"a": {"b": [2], "c": None}, "d": 3, "f": {"g": []}}
-    merged = merge_values(base, newer)
-    assert merged == {"a": {"b": [2], "c": None}, "d": 3, "f": {"g": []}}
-    merged["f"]["g"].append(1)
-    merged["a"]["b"].append(1)
-    assert (newer["f"], newer["a"]["b"], base["a"]) == ({"g": []}, [2], {"b": [1], "c": 1})
 
 
 def test_groups_are_merged_as_the_templates_merge_them() -> None:
