@@ -15,12 +15,7 @@ from typing import Any
 
 from hvdchart.errors import FileError, SpecError
 from hvdchart.migrate import arena, stable_chart
-from hvdchart.migrate.jobs import (
-    MPIJOB_VERSIONS,
-    VOLCANO_VERSION,
-    migrate_mpijob,
-    migrate_volcano,
-)
+from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger
 from hvdchart.migrate.script import Script, script_tree
 from hvdchart.spec.fields import RELEASE_NAME

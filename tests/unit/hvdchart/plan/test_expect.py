@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.plan.expect import (
-    PUBLISHED,
-    Network,
-    Work,
-    expect,
-    exposed_seconds,
-    fit,
-)
+from hvdchart.plan.expect import PUBLISHED, Network, Work, expect, exposed_seconds, fit
 from tests.fakes.fixtures import Command
 
 WORK = Work("resnet50", 64, 40.0)

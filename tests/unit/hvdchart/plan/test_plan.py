@@ -56,7 +56,7 @@ def test_onednn_is_on_for_cpu_ranks_unless_tuned_off() -> None:
     groups = planned(
         "{name: xeon, count: 1, coresPerSocket: 8},"
         "{name: exact, count: 1, coresPerSocket: 8, tuning: {oneDnn: false}},"
-        "{name: gpu, count: 1, coresPerSocket: 8, gpus: 1}",
+        "{name: gpu, count: 1, coresPerSocket: 8, gpus: 1}"
     ).groups
     assert [group.env.get("TF_ENABLE_ONEDNN_OPTS") for group in groups] == ["1", "0", None]
     assert groups[1].reasons["env.TF_ENABLE_ONEDNN_OPTS"].because.startswith("nodes[1].tuning.oneD")
