@@ -1,6 +1,6 @@
 """Converts values of Arena's charts mpijob, etjob and tf-horovod (kubeflow/arena).
 
-The keys are those of its charts' templates and of its submit arguments.
+The keys are the values of its charts' templates and its submit arguments.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class CommandLine:
     discovery: str = ""
     # What only a shell knows in an option that the chart sets itself, such as -np $NP.
     unknown: str = ""
-    # Why an option is not understood; empty for one that launchers.json does not list.
+    # Why a known option is not understood; empty for an option that no launcher has.
     problem: str = ""
     # Ranks get all variables of the launcher, as under horovodrun and Hydra.
     exports_all: bool = False

@@ -1,6 +1,6 @@
 """Converts jobs of one launcher and its workers: MPIJobs of Kubeflow and Jobs of Volcano. Pure.
 
-The fields are those of MPI Operator's types, kubeflow.org/v1 and v2beta1 (mpi-operator 0.6), and of
+Sources of the fields: MPI Operator's types kubeflow.org/v1 and v2beta1 (mpi-operator 0.6), and
 Volcano's Job with its plugin `mpi`.
 """
 

@@ -169,7 +169,7 @@ def list_entries(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
 
 
 def add_variable_list(ledger: Ledger, old: KeyPath, environment: Environment, new: NewPath) -> None:
-    """Add a container's list of variables to those for `new`."""
+    """Add a container's list of variables to the environment for `new`."""
     entries = list_entries(ledger, old)
     last = {ledger.text_at(*path, "name"): path for path in ledger.items_at(*old)}
     for path in ledger.items_at(*old):

@@ -273,7 +273,7 @@ class Ledger:
         for leaf in every:
             if leaf in self._handled:
                 continue
-            # Not by value_at, which remembers the key as one that a rule knows.
+            # Not by self.value_at, which would remember the key as known to a rule.
             if value_at(self.tree, leaf) in (None, {}, []):
                 self.drop(leaf, "")
                 continue

@@ -108,7 +108,7 @@ def carry_over_metadata(ledger: Ledger, metadata: KeyPath, group: str) -> None:
 
 
 def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> None:
-    """The workers' security contexts -> those of the chart, for all of its pods."""
+    """The workers' security contexts -> the chart's, which hold for all of its pods."""
     ledger.carry_over((*pod, "securityContext"), ("podSecurityContext",))
     old = (*container, "securityContext")
     for key in ledger.map_at(*old):

@@ -55,7 +55,7 @@ class Statement:
     words: list[Word] = field(default_factory=list)
     redirects: list[str] = field(default_factory=list)
     end: str = "\n"
-    # Text that is no simple command, such as a loop; empty for one that is.
+    # The first word of a loop, a condition or the like; empty for a simple command.
     compound: str = ""
 
     @property

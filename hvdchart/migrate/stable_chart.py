@@ -1,7 +1,7 @@
 """Converts values of the old published charts.
 
-The keys are those of stable/horovod 1.0.2 (`master`) and of horovod's docker/helm 1.0.3 (`driver`).
-Their meaning is that of those charts' templates, which differ from their READMEs.
+Sources of the keys: stable/horovod 1.0.2 (`master`) and horovod's docker/helm 1.0.3 (`driver`). The
+keys mean what the templates of these charts made of them, which differs from their READMEs.
 """
 
 from __future__ import annotations

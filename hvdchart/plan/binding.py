@@ -29,8 +29,8 @@ class Binding:
 class Launching:
     """The launcher's part of the plan.
 
-    `interface` is the one that all groups name; when they differ it is None and `group_env` has
-    the variables of each group, by name. `transport` is network.transport, empty for its default.
+    `interface` is named by all groups; when they name different ones it is None, and `group_env`
+    has the variables of each group, by name. `transport` is network.transport, empty for its default.
     """
 
     binding: Binding

@@ -105,7 +105,7 @@ def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, st
 
 
 def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
-    """The variables that the plan may set; None for one that it does not."""
+    """The variables that the plan may set; None for a variable that it does not set."""
     cores, gpus = rules.cores_per_rank(group, slots), bool(group.gpus)
     threads = {
         "OMP_NUM_THREADS": ("omp_threads", rules.omp_threads(group, cores)),

@@ -217,7 +217,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None) -> Rule:
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
-    """What ranks are bound to: each to cores of its own, unless other workers may use those too.
+    """What ranks are bound to: each to cores of its own, unless other workers may use them, too.
 
     Not to a socket: a virtual machine may show each CPU as a socket, and a rank with 28 threads
     would be bound to one of them.

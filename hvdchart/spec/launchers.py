@@ -1,6 +1,6 @@
 """Which options of launchers a spec may give, and what launchers need.
 
-Launchers, their options and variables are those of the pods' own hvd_pods.common.launcher_options.
+The pods' hvd_pods.common.launcher_options describes launchers, their options and variables.
 """
 
 from __future__ import annotations

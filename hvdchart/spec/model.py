@@ -339,8 +339,8 @@ class Launch:
 class Overrides:
     """What `values` say about workers: the plan follows the numbers, and warns of the rest.
 
-    `number`, `slots` and `spares` are those of `values.worker`; None: not given. `groups` and `env`
-    are true where `values` replace workerGroups or worker.env.
+    `number`, `slots` and `spares` are the numbers in `values.worker`; None: not given. `groups` and
+    `env` are true where `values` replace workerGroups or worker.env.
     """
 
     number: int | None

@@ -14,7 +14,7 @@ _DAEMONS_MEMORY = 512 * MI
 # Requests of the run's master, which may be scheduled to any node.
 MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
-# Those of both, beside a worker.
+# Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 
 
@@ -84,8 +84,8 @@ def kubelet_cpu(group: NodeGroup) -> int:
 def reserved_cores(group: NodeGroup) -> int:
     """Whole cores that workers do not get under the static CPU manager; 0 without that policy.
 
-    The pods of the run's master and of DaemonSets share what is left of the allocatable cores:
-    a worker that asks for all of those never starts beside them.
+    The pods of the run's master and of DaemonSets share what is left of the allocatable cores: a
+    worker that asks for all allocatable cores never starts beside them.
     """
     if group.cpu_manager != "static":
         return 0

@@ -22,7 +22,7 @@ _TAKES = {"none": (), "core": ("coresPerRank", "ranksPerSocket"), "socket": ("ra
 
 
 def find_launch_problems(values: Mapping[str, Plain]) -> Iterator[Finding]:
-    """Every problem in complete values: those of a plan, merged into the chart's defaults."""
+    """Every problem in complete values: the values of a plan merged into the chart's defaults."""
     launch: Mapping[str, Any] = values["launch"]
     yield from _custom(launch, values["master"]["args"])
     to, interface = launch["binding"]["to"], values["network"]["interface"]

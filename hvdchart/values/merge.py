@@ -12,8 +12,8 @@ from hvdchart.spec.yaml_tree import Plain
 def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[str, Plain]:
     """A copy of `base` with `newer` merged into it; a null in `newer` stays a null.
 
-    To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes those for
-    which the chart has no default.
+    To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes the nulls
+    for which the chart has no default.
     """
     merged = merge(base, newer, _entries, lambda _, entries: entries)
     return copy.deepcopy(dict(merged))
@@ -27,7 +27,7 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
     """The worker groups of complete values, each merged into `worker` as the templates do it.
 
     A map merges key by key, and null, {} or [] clears what the worker says. Entries of env, volumes
-    and volumeMounts are added to those of all workers. Without groups, the workers are one group.
+    and volumeMounts are added to the entries of all workers. Without groups, the workers are one group.
     The templates are charts/horovod/templates/_values.tpl.
     """
     worker = dict(values.get("worker") or {})
@@ -54,7 +54,7 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
     """`values` without the nulls that delete none of the chart's `defaults`.
 
-    Helm would pass those on to the templates, which expect a value or no key at all.
+    Helm would pass such nulls on to the templates, which expect a value or no key at all.
     """
     known = defaults if isinstance(defaults, Mapping) else {}
     result = {}
