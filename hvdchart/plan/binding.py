@@ -30,7 +30,7 @@ class Launching:
     """The launcher's part of the plan.
 
     `interface` is named by all groups; when they name different ones it is None, and `group_env`
-    has the variables of each group, by name. `transport` is network.transport, empty for its default.
+    has the variables of each group, by name. `transport` is network.transport, or empty.
     """
 
     binding: Binding

@@ -27,7 +27,7 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
     """The worker groups of complete values, each merged into `worker` as the templates do it.
 
     A map merges key by key, and null, {} or [] clears what the worker says. Entries of env, volumes
-    and volumeMounts are added to the entries of all workers. Without groups, the workers are one group.
+    and volumeMounts are added to the entries of all workers. Without groups, the workers are one.
     The templates are charts/horovod/templates/_values.tpl.
     """
     worker = dict(values.get("worker") or {})
