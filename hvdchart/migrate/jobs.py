@@ -9,26 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.launch import (
-    Environment,
-    add_variable_list,
-    carry_over_command,
-    check_elastic,
-    check_ranks,
-    expand_references,
-    exported,
-    list_entries,
-)
 from hvdchart.migrate.ledger import Ledger, without_nulls
-from hvdchart.migrate.pod_spec import (
-    Volumes,
-    carry_over_image,
-    carry_over_metadata,
-    carry_over_pod,
-    carry_over_resources,
-    carry_over_security,
-)
 from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
@@ -272,14 +255,14 @@ def _carry_over_roles(
     line. `exports_all` is true where the MPI gives the launcher's variables to all ranks."""
     _carry_over_images(ledger, worker.container, launcher.container)
     line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
-    carry_over_pod(ledger, worker.pod, "worker")
-    carry_over_pod(ledger, launcher.pod, "master")
-    carry_over_metadata(ledger, (*worker.owner, "template", "metadata"), "worker")
-    carry_over_metadata(ledger, (*launcher.owner, "template", "metadata"), "master")
-    carry_over_security(ledger, worker.pod, worker.container)
+    pod_spec.carry_over_pod(ledger, worker.pod, "worker")
+    pod_spec.carry_over_pod(ledger, launcher.pod, "master")
+    pod_spec.carry_over_metadata(ledger, (*worker.owner, "template", "metadata"), "worker")
+    pod_spec.carry_over_metadata(ledger, (*launcher.owner, "template", "metadata"), "master")
+    pod_spec.carry_over_security(ledger, worker.pod, worker.container)
     for path in (launcher.pod, launcher.container):
         ledger.drop((*path, "securityContext"), "the workers' security context is for all pods")
-    volumes = Volumes(ledger)
+    volumes = pod_spec.Volumes(ledger)
     volumes.add((*worker.pod, "volumes"), (*worker.container, "volumeMounts"))
     volumes.add((*launcher.pod, "volumes"), (*launcher.container, "volumeMounts"))
     volumes.put(worker.owner)
@@ -300,7 +283,7 @@ def _carry_over_workers(
     number = (1 if number is None else number) + more
     ledger.put(("worker", "number"), number, replicas)
     ledger.carry_over(replicas, ("worker", "number"), "", number)
-    gpus = carry_over_resources(ledger, (*worker.container, "resources"))
+    gpus = pod_spec.carry_over_resources(ledger, (*worker.container, "resources"))
     wanted = ledger.integer_at(*slots) if slots else None
     given = wanted or line.per_host or 1
     if gpus is not None and gpus != given:
@@ -310,20 +293,20 @@ def _carry_over_workers(
     elif slots:
         ledger.carry_over(slots, ("worker", "slots"), "", wanted)
     ledger.put(("worker", "slots"), gpus or given, slots or replicas)
-    check_ranks(ledger, line, number, gpus or given)
-    check_elastic(ledger, line, number, gpus or given, replicas)
+    launch.check_ranks(ledger, line, number, gpus or given)
+    launch.check_elastic(ledger, line, number, gpus or given, replicas)
 
 
 def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
     if not ledger.text_at(*worker, "image"):
         raise ledger.type_error((*worker, "image"), "the workers' image")
-    carry_over_image(ledger, (*worker, "image"), ("image",))
+    pod_spec.carry_over_image(ledger, (*worker, "image"), ("image",))
     ledger.carry_over((*worker, "imagePullPolicy"), ("image", "pullPolicy"))
     same = "the master uses the workers'"
     if ledger.text_at(*launcher, "image") in ("", ledger.text_at(*worker, "image")):
         ledger.drop((*launcher, "image"), same)
     else:
-        carry_over_image(ledger, (*launcher, "image"), ("master", "image"))
+        pod_spec.carry_over_image(ledger, (*launcher, "image"), ("master", "image"))
     policy = (*launcher, "imagePullPolicy")
     if ledger.value_at(*policy) == ledger.value_at(*worker, "imagePullPolicy"):
         ledger.drop(policy, same)
@@ -337,11 +320,13 @@ def _carry_over_command(
     command, arguments = (*launcher, "command"), (*launcher, "args")
     items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
     old = command if ledger.list_at(*command) else arguments
-    variables = list_entries(ledger, (*launcher, "env"))
+    variables = launch.list_entries(ledger, (*launcher, "env"))
     line = CommandLine("mpirun")
     if items:
-        words = [expand_references(ledger, at, ledger.text_at(*at), variables) for at in items]
-        line = carry_over_command(ledger, old, words)
+        words = [
+            launch.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items
+        ]
+        line = launch.carry_over_command(ledger, old, words)
         if old == command and ledger.has(arguments):
             ledger.change(arguments, ("master", "args"), "the rest of the command line")
         if not ledger.list_at(*command):
@@ -355,10 +340,10 @@ def _carry_over_command(
             "allreduce instead. Put the command into master.args"
         )
     line.exports_all = line.exports_all or (exports_all and line.mode == "mpirun")
-    workers = Environment(exported(ledger, old, line, variables))
-    launchers = Environment()
-    add_variable_list(ledger, (*worker, "env"), workers, ("worker", "env"))
-    add_variable_list(ledger, (*launcher, "env"), launchers, ("master", "env"))
+    workers = launch.Environment(launch.exported(ledger, old, line, variables))
+    launchers = launch.Environment()
+    launch.add_variable_list(ledger, (*worker, "env"), workers, ("worker", "env"))
+    launch.add_variable_list(ledger, (*launcher, "env"), launchers, ("master", "env"))
     workers.put(ledger, ("worker", "env"), (*worker, "env"))
     launchers.put(ledger, ("master", "env"), (*launcher, "env"))
     return line
