@@ -40,8 +40,8 @@ unit-second:
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many
 
-mutation: venv ## Count the deliberate defects that `make unit ALL=1` notices (TARGETS="pods spec" MINUTES=30 SAMPLE=100 ALL=1)
-	@$(PY) -m devtools.checks.mutation $(TARGETS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ALL),--every)
+mutation: venv ## Show the defects of one module that its tests would not notice (MODULE=hvdchart/plan/rules.py TESTS=tests/unit/hvdchart/plan)
+	@$(PY) -m devtools.checks.mutation "$(MODULE)" $(TESTS)
 
 chart: venv ## Run the tests of rendered manifests, some against a real API server
 	@$(PY) -m pytest -q tests/chart
