@@ -15,8 +15,7 @@ from devtools.common.cache import cache_dir, content_key
 from devtools.common.errors import ImageError
 from devtools.common.ui import note, step, tail
 from devtools.images.catalogue import Image
-from devtools.images.engine import Engine
-from devtools.images.engines import ensure_program
+from devtools.images.engines import Engine, ensure_program
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 _ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")

@@ -12,7 +12,7 @@ from devtools.images import base
 from devtools.images.base import base_of, package_sources
 from devtools.images.build import refuse_machine
 from devtools.images.catalogue import Image, load_catalogue
-from devtools.images.engine import Build, Engine
+from devtools.images.engines import Build, Engine
 from devtools.images.machine import apt_conf, pip_conf
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from devtools.common.errors import ImageError
-from devtools.images import inside
+from devtools.images import inspection
 from devtools.images.audit import ask_pypi, search_checkout
 from devtools.images.build import BuiltImage
-from devtools.images.inside import Layer, differences, files, layers
+from devtools.images.inspection import Layer, differences, files, layers
 from tests.fakes.program import StubProgram
 from tests.images.test_machine import Store
 
@@ -95,14 +95,14 @@ def test_syft_lists_the_packages_of_each_image_once(
     programs = tmp_path / "syft-1"
     programs.mkdir()
     syft = StubProgram(programs, "syft")
-    monkeypatch.setattr(inside, "tool", lambda _: syft.path)
+    monkeypatch.setattr(inspection, "tool", lambda _: syft.path)
     identifiers = {"cpu:1": "a", "cpu:2": "b"}
     monkeypatch.setattr(Store, "identifier", lambda _, reference: identifiers[reference])
     images = {name: BuiltImage(name, "key", Store(tmp_path / "log")) for name in identifiers}
 
     def listed(name: str, new: str) -> str:
         syft.answer("scan", new)
-        return inside.sbom(images[name])
+        return inspection.sbom(images[name])
 
     assert [listed("cpu:1", "first"), listed("cpu:2", "second")] == ["first", "second"]
     assert [listed("cpu:1", "third"), listed("cpu:2", "fourth")] == ["first", "second"]
