@@ -176,7 +176,7 @@ def test_image_tested_in_every_run_needs_no_proof() -> None:
 
 
 def test_tests_of_a_proof_are_run_and_counted() -> None:
-    counts = proving.run_tests("cpu", [ROOT / "tests/images/test_inside.py"])
+    counts = proving.run_tests("cpu", [ROOT / "tests/images/test_inspection.py"])
     assert counts["passed"] >= 5
     assert (counts["needed a GPU"], counts["skipped"]) == (0, 0)
     with pytest.raises(ImageError, match="the tests of cpu exited with status 4"):
