@@ -27,16 +27,14 @@ from typing import Any
 
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
-from tests.bench import asked
+from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace
-from tests.bench.drawing import curves
 from tests.bench.report import (
     as_line,
     as_share,
     origin,
     verdict,
     write_part,
-    write_plot,
     write_result,
 )
 from tests.bench.turns import in_turns
@@ -49,7 +47,7 @@ NETWORKS = {"resnet50": (4, 112), "inception3": (4, 160)}
 TITLES = {"resnet50": "ResNet-50", "inception3": "Inception-v3"}
 EPOCHS = 15
 # With pages of 4 KiB, one process was up to 18 % faster or slower than the next one like it.
-ENVIRONMENT = {**asked.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+ENVIRONMENT = {**interleaved_training.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # The filter of containerd 1.6, which the local cluster has, denies process_vm_readv(2): ranks of
 # one worker then copy each tensor twice, and an allreduce takes a quarter longer. Those of
 # containerd from 1.7 on and of Docker allow it.
@@ -121,7 +119,7 @@ def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
     """The command line that runs the ranks on this machine, in the image's root file system."""
     variables: dict[str, str] = {**ENVIRONMENT, **layout.transport, "HOME": "/tmp"}
     pairs = [*inside.config["Env"], *(f"{name}={value}" for name, value in variables.items())]
-    launch = [*launch_ranks(layout.ranks), *asked.command(HOST, NETWORKS)]
+    launch = [*launch_ranks(layout.ranks), *interleaved_training.command(HOST, NETWORKS)]
     root, folder = str(inside.root), str(inside.folder)
     words = [root, folder, f"{OWN_UID}:{OWN_UID}", "env", "--ignore-environment", *pairs, *launch]
     return ["unshare", "--mount", "sh", "-c", ON_HOST, "sh", *words]
@@ -141,10 +139,10 @@ def pods(namespace: Namespace, layout: Layout) -> Chart:
 @contextmanager
 def both(
     namespace: Namespace, inside: RuncSandbox, layout: Layout
-) -> Iterator[dict[str, list[asked.Rank]]]:
+) -> Iterator[dict[str, list[interleaved_training.Rank]]]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
-    with asked.meeting(inside.folder) as meeting:
+    with interleaved_training.meeting(inside.folder) as meeting:
         # The progress of digits.py goes nowhere; errors are shown.
         process = subprocess.Popen(
             host_line(inside, layout), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -155,10 +153,10 @@ def both(
                 raise SystemExit(f"the training on the host ended with {process.returncode}")
 
         try:
-            chart.start(asked.command(PODS, NETWORKS), inside.folder)
+            chart.start(interleaved_training.command(PODS, NETWORKS), inside.folder)
             parties = meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
-            asked.refuse_unless_alike(parties)
-            asked.pin(parties)
+            interleaved_training.refuse_unless_alike(parties)
+            interleaved_training.pin(parties)
             yield parties
             meeting.close()
             process.wait()
@@ -172,13 +170,15 @@ def both(
             chart.remove()
 
 
-def measure(measured: Measured, parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> None:
+def measure(
+    measured: Measured, parties: Mapping[str, Sequence[interleaved_training.Rank]], turns: int
+) -> None:
     """Let both parties of one start train in turns; the first ones also train digits.py."""
     for network in NETWORKS:
         seconds: Figures = {HOST: [], PODS: []}
         losses: Figures = {HOST: [], PODS: []}
         for party in in_turns((HOST, PODS), turns):
-            took, lost = asked.train(parties[party], network, 1)
+            took, lost = interleaved_training.train(parties[party], network, 1)
             seconds[party].append(took)
             losses[party] += lost
         measured.seconds.setdefault(network, []).append(seconds)
@@ -186,7 +186,9 @@ def measure(measured: Measured, parties: Mapping[str, Sequence[asked.Rank]], tur
         print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
     if not measured.learnt:
         for party in (HOST, PODS):
-            measured.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
+            measured.learnt[party] = interleaved_training.ask(
+                parties[party], do="learn", epochs=EPOCHS
+            )[0]
 
 
 def table(measured: Mapping[str, Measured]) -> str:
@@ -229,16 +231,6 @@ def largest_difference(losses: Figures) -> float:
     return max(abs(a - b) for a, b in zip(losses[HOST], losses[PODS], strict=True))
 
 
-def picture(measured: Measured, layout: Layout) -> str:
-    """The losses of both sides, one over the other."""
-    lines = {
-        f"{title}, {party}": list(enumerate(measured.losses[network][party], 1))
-        for network, title in TITLES.items()
-        for party in (HOST, PODS)
-    }
-    return curves(f"Loss from a fixed seed, {layout.title}", "steps", lines, pairs=True)
-
-
 def check_accuracy(measured: Mapping[str, Measured]) -> None:
     """End the program where the accuracies differ by more than the goal."""
     for layout, figures in measured.items():
@@ -248,14 +240,11 @@ def check_accuracy(measured: Mapping[str, Measured]) -> None:
 
 
 def report(measured: Mapping[str, Measured], turns: int) -> None:
-    """Print the tables, and write them to the page, with a plot and a file for programs."""
+    """Print the tables, and write them to the page, and to a file for programs."""
     where = origin(turns)
     write_result("bench-bare", {**where, **{name: asdict(m) for name, m in measured.items()}})
-    last = list(measured)[-1]
-    drawn = write_plot("bench-bare", picture(measured[last], LAYOUTS[last]))
     parts = [as_line(where), table(measured), learnt_table(measured)]
     print("\n\n".join(parts))
-    parts.append(f"![Loss on the host and in pods](plots/{drawn.name})")
     write_part("performance.md", "bench-bare", "\n\n".join(parts))
     check_accuracy(measured)
 
@@ -286,7 +275,7 @@ def main() -> None:
     ):
         if not isinstance(inside, RuncSandbox):
             sys.exit(f"{inside.image.engine.program} does not mount images: use Buildah")
-        shutil.copy(asked.SCRIPT, inside.folder)
+        shutil.copy(interleaved_training.SCRIPT, inside.folder)
         measured = {}
         for name, layout in chosen.items():
             measured[name] = Measured(layout.ranks)

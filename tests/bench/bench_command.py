@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.figures import print_figures
+from tests.bench.report import print_figures
 from tests.fakes.cluster import FakeCluster, running, write_kubeconfig
 from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 

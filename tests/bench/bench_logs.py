@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.figures import print_figures
+from tests.bench.report import print_figures
 from tests.fakes.cluster import FakeCluster, running, write_kubeconfig
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, job
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from devtools.toolchain.tools import tool
-from tests.bench.figures import print_figures
+from tests.bench.report import print_figures
 
 ROOT = Path(__file__).parents[2]
 RUNS = 10

@@ -17,7 +17,7 @@ from typing import TypeVar
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, sandbox
 from hvdchart.tune.grid import Measurement, benchmark_command, relative_gain
-from tests.bench.figures import print_figures
+from tests.bench.report import print_figures
 
 Speeds = dict[str, list[float]]
 One = TypeVar("One")

@@ -1,6 +1,6 @@
 """Trainings that run side by side in turns: a rank works when it is asked to, else it is stopped.
 
-Ranks (tests/bench/asked_ranks.py) connect to a socket in a folder that pods, containers and other
+Ranks (interleaved_ranks.py) connect to a socket in a folder that pods, containers and other
 processes of this machine share. The kernel tells which process is at the other end. That process is
 stopped (SIGSTOP) while another training has its turn, and takes no CPU time from it. Needs root.
 """
@@ -20,8 +20,8 @@ from typing import Any
 
 from hvdchart.plan.rules import YIELD
 
-SCRIPT = Path(__file__).with_name("asked_ranks.py")
-SOCKET = "asked.sock"
+SCRIPT = Path(__file__).with_name("interleaved_ranks.py")
+SOCKET = "interleaved.sock"
 # Where the ranks see the folder.
 FOLDER = "/output"
 # Of ranks that have a CPU each. Those that are stopped keep nobody waiting.

@@ -1,10 +1,10 @@
 """Runs in the examples' image, on each rank: does what it is asked, until the other end closes.
 
-    mpirun -np 2 python3 asked_ranks.py SOCKET PARTY NETWORKS
+    mpirun -np 2 python3 interleaved_ranks.py SOCKET PARTY NETWORKS
 
-tests/bench/asked.py is the other end. NETWORKS is a JSON object: for each network of benchmark.py
-the batch size of a rank and the size of its images. Each of them has made two steps before the rank
-connects. Questions and answers are JSON objects, a line each.
+tests/bench/interleaved_training.py is the other end. NETWORKS is a JSON object: for each network of
+benchmark.py the batch size of a rank and the size of its images. Each network has made two steps
+before the rank connects. Questions and answers are JSON objects, a line each.
 """
 
 from __future__ import annotations
