@@ -1,6 +1,6 @@
 """Commands, paths, messages and tests that the documentation names exist.
 
-MkDocs checks links, anchors and the navigation: tests/unit/devtools/docs_gen/test_site.py.
+MkDocs checks links, anchors and the navigation: tests/unit/devtools/test_docs_gen.py.
 """
 
 from __future__ import annotations
