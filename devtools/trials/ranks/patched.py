@@ -39,6 +39,3 @@ def momenta_follow_the_learning_rate() -> None:
         halve, keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: seen.extend(
             np.asarray(m) for m in mine.optimizer.momentums))])  # fmt: skip
     assert_close(seen, [m * 0.5 for m in momenta])
-
-
-CHECKS = (a_saved_model_goes_on_where_it_was, momenta_follow_the_learning_rate)
