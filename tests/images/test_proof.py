@@ -34,7 +34,7 @@ GOOD = Proof(
 @pytest.fixture
 def images(tmp_path: Path) -> dict[str, Image]:
     """One separately tested image, with all its files below tmp_path."""
-    whole = load_catalogue()["cpu"]
+    whole = load_catalogue()["pytorch"]
     folder = tmp_path / whole.name
     folder.mkdir()
     (folder / "slim.txt").write_text("remove x")
@@ -50,7 +50,7 @@ def images(tmp_path: Path) -> dict[str, Image]:
 
 
 def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image]) -> None:
-    image = images["cpu"]
+    image = images["pytorch"]
     file = write(image, dataclasses.replace(GOOD, content=content_of(image, images)))
     assert file == image.folder / FILE
     assert read(image).versions == GOOD.versions
@@ -59,7 +59,7 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
     (image.folder / "slim.txt").write_text("remove y")
     assert state(image, images) == "proved on 2026-01-31, before the last change of its content"
     file.unlink()
-    with pytest.raises(ImageError, match=r"cpu is tested separately and has no .*proof\.yaml"):
+    with pytest.raises(ImageError, match=r"pytorch is tested separately and has no .*proof\.yaml"):
         state(image, images)
 
 
@@ -77,12 +77,12 @@ def test_proof_stays_and_ages_when_the_content_changes(images: dict[str, Image])
 def test_malformed_proof_is_refused(
     images: dict[str, Image], old: str, new: str, message: str
 ) -> None:
-    file = write(images["cpu"], GOOD)
+    file = write(images["pytorch"], GOOD)
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
     with pytest.raises(ImageError, match=message):
-        read(images["cpu"])
+        read(images["pytorch"])
 
 
 def test_every_separately_tested_image_has_a_proof_and_tests() -> None:
@@ -103,11 +103,11 @@ def test_check_of_generated_pages_accepts_only_an_aged_proof(
     monkeypatch.setattr(docs_gen, "GENERATORS", [image_docs])
     monkeypatch.setattr(image_docs, "PAGE", page)
     monkeypatch.setattr(image_docs, "load_catalogue", lambda: images)
-    image = images["cpu"]
+    image = images["pytorch"]
     proof = dataclasses.replace(GOOD, content=content_of(image, images))
     write(image, proof)
     assert docs_gen.main([]) == 0
-    tested = "| `cpu` | separately, on 2026-01-31, for the present content | 27 |"
+    tested = "| `pytorch` | separately, on 2026-01-31, for the present content | 27 |"
     assert f"{tested} none; 2 tests left out | 4.50 GB |" in page.read_text()
     assert docs_gen.main(["--check"]) == 0
     (image.folder / "slim.txt").write_text("remove y")
@@ -119,7 +119,7 @@ def test_check_of_generated_pages_accepts_only_an_aged_proof(
     write(image, dataclasses.replace(proof, passed=28))
     assert docs_gen.main(["--check"]) == 1
     (image.folder / FILE).unlink()
-    with pytest.raises(SystemExit, match="cpu is tested separately and has no"):
+    with pytest.raises(SystemExit, match="pytorch is tested separately and has no"):
         docs_gen.main(["--check"])
 
 
@@ -136,26 +136,26 @@ def proves(images: dict[str, Image], monkeypatch: pytest.MonkeyPatch) -> Proves:
         monkeypatch.setattr(proving, "gpu_for", lambda _: gpu)
         monkeypatch.setattr(proving, "unpacked_size", lambda _: 5)
         monkeypatch.setattr(proving, "run_tests", lambda *_: tests())
-        return proving.prove("cpu")
+        return proving.prove("pytorch")
 
     return run
 
 
 def test_proof_has_the_results_of_its_tests(images: dict[str, Image], proves: Proves) -> None:
     file = proves(lambda: {"passed": 3, "needed a GPU": 2, "skipped": 0})
-    proof = read(images["cpu"])
-    assert file == images["cpu"].folder / FILE
+    proof = read(images["pytorch"])
+    assert file == images["pytorch"].folder / FILE
     assert (proof.passed, proof.needed_gpu, proof.gpu, proof.bytes) == (3, 2, "none", 5)
-    assert proof.content == content_of(images["cpu"], images)
-    assert proof.versions == images["cpu"].versions
+    assert proof.content == content_of(images["pytorch"], images)
+    assert proof.versions == images["pytorch"].versions
     proves(lambda: {"passed": 5, "needed a GPU": 0, "skipped": 0}, "H100")
-    assert read(images["cpu"]).gpu == "H100"
+    assert read(images["pytorch"]).gpu == "H100"
 
 
 def test_no_proof_is_written_after_a_change_or_a_failure(
     images: dict[str, Image], proves: Proves
 ) -> None:
-    folder = images["cpu"].folder
+    folder = images["pytorch"].folder
 
     def change() -> dict[str, int]:
         (folder / "slim.txt").write_text("remove z")
@@ -189,34 +189,34 @@ def test_list_shows_which_images_need_a_proof(
     monkeypatch.setattr(cli, "load_catalogue", lambda: images)
     monkeypatch.setenv("COLUMNS", "80")
     cli.list_images()
-    assert "no proof: python -m images prove cpu" in capsys.readouterr().out
+    assert "no proof: python -m images prove pytorch" in capsys.readouterr().out
 
 
 def test_tests_of_a_separate_image_run_only_in_its_proof(
     images: dict[str, Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conftest, "load_catalogue", lambda: images)
-    folder = ROOT / "tests" / "images" / "cpu"
-    reason = "tested separately: python -m images prove cpu"
+    folder = ROOT / "tests" / "images" / "pytorch"
+    reason = "tested separately: python -m images prove pytorch"
     assert conftest.skip_reason(folder, None) == reason
     assert conftest.skip_reason(folder, "other") == reason
-    assert conftest.skip_reason(folder, "cpu") is None
+    assert conftest.skip_reason(folder, "pytorch") is None
     assert conftest.skip_reason(folder.parent, None) is None
     # Images with NCCL share tests.
     shared = folder.parent / "nvidia"
     assert conftest.skip_reason(shared, None) is None
-    images["cpu"] = dataclasses.replace(images["cpu"], features=("nccl",))
+    images["pytorch"] = dataclasses.replace(images["pytorch"], features=("nccl",))
     assert conftest.skip_reason(shared, None) == reason
-    assert proving.tests_of(images["cpu"])[1:] == [folder, shared]
+    assert proving.tests_of(images["pytorch"])[1:] == [folder, shared]
     # So do those whose Horovod has the same patch.
-    (images["cpu"].folder / "series").write_text("elastic.patch\n")
+    (images["pytorch"].folder / "series").write_text("elastic.patch\n")
     elastic = folder.parent / "test_elastic.py"
-    assert proving.tests_of(images["cpu"])[1:] == [elastic, folder, shared]
+    assert proving.tests_of(images["pytorch"])[1:] == [elastic, folder, shared]
     # An image with a newer framework has the tests of the older one.
-    images["cpu-next"] = dataclasses.replace(images["cpu"], name="cpu-next")
-    assert conftest.skip_reason(folder, "cpu-next") is None
-    assert conftest.skip_reason(folder, None) == f"{reason} | cpu-next"
-    assert proving.tests_of(images["cpu-next"])[1:] == [folder, shared]
+    images["pytorch-next"] = dataclasses.replace(images["pytorch"], name="pytorch-next")
+    assert conftest.skip_reason(folder, "pytorch-next") is None
+    assert conftest.skip_reason(folder, None) == f"{reason} | pytorch-next"
+    assert proving.tests_of(images["pytorch-next"])[1:] == [folder, shared]
 
 
 def test_gpu_needs_an_engine_that_passes_it_on(
