@@ -1,4 +1,4 @@
-"""Builds images, parents first, unless one was built from the same content before."""
+"""Builds images, parents first. An image that was built from the same content is reused."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def archive(name: str) -> Path:
 
 
 def _only_builder() -> AbstractContextManager[None]:
-    """Two builds at once would do the same work twice: the second waits and finds it done."""
+    """Holds the lock of builds: a second build waits and then finds the work done."""
     return exclusive_lock(cache_dir() / "images" / ".lock", "building images")
 
 
@@ -216,7 +216,7 @@ def _context(
 
 
 def kept_name(reference: str, key: str) -> str:
-    """The further reference of a build."""
+    """The additional reference under which a build is kept."""
     return f"{reference.partition(':')[0]}:kept-{key}"
 
 

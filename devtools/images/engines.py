@@ -48,7 +48,7 @@ class Build:
 class Engine(ABC):
     """Raises ImageError with the end of the log when a command fails."""
 
-    # How the program shows an image, and where the description has its labels and its identifier.
+    # The subcommand that describes an image, and the fields with its labels and its identifier.
     _inspect: ClassVar[tuple[str, ...]] = ("image", "inspect")
     _labels: ClassVar[str] = ".Config.Labels"
     _identifier: ClassVar[str] = ".Id"
@@ -61,13 +61,13 @@ class Engine(ABC):
     def program(self) -> str: ...
 
     def key(self, reference: str) -> str | None:
-        """The key that an image was built with; None when the image is not here, "" when it has no
-        key.
+        """The key that a local image was built with. None when the image is missing, "" when it has
+        no key.
         """
         return self._show(reference, f'index {self._labels} "{KEY_LABEL}"')
 
     def identifier(self, reference: str) -> str:
-        """What tells this image from every other."""
+        """The identifier of an image, which no other image has."""
         shown = self._show(reference, self._identifier)
         if not shown:
             raise ImageError(

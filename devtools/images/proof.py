@@ -27,7 +27,7 @@ from devtools.images.engines import Engine
 from devtools.images.inspection import unpacked_size
 
 FILE = "proof.yaml"
-# NVIDIA's driver lists the GPUs here.
+# NVIDIA's driver lists the GPUs in this folder.
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _TESTS = ROOT / "tests" / "images"
 _HEAD = """\

@@ -4,10 +4,11 @@ python -m tests.bench.bench_bare [--turns 48] [--starts 6] [--only one,two,netwo
 
 On the host, the ranks run in the root file system of the same image (chroot), as ordinary processes
 of the same user: no pod, no container, no cgroup, the host's network. All ranks are bound to the
-same CPUs, one each. Both trainings are there all the time; they make one step in turns, and the one
-that has no turn is stopped. A ratio compares the two steps of one turn. The trainings are started
-several times, because the pages of memory that a process happens to get change its speed for good;
-an interval is that of the mean ratios of all starts. Both also train digits.py from the same seed.
+same CPUs, one each. Both trainings run all the time; they make one step in turns, and the training
+whose turn it is not is stopped. A ratio compares the two steps of one turn. The trainings are
+started several times, because the pages of memory that a process happens to get change its speed
+for good; an interval is that of the mean ratios of all starts. Both also train digits.py from the
+same seed.
 Needs root, Buildah and an otherwise idle machine.
 """
 
@@ -65,8 +66,8 @@ exec chroot --userspec="$user" "$root" "$@"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the ranks are: in so many workers with so many slots; how they reach each other on the
-    host (variables of Open MPI).
+    """The number of workers and of slots in each, and how ranks on the host reach each other
+    (variables of Open MPI).
     """
 
     title: str
@@ -80,14 +81,14 @@ class Layout:
         return self.workers * self.slots
 
 
-# What the chart sets; TCP goes over the loopback then.
+# The transports that the chart sets. With TCP, ranks use the loopback interface.
 SHARED = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "^openib,ofi,uct,usnic"}
 LAYOUTS = {
     "one": Layout("one rank", 1, 1, SHARED),
     "two": Layout("two ranks of one worker", 1, 2, SHARED),
     "network": Layout("two workers of one rank", 2, 1, {**SHARED, "OMPI_MCA_btl": "self,tcp"}),
 }
-# By party, a figure for each turn.
+# A figure for each turn, by party.
 Figures = dict[str, list[float]]
 
 
@@ -227,7 +228,7 @@ def learnt_table(measured: Mapping[str, Measured]) -> str:
 
 
 def largest_difference(losses: Figures) -> float:
-    """Between the losses of the same step."""
+    """The largest difference between the losses of one step."""
     return max(abs(a - b) for a, b in zip(losses[HOST], losses[PODS], strict=True))
 
 

@@ -3,8 +3,8 @@
 ResNet-50 in the examples' image, on ranks that are bound to a CPU each: one rank; two ranks that
 average their gradients, with MPI and with Gloo, with tensor fusion and without; and two ranks that
 do not know of each other. CPUs that share a core, memory or power slow each other without any
-communication: the last case shows by how much. All are there all the time and train in turns; those
-that have no turn are stopped. The model of hvdchart/plan/expect.py is then fitted to what was
+communication: the last case shows by how much. All of them run all the time and train in turns; the
+others are stopped meanwhile. The model of hvdchart/plan/expect.py is then fitted to what was
 measured. Needs root, and an otherwise idle machine.
 """
 
@@ -69,7 +69,7 @@ class Measured:
         return [own / 2 / (other / ranks) for own, other in zip(ours, theirs, strict=True)]
 
     def seconds(self, case: str) -> float:
-        """Of a step with allreduce, or of the same step without: the mean."""
+        """The mean duration of a step in seconds."""
         return statistics.fmean(2 * BATCH / speed for speed in self.speeds[case])
 
 

@@ -77,7 +77,7 @@ IMAGE = {"image": {"repository": "bench", "tag": "1"}}
 
 
 def rendered(hosts: int) -> list[Manifest]:
-    """The chart's objects for a run of `true` on so many hosts."""
+    """The chart's objects for a run of `true` on this number of hosts."""
     values = {
         **IMAGE, "worker": {"number": hosts}, "ssh": {"port": PORT}, "master": {"args": ["true"]},
     }  # fmt: skip

@@ -22,9 +22,9 @@ from hvdchart.plan.rules import YIELD
 
 SCRIPT = Path(__file__).with_name("interleaved_ranks.py")
 SOCKET = "interleaved.sock"
-# Where the ranks see the folder.
+# The path of the shared folder inside pods and containers.
 FOLDER = "/output"
-# Of ranks that have a CPU each. Those that are stopped keep nobody waiting.
+# Environment of ranks that have a CPU each. Stopped ranks must not cause a stall.
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
     "PYTHONPATH": "/examples",
@@ -32,7 +32,7 @@ ENVIRONMENT = {
     YIELD: "1",
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "600",
 }
-# Seconds in which all ranks have to be ready, and one has to answer.
+# Time limits in seconds: until all ranks are ready, and for one answer.
 START, ANSWER = 600.0, 120.0
 # Struct ucred of unix(7): pid, uid, gid.
 _CREDENTIALS = struct.Struct("3i")
@@ -75,14 +75,14 @@ class Rank:
         return answer
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the process a signal, if it is there."""
+        """Send the process a signal, unless it has ended."""
         try:
             os.kill(self.pid, number)
         except ProcessLookupError:
             return
 
     def pin(self, cpu: int) -> None:
-        """Bind all threads, and those that they will start, to a CPU."""
+        """Bind all present threads, and with them the threads that they start, to a CPU."""
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {cpu})
 
@@ -97,17 +97,17 @@ Parties = dict[str, list[Rank]]
 
 
 class Meeting:
-    """Where the ranks of all parties come together."""
+    """The socket to which the ranks of all parties connect."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / SOCKET
         path.unlink(missing_ok=True)
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(path))
-        # The ranks' users are others.
+        # Ranks run as other users.
         path.chmod(0o777)
         self._server.listen()
-        # So often, the caller looks whether what starts the ranks still runs.
+        # Seconds between two calls of `check` in wait_for.
         self._server.settimeout(0.2)
         self.ranks: list[Rank] = []
 
@@ -119,7 +119,7 @@ class Meeting:
     ) -> Parties:
         """The ranks of each party, in order, when all are ready; they are stopped then.
 
-        `check` is called every now and then, and ends the program where waiting is in vain.
+        `check` is called repeatedly, and ends the program if the ranks cannot come any more.
         """
         parties: Parties = {name: [] for name in sizes}
         deadline = time.monotonic() + seconds

@@ -44,7 +44,7 @@ class Work:
 
 
 def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
-    """Each one so many times; another one is the first of each turn."""
+    """All items, `turns` times; each turn begins with the next item."""
     for number in range(turns):
         first = number % len(chosen)
         yield from (*chosen[first:], *chosen[:first])

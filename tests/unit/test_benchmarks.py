@@ -134,8 +134,8 @@ def test_verdict_is_as_sure_as_the_interval(figures: list[float], expected: str)
 
 
 def made(compute: float, shared: float, exposed: float, reduced: float, message: float) -> Measured:
-    """What a machine would show: a rank computes for so many seconds, `shared` times as long beside
-    another one, and then waits for `exposed` seconds; averaging alone takes `reduced`.
+    """Figures of a machine on which a rank computes for `compute` seconds, `shared` times as long
+    beside another rank, and then waits for `exposed` seconds; averaging alone takes `reduced`.
     """
     step = compute * shared
     speeds = {ONE: [BATCH / compute] * 3, APART: [2 * BATCH / step] * 3}

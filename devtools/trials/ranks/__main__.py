@@ -1,7 +1,7 @@
-"""`mpirun -np 2 python -m ranks [CHECK...]`: all checks for the framework there is, or those named.
+"""`mpirun -np 2 python -m ranks [CHECK...]`: runs the checks of the installed framework.
 
-Rank 0 prints one line, RESULT and JSON: for each check what was wrong, by rank; nothing when it is
-well on all of them.
+Without names, all checks run. Rank 0 prints one line, RESULT and a JSON object: for each check, the
+errors by rank; an empty object when the check passed on all ranks.
 """
 
 from __future__ import annotations

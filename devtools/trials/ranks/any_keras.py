@@ -1,4 +1,4 @@
-"""What Horovod does alike on Keras 2 and 3."""
+"""Checks of features that work alike on Keras 2 and 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Keras 3 brings, and what of Keras 2 it no longer has."""
+"""Checks of features that only Keras 3 has, and of features of Keras 2 that it refuses."""
 
 from __future__ import annotations
 

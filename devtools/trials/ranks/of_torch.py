@@ -1,4 +1,4 @@
-"""Horovod with PyTorch."""
+"""Checks of Horovod with PyTorch."""
 
 from __future__ import annotations
 

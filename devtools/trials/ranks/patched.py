@@ -1,4 +1,4 @@
-"""What Horovod with the patches does alike on Keras 2 and 3, and the released one cannot."""
+"""Checks of features that only the patched Horovod has, alike on Keras 2 and 3."""
 
 from __future__ import annotations
 
