@@ -148,6 +148,11 @@ def change(file: Path, edit: Callable[[bytes], bytes]) -> None:
     file.write_bytes(edit(file.read_bytes() if file.exists() else b""))
 
 
+def not_nifti(source: Path) -> None:
+    pair(source)
+    change(source / "a_flair.nii.gz", lambda _: gzip.compress(b"<html>not found</html>"))
+
+
 def not_a_number() -> Any:
     voxels = scan()
     voxels[3, 3, 3] = np.nan
@@ -164,13 +169,7 @@ WRONG_SOURCES: dict[str, tuple[Source, tuple[str, ...]]] = {
     "too_small": (lambda source: pair(source, scan()[:100], labels()[:100]), ()),
     "mask_of_another_shape": (lambda source: pair(source, mask=labels()[..., :-1]), ()),
     "mask_elsewhere": (lambda source: pair(source, affine=np.diag([2, 1, 1, 1])), ()),
-    "not_nifti": (
-        lambda source: (
-            pair(source),
-            change(source / "a_flair.nii.gz", lambda _: gzip.compress(b"<html>not found</html>")),
-        ),
-        (),
-    ),
+    "not_nifti": (not_nifti, ()),
     "not_a_number": (lambda source: pair(source, not_a_number()), ()),
     "all_equal": (lambda source: pair(source, np.ones((140, 130, SLICES), np.float32)), ()),
     "empty_mask": (pair, ("--threshold", "127")),
