@@ -300,7 +300,7 @@ def test_oldest_builds_beyond_the_limit_are_evicted(
     assert touch_and_evict(names[1]) == [names[2]]
 
 
-def test_wheel_key_changes_with_march_and_not_with_the_allocator() -> None:
+def test_wheel_key_changes_with_options_that_the_compiler_sees() -> None:
     def key(**chosen: str) -> str:
         return wheel_key(load_catalogue(chosen, target="cpu-2.15")["cpu-2.15"])
 
