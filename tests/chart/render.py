@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.go_programs import NO_GARBAGE_COLLECTION
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 IMAGE = "registry.example/team/app"
 # Renders of one state of the chart take some 50 MB.
-KEPT_STATES = 4
+KEPT_STATES, UNUSED_SECONDS = 4, 3600
 Values = dict[str, Any]
 Manifest = dict[str, Any]
 
@@ -72,9 +73,11 @@ def _kept_renders() -> Path:
     folder = cache_dir() / "renders" / content_key([CHART], *programs)
     folder.mkdir(parents=True, exist_ok=True)
     folder.touch()
-    states = sorted(folder.parent.iterdir(), key=lambda state: state.stat().st_mtime)
-    for state in states[:-KEPT_STATES]:
-        shutil.rmtree(state, ignore_errors=True)
+    times = {state: state.stat().st_mtime for state in folder.parent.iterdir()}
+    for state in sorted(times, key=lambda state: times[state])[:-KEPT_STATES]:
+        # Another checkout's tests may use it now.
+        if times[state] < time.time() - UNUSED_SECONDS:
+            shutil.rmtree(state, ignore_errors=True)
     return folder
 
 
