@@ -106,7 +106,7 @@ bench-scale: venv ## Measure what a second rank costs, with MPI and Gloo, and fi
 bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
 	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
 
-unet-pictures: venv ## Train the U-Net on two ranks, and make the pictures of docs/unet.md
+unet-pictures: venv ## Train the U-Net on two ranks, and write the picture and figures of docs/unet.md
 	@$(PY) -m tests.bench.unet_pictures
 
 bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)

@@ -75,6 +75,7 @@ def wait_for_state(rank: interleaved.Rank, expected: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_ranks_are_stopped_unless_they_are_asked(ranks: Ranks) -> None:
     parties = ranks.two_parties()
     host, pods = parties["host"], parties["pods"]
@@ -94,6 +95,7 @@ def test_ranks_are_stopped_unless_they_are_asked(ranks: Ranks) -> None:
     assert [process.wait(60) for process in ranks.processes] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_rank_with_other_settings_or_that_ends_is_named(ranks: Ranks) -> None:
     parties = ranks.two_parties("2")
     expected = "host and pods are not comparable: variables is {'TF_X': '1'} in the first, {'TF_X'"

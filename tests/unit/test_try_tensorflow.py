@@ -39,6 +39,7 @@ def test_python_of_no_release_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     assert "python=3.2 is not among the combinations" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("printed", "status", "words"),
     [

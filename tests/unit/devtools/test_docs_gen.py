@@ -84,6 +84,7 @@ def test_command_or_option_without_help_is_named(
         reference_docs.command_page()
 
 
+@pytest.mark.slow
 def test_events_are_found_in_the_programs() -> None:
     emitted = reference_docs.emitted_events()
     assert {"Waiting", "Started", "Stalled", "HostLost", "HostsMissing", "Failed"} <= emitted
