@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, Sequence
 
 from hvd_pods.common import fast_start
 
@@ -19,9 +19,10 @@ def option_name(argument: str) -> str:
     return argument.lstrip("-").partition("=")[0] if argument.startswith("-") else ""
 
 
-def find_option(argument: str) -> dict[str, Any] | None:
-    """The entry of the option in an argument; None for a value or an unknown option."""
-    return _BY_NAME.get(option_name(argument))
+def find_option(argument: str) -> dict[str, Any]:
+    """The entry of the option in an argument; empty for a value and for an unknown option."""
+    option: dict[str, Any] = _BY_NAME.get(option_name(argument), {})
+    return option
 
 
 def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -36,7 +37,7 @@ def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any
             values -= 1
             continue
         option = find_option(argument)
-        if option is not None:
+        if option:
             values = 0 if "=" in argument else option["arguments"]
             yield index, option
 
@@ -45,3 +46,28 @@ def connection_memory(clients: int) -> int:
     """The MiB that the master's container needs with so many SSH clients at a time."""
     known = LAUNCHER_OPTIONS["connections"]
     return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)
+
+
+def find_conflicts(
+    arguments: Iterable[str], launchers: Sequence[str], *, binding: bool, interface: bool
+) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """The options that a launch must not have: index, the reason, and the option's entry.
+
+    `launchers` are the ids of those that may start it. The reasons: "value", the chart sets the
+    same; "launcher", none of the launchers has it; "together", none has it and those before it;
+    "interface" and "binding", it is given although the chart names an interface or binds ranks.
+    """
+    left = set(launchers)
+    for index, option in given_options(arguments):
+        if "value" in option:
+            yield index, "value", option
+        having = set(option.get("readBy", launchers))
+        left &= having
+        if not having.intersection(launchers):
+            yield index, "launcher", option
+        elif not left:
+            yield index, "together", option
+        if "interface" in option and interface:
+            yield index, "interface", option
+        if "binding" in option and binding:
+            yield index, "binding", option
