@@ -1,23 +1,95 @@
-"""What `plan --expect` prints: the speed on the spec's nodes, beside published figures."""
+"""The command `plan`, and the speed to expect that its option --expect prints."""
 
 import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import console
+from hvdchart.cli.options import (
+    Files,
+    Settings,
+    Specs,
+    check_format,
+    console,
+    plan_specs,
+    print_document,
+)
+from hvdchart.errors import FileError
 
 if TYPE_CHECKING:
     from hvdchart.plan.expect import Network, Work
     from hvdchart.plan.model import Plan
 
+EPILOG = """\b
+Examples:
+  hvdchart plan run.spec.yaml --explain
+  hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
+  hvdchart plan run.spec.yaml --expect resnet50 --speed 350 --gbit 25
+
+Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read."""
+
+
 # Where neither the spec nor a measurement says how many samples a rank has in a step.
 _BATCH = 64
 
 
-def expectation(
+def plan(
+    specs: Specs = None,
+    files: Files = None,
+    settings: Settings = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FORMAT", help="Output format: table, json or yaml."
+        ),
+    ] = "table",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the reason for each number too.")
+    ] = False,
+    expect: Annotated[
+        str,
+        typer.Option(metavar="MODEL", help="Print the speed to expect of this network instead."),
+    ] = "",
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, metavar="N", help="For --expect: samples/s of a rank that trains alone."
+        ),
+    ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For --expect: a result of `bench -w` to fit it to."),
+    ] = None,
+    gbit: Annotated[
+        float,
+        typer.Option(min=0.001, metavar="N", help="For --expect: Gbit/s of each node's network."),
+    ] = 10.0,
+) -> None:
+    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings."""
+    from hvdchart.values import report as plan_report
+
+    check_format(output, "table")
+    _, made = plan_specs(specs, files, settings)
+    if expect:
+        expected = _expectation(made, expect, speed, gbit, measured)
+        if output != "table":
+            print_document(expected, output)
+        else:
+            _print_expectation(expected)
+        return
+    if output != "table":
+        print_document(plan_report.document(made), output)
+        return
+    tables = console()
+    for part in plan_report.tables(made):
+        tables.print(part)
+    if explain:
+        tables.print(plan_report.reason_table(made))
+
+
+def _expectation(
     plan: "Plan", model: str, speed: float | None, gbit: float, measured: Path | None
 ) -> dict[str, Any]:
     """The speed on 1, 2, 4 ... of the plan's nodes, as JSON data; raises SpecError, FileError."""
@@ -68,7 +140,7 @@ def expectation(
     }
 
 
-def print_expectation(expectation: dict[str, Any]) -> None:
+def _print_expectation(expectation: dict[str, Any]) -> None:
     """Print an expectation as tables, with its assumptions."""
     from rich.table import Table
 
@@ -90,7 +162,6 @@ def _fitted(model: str, batch: int, network: "Network", measured: Path) -> "tupl
     from dataclasses import replace
 
     from hvdchart.bench.result import read_document
-    from hvdchart.errors import FileError
     from hvdchart.plan.expect import Work, fit
 
     result = read_document(measured)
