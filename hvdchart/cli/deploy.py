@@ -265,7 +265,7 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 
 
 def _report_change(before: "Status", now: "Status", where: str) -> None:
-    """Print whether an active run was replaced, which may be someone else's, or none was started."""
+    """Print that an active run was replaced, which may be someone else's, or that none began."""
     if now.job == before.job and before.over:
         say(
             f"the run has ended, and nothing has changed; to run it again: hvdchart restart {where}"
