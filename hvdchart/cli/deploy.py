@@ -267,9 +267,7 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
 def _report_change(before: "Status", now: "Status", where: str) -> None:
     """Print that an active run was replaced, which may be someone else's, or that none began."""
     if now.job == before.job and before.over:
-        say(
-            f"the run has ended, and nothing has changed; to run it again: hvdchart restart {where}"
-        )
+        say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
     elif before.job and not before.over and now.job != before.job:
         step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
         say(f"replaces the run that was {before.state}{step}")

@@ -1,9 +1,15 @@
-"""Objects of a run as the API server has them, cut down to what is read."""
+"""Objects of a run as the API server has them, cut down to what is read, and calls of Helm."""
 
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.program import Call, StubProgram
 
 JOB = "hvd-master-1a2b3c4d"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
@@ -98,3 +104,52 @@ def terminated(
 
 MASTER = pod(f"{JOB}-x", "master", RUNNING, ready=True)
 WORKERS = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (0, 1)]
+DONE = job(("Complete", "", ""))
+FAILED = job(("Failed", "BackoffLimitExceeded", "limit"), failed=4)
+ENDED_MASTER = pod(f"{JOB}-x", "master", terminated(0), phase="Succeeded")
+FAILED_MASTER = pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed")
+# Of two workers with a rank each. Helm installs it as `hvd`.
+SPEC = {
+    "apiVersion": "hvdchart/v1",
+    "name": "hvd",
+    "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
+    "image": {"repository": "a"},
+    "train": {"command": ["train"]},
+}
+
+
+def play(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
+    """Let the cluster have a run: its Job, its workers, its master and their logs."""
+    cluster.put("jobs", run)
+    cluster.put("statefulsets", STATEFUL_SET)
+    cluster.put("pods", *WORKERS, master)
+    cluster.log(f"{JOB}-x", "first", "last", end=True)
+    for worker in WORKERS:
+        cluster.log(worker["metadata"]["name"])
+    return cluster
+
+
+def upgrades(helm: StubProgram) -> list[Call]:
+    """The calls of `helm upgrade`."""
+    return [call for call in helm.calls if call.arguments[0] == "upgrade"]
+
+
+def installed_values(helm: StubProgram) -> Any:
+    """The values of the last upgrade; None before the first."""
+    calls = upgrades(helm)
+    return json.loads(calls[-1].input) if calls else None
+
+
+def tell(cluster: FakeCluster, progress: object) -> None:
+    """Let the master write the progress into the run's record."""
+    data = {"job": JOB, "state": "Running", "progress": json.dumps(progress)}
+    cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+
+
+@contextmanager
+def meanwhile(work: Callable[[], None]) -> Iterator[None]:
+    """Do something beside the block, and wait for its end."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join()

@@ -25,23 +25,6 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.read_text() == "old\n"
 
 
-def test_text_that_is_not_unicode_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(tmp_path / "values.yaml", "half of it \ud800")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"missing/values\.yaml: cannot write: No such file"):
-        write_atomically(tmp_path / "missing" / "values.yaml", "")
-
-
-def test_text_is_written_as_utf8_and_bytes_unchanged(tmp_path: Path) -> None:
-    for content in ("é\n", "é\n".encode()):
-        write_atomically(tmp_path / "a", content)
-        assert (tmp_path / "a").read_bytes() == b"\xc3\xa9\n"
-
-
 def test_mode_is_that_of_the_umask_unless_given(tmp_path: Path) -> None:
     old = os.umask(0o020)
     try:

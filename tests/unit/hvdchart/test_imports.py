@@ -71,11 +71,6 @@ def test_annotations_of_commands_are_no_text() -> None:
         assert [each for each in annotations if isinstance(each, str)] == [], command.callback
 
 
-@pytest.mark.parametrize("name", hvdchart.__all__)
-def test_public_name_is_imported_when_it_is_used(name: str) -> None:
-    assert getattr(hvdchart, name) is not None
-
-
 def test_public_names_are_those_that_can_be_imported() -> None:
     assert set(hvdchart.__all__) == {*hvdchart._MODULES, "__version__"}
     with pytest.raises(AttributeError, match="module 'hvdchart' has no attribute 'none'"):

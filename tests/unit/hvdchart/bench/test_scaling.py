@@ -7,9 +7,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from hvdchart.bench.plot import plot
 from hvdchart.bench.result import (
     check_comparable,
     document,
@@ -83,12 +85,6 @@ def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
     assert values["master"]["backoffLimit"] == 0
 
 
-def test_nodes_of_several_kinds_are_refused() -> None:
-    plan = planned("{name: x, count: 1, coresPerSocket: 1}, {name: y, count: 1, gpus: 1}")
-    with pytest.raises(SpecError, match="2 groups; expected one group"):
-        bench_plan(plan, [1], 2, ["a"])
-
-
 def test_efficiency_is_compared_within_a_turn() -> None:
     # The machine becomes three times as fast: within each turn two workers reach 90 %.
     speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
@@ -100,11 +96,6 @@ def test_efficiency_is_compared_within_a_turn() -> None:
     assert two.efficiency_interval == pytest.approx(0.0, abs=1e-9)
     # 4.303 x 18 / sqrt(3)
     assert two.speed_interval == pytest.approx(44.72, abs=0.01)
-
-
-def test_efficiency_is_relative_to_the_smallest_size() -> None:
-    (two, four) = rows([measured(t, n, s) for t in (0, 1) for n, s in ((2, 20.0), (4, 30.0))])
-    assert (two.efficiency, four.efficiency) == (1.0, 0.75)
 
 
 @pytest.mark.parametrize("number", [*range(2, 13), 30, 101])
@@ -120,10 +111,6 @@ def test_intervals_cover_the_truth_in_95_of_100(number: int) -> None:
     share *= math.gamma(number / 2) / (math.sqrt(free * math.pi) * math.gamma(free / 2))
     # The expansion for many figures becomes exact as they become more.
     assert share == pytest.approx(0.95, abs=5e-7 if number > 100 else 5e-4)
-
-
-def test_one_figure_has_no_interval() -> None:
-    assert mean_and_interval([3.0]) == (3.0, math.inf)
 
 
 def test_pods_that_were_replaced_are_not_compared() -> None:
@@ -167,30 +154,6 @@ def result(pods: tuple[Pod, ...] = PODS) -> dict[str, Any]:
 ROW = result()["rows"][0]
 
 
-def test_result_of_one_measurement_has_rounded_figures() -> None:
-    result = document([measured(0, 1, 10 / 3, PODS[:1])], [], {})
-    assert (result["session"], result["image"]) == ("u0", "i@sha256:1")
-    assert result["rows"][0]["turns"] == [3.333]
-    assert (result["rows"][0]["imagesPerSecond"], result["rows"][0]["efficiency"]) == (3.333, 1.0)
-
-
-def test_figures_of_a_result_are_rounded_to_what_is_known_of_them() -> None:
-    figures = [
-        measured(t, n, s) for t, n, s in ((0, 1, 3.0), (1, 1, 4.0), (0, 2, 4.0), (1, 2, 5.2))
-    ]
-    row = document(figures, [], {})["rows"][1]
-    # Of two figures, it is 12.706 x half of their difference: 1.2, and 1/60 of 2/3 and 0.65.
-    assert (row["interval"], row["efficiencyInterval"]) == (7.624, 0.1059)
-    assert row["efficiency"] == 0.6583
-
-
-def test_slow_result_of_one_size_is_a_result(tmp_path: Path) -> None:
-    file = tmp_path / "x.json"
-    slow = {**result(), "rows": [{**ROW, "imagesPerSecond": 0.5}]}
-    file.write_text(json.dumps(slow))
-    assert read_document(file) == slow
-
-
 def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     one.write_text(json.dumps(result()))
@@ -199,17 +162,6 @@ def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"of different sessions.*one\.json .*<1>.*two"):
         check_comparable(files, [read_document(file) for file in files])
     check_comparable([one, one], [read_document(one)] * 2)
-
-
-@pytest.mark.parametrize(
-    "content", [None, "{", "[]", "{}", "3", '"rows session machines"', "[" * 100_000]
-)
-def test_a_file_that_is_no_result_is_named(tmp_path: Path, content: str | None) -> None:
-    file = tmp_path / "x.json"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(FileError, match=r"x\.json: "):
-        read_document(file)
 
 
 @pytest.mark.parametrize(
@@ -246,3 +198,33 @@ def test_the_machine_is_named() -> None:
     assert remarks({}) == []
     (remark,) = remarks({"nodes": {"r-0": "n", "r-1": "n"}})
     assert remark.startswith("several workers were on one node (n): ")
+
+
+def row(workers: int, speed: float, half: float, efficiency: float) -> dict[str, Any]:
+    return {
+        "workers": workers, "ranks": 2 * workers, "imagesPerSecond": speed, "interval": half,
+        "efficiency": efficiency,
+    }  # fmt: skip
+
+
+def drawn(*rows: dict[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """The attributes of a plot's elements, by their tags; those of a text with its `text`."""
+    elements: dict[str, list[dict[str, str]]] = {}
+    for element in ElementTree.fromstring(plot("a", "b", rows)).iter():  # noqa: S314
+        tag = element.tag.rpartition("}")[2]
+        elements.setdefault(tag, []).append({**element.attrib, "text": element.text or ""})
+    return elements
+
+
+def test_the_plot_is_to_scale() -> None:
+    """The axes end at the most workers, and 5 % above the highest interval."""
+    elements = drawn(row(1, 10.0, 1.0, 1.0), row(2, 19.0, 2.0, 0.95))
+    assert (elements["svg"][0]["width"], elements["svg"][0]["height"]) == ("720", "440")
+    axes, *intervals = (each["d"] for each in elements["path"])
+    assert axes == "M80 70V380H690"
+    assert intervals == ["M385.0 253.5V225.4", "M690.0 141.0V84.8"]
+    points = [(each["cx"], each["cy"]) for each in elements["circle"]]
+    assert points == [("385.0", "239.4"), ("690.0", "112.9")]
+    ideal, measured = (each["points"] for each in elements["polyline"])
+    assert ideal == "80.0,380.0 385.0,239.4 690.0,98.8"
+    assert measured == " ".join(map(",".join, points))

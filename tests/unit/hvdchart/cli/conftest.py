@@ -11,7 +11,7 @@ from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, SPEC, play
+from tests.unit.hvdchart.runs import DONE, ENDED_MASTER, SPEC, play
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import pytest
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import SPEC
-from tests.unit.hvdchart.runs import job, pod, terminated
+from tests.unit.hvdchart.runs import SPEC, installed_values, job, pod, terminated
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -112,8 +111,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
     title = "hvd: benchmark.py --model vgg16 --batch-size 32 --steps 3<"
     assert title in picture.read_text()
     assert helm.commands()[-1] == "uninstall"
-    (call,) = [call for call in helm.calls if call.arguments[0] == "upgrade"]
-    values = json.loads(call.input)
+    values = installed_values(helm)
     driven = json.loads(values["master"]["args"][2])
     assert driven["command"] == [
         *("python", "benchmark.py", "--model", "vgg16", "--batch-size", "32", "--steps", "3")
@@ -134,44 +132,6 @@ def test_a_failed_measurement_uninstalls_and_says_why(
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
     assert helm.commands()[-1] == "uninstall"
-
-
-def test_a_run_that_ends_early_is_no_result(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    with playing(fake_cluster, helm, bench_line(0, 1, 10.0), "no module named tensorflow"):
-        done = hvdchart("bench", spec, "--turns", "2", "--workers", "1")
-    assert done.code == 8
-    assert "hvd-bench ended after 1 of 2 measurements; its last line: " in done.errors
-    assert "no module named tensorflow" in done.errors
-
-
-@pytest.mark.slow
-def test_a_pod_that_was_replaced_makes_figures_incomparable(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    def replace() -> None:
-        # The first figure was read with the pods of that time.
-        fake_cluster.wait_for("pods", "list", 3)
-        fake_cluster.put("pods", worker(1, uid="another"))
-
-    told = [bench_line(*each) for each in FIGURES]
-    with playing(fake_cluster, helm, *told, between=replace):
-        done = hvdchart("bench", spec, "--turns", "2")
-    assert (done.code, done.output) == (8, "")
-    assert "hvd-bench-worker-1 was replaced between the measurements" in done.errors
-
-
-def test_a_run_of_the_name_is_neither_replaced_nor_removed(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    helm.answer("get", json.dumps({"name": NAME, "chart": "postgresql", "version": "1"}))
-    done = hvdchart("bench", spec)
-    assert done.code == 7
-    assert "hvd-bench exists already in namespace team" in done.errors
-    fake_cluster.put("pods", worker(0))
-    assert hvdchart("bench", spec).code == 7
-    assert not {"upgrade", "uninstall"} & set(helm.commands())
 
 
 @pytest.mark.slow
@@ -202,19 +162,3 @@ def test_wrong_options_are_refused_before_anything_is_installed(
     done = hvdchart("bench", spec, *options)
     assert done.code == code, done.errors
     assert helm.calls == []
-
-
-def test_columns_of_a_result_are_named(hvdchart: Command, tmp_path: Path) -> None:
-    figures = {"imagesPerSecond": 10.0, "interval": 0.1, "efficiency": 1.0}
-    row = {"workers": 1, "ranks": 1, "turns": [10.0], "efficiencyInterval": 0.0, **figures}
-    document = {
-        "session": "s", "machines": [], "name": "hvd", "time": "t", "image": "i", "turns": 2,
-        "nodes": {"hvd-worker-0": "a"}, "command": ["train"], "rows": [row],
-    }  # fmt: skip
-    file = tmp_path / "bench.json"
-    file.write_text(json.dumps(document))
-    done = hvdchart("bench", "--read", file)
-    assert done.code == 0, done.errors
-    assert "workers ┃ ranks ┃" in done.output
-    assert "images/s ┃ a worker ┃" in done.output
-    assert "efficiency ┃\n" in done.output

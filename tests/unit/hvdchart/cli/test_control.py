@@ -11,8 +11,19 @@ import pytest
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, FAILED, play
-from tests.unit.hvdchart.runs import JOB, MASTER, job, pod, terminated
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    FAILED,
+    JOB,
+    MASTER,
+    installed_values,
+    job,
+    play,
+    pod,
+    terminated,
+    upgrades,
+)
 
 pytestmark = pytest.mark.timeout(120)
 VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
@@ -24,13 +35,6 @@ def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
     answer_as(helm, "hvd")
     helm.answer("get", json.dumps(VALUES))
     return play(fake_cluster, job(), MASTER)
-
-
-def upgraded(helm: StubProgram) -> Any:
-    """The values of the upgrade that was made, if any."""
-    calls = [call for call in helm.calls if call.arguments[0] == "upgrade"]
-    assert len(calls) <= 1
-    return json.loads(calls[0].input) if calls else None
 
 
 def test_wait_tells_how_the_run_ended(hvdchart: Command, running: FakeCluster) -> None:
@@ -54,14 +58,6 @@ def test_wait_that_is_too_long_exits_with_124(hvdchart: Command, running: FakeCl
     assert done.errors == "hvdchart: run hvd has not ended within 0s: it is running\n"
 
 
-def test_wait_for_an_unknown_run_or_time_is_refused(
-    hvdchart: Command, running: FakeCluster
-) -> None:
-    assert hvdchart("wait", "none").code == 7
-    for text in ("5 m", "-1", "1w", ""):
-        assert hvdchart("wait", "hvd", "--timeout", text).code == 2
-
-
 def test_stop_suspends_the_run_and_keeps_the_other_values(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
@@ -69,8 +65,8 @@ def test_stop_suspends_the_run_and_keeps_the_other_values(
     assert (done.code, done.output) == (
         0, "run hvd stopped; start it again: hvdchart restart hvd\n",
     )  # fmt: skip
-    assert upgraded(helm) == {**VALUES, "master": {"args": ["a"], "suspend": True}}
-    (call,) = [call for call in helm.calls if call.arguments[0] == "upgrade"]
+    assert installed_values(helm) == {**VALUES, "master": {"args": ["a"], "suspend": True}}
+    (call,) = upgrades(helm)
     assert {"--reset-values", "--namespace", "team"} <= set(call.arguments)
     assert call.arguments[-2:] == ["--kube-context", "main"]
 
@@ -85,22 +81,14 @@ def test_restart_increments_the_generation_and_ends_a_stop(
     assert (done.code, done.output) == (
         0, f"run hvd starts again (master.generation {after})\n",
     )  # fmt: skip
-    assert upgraded(helm) == {"master": {"suspend": False, "generation": after}}
-
-
-def test_restart_of_a_release_without_values(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    helm.answer("get", "null")
-    assert hvdchart("restart", "hvd").code == 0
-    assert upgraded(helm) == {"master": {"suspend": False, "generation": 2}}
+    assert installed_values(helm) == {"master": {"suspend": False, "generation": after}}
 
 
 def test_scale_replaces_the_run(hvdchart: Command, running: FakeCluster, helm: StubProgram) -> None:
     done = hvdchart("scale", "hvd", "3")
     assert done.code == 0
     assert done.output.startswith("run hvd has 3 workers and starts again; the next deploy")
-    assert upgraded(helm) == {**VALUES, "worker": {"number": 3, "slots": 4}}
+    assert installed_values(helm) == {**VALUES, "worker": {"number": 3, "slots": 4}}
     assert hvdchart("scale", "hvd", "0").code == 2
 
 
@@ -111,10 +99,10 @@ def test_scale_of_one_of_several_groups_needs_its_name(
     helm.answer("get", json.dumps({"workerGroups": groups}))
     for more in ([], ["--group", "tpu"]):
         done = hvdchart("scale", "hvd", "3", *more)
-        assert (done.code, upgraded(helm)) == (7, None)
+        assert (done.code, installed_values(helm)) == (7, None)
         assert "run hvd has these groups of workers: cpu, gpu; " in done.errors
     assert hvdchart("scale", "hvd", "3", "--group", "gpu").code == 0
-    assert upgraded(helm) == {"workerGroups": [groups[0], {"name": "gpu", "number": 3}]}
+    assert installed_values(helm) == {"workerGroups": [groups[0], {"name": "gpu", "number": 3}]}
 
 
 def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
@@ -124,37 +112,10 @@ def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
     done = hvdchart("scale", "hvd", "4")
     assert done.code == 0
     assert "has 4 workers and continues" in done.output
-    assert upgraded(helm) is None
+    assert installed_values(helm) is None
     (patch,) = [request for request in running.requests if request.method == "PATCH"]
     assert patch.path.endswith("/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 4}}
     too_many = hvdchart("scale", "hvd", "5")
     assert too_many.code == 7
     assert "run hvd has room for 4 workers: raise launch.elastic.maxRanks" in too_many.errors
-
-
-def test_an_elastic_run_that_is_over_starts_again(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    running.put("jobs", job(("Complete", "", ""), mode="elastic"))
-    assert "starts again" in hvdchart("scale", "hvd", "3").output
-    assert upgraded(helm)["worker"]["number"] == 3
-
-
-@pytest.mark.parametrize("command", [["stop"], ["restart"], ["scale", "3"]])
-def test_an_unknown_run_is_named_before_helm_is_called(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: list[str]
-) -> None:
-    done = hvdchart(command[0], "none", *command[1:])
-    assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run none in namespace team: list all runs: ")
-    assert helm.calls == []
-
-
-def test_objects_without_a_release_of_helm_are_no_run(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    helm.answer("get", errors="Error: release: not found\n", code=1)
-    done = hvdchart("stop", "hvd")
-    assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run hvd in namespace team: ")

@@ -16,8 +16,7 @@ from hvdchart.image.build import Source
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import SPEC, play
-from tests.unit.hvdchart.runs import MASTER, job
+from tests.unit.hvdchart.runs import MASTER, SPEC, installed_values, job, play
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -49,11 +48,6 @@ def words(stub: StubProgram) -> list[str]:
     return [word for word in stub.commands() if word != "info"]
 
 
-def deployed_image(helm: StubProgram) -> Any:
-    last = [call for call in helm.calls if call.arguments[0] == "upgrade"][-1]
-    return json.loads(last.input)["image"]
-
-
 def tag_of(folder: Path, repository: str = REPOSITORY) -> str:
     return Source(folder, repository).reference().rpartition(":")[2]
 
@@ -73,7 +67,7 @@ def test_the_image_is_built_pushed_and_deployed_by_its_content(
     done = hvdchart("deploy", spec, "--detach")
     assert done.code == 0, done.errors
     assert words(docker) == ["inspect", "build", "push"]
-    assert deployed_image(helm) == {"repository": REPOSITORY, "tag": tag_of(project)}
+    assert installed_values(helm)["image"] == {"repository": REPOSITORY, "tag": tag_of(project)}
     assert docker.calls[-1].arguments == ["push", f"{REPOSITORY}:{tag_of(project)}"]
     # Other nodes, the same image: not even the builder is asked.
     before = len(docker.calls)
@@ -81,7 +75,7 @@ def test_the_image_is_built_pushed_and_deployed_by_its_content(
     assert again.code == 0
     assert len(docker.calls) == before
     assert f"{REPOSITORY}:{tag_of(project)} was pushed already\n" in again.errors
-    assert deployed_image(helm)["tag"] == tag_of(project)
+    assert installed_values(helm)["image"]["tag"] == tag_of(project)
     (project / "train.py").write_text("pass")
     assert hvdchart("deploy", spec, "--detach").code == 0
     assert words(docker)[-2:] == ["build", "push"]
@@ -99,20 +93,7 @@ def test_an_image_of_its_own_is_not_built_where_the_spec_names_another(
     done = hvdchart("deploy", project / "run.spec.yaml", "--detach", *options)
     assert done.code == 0, done.errors
     assert docker.calls == []
-    assert deployed_image(helm).get("tag") != tag_of(project)
-
-
-def test_a_spec_on_standard_input_is_of_no_folder(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """It may be of another folder than the one with a Dockerfile in which the command runs."""
-    spec = project / "run.spec.yaml"
-    monkeypatch.chdir(project)
-    with spec.open() as given:
-        monkeypatch.setattr("sys.stdin", given)
-        assert hvdchart("deploy", "-", "--detach").code == 0
-    assert docker.calls == []
+    assert installed_values(helm)["image"].get("tag") != tag_of(project)
 
 
 @pytest.mark.slow
@@ -128,7 +109,7 @@ def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
     done = hvdchart("deploy", spec, "--detach", *asked)
     assert done.code == 0, done.errors
     assert words(docker) == ["inspect", "build"]
-    assert deployed_image(helm)["tag"] == tag_of(other)
+    assert installed_values(helm)["image"]["tag"] == tag_of(other)
     digest = ["--build", other, "--set", f"image.digest={DIGEST}"]
     refused = hvdchart("deploy", spec, "--detach", *digest)
     assert (refused.code, "image.digest names another image" in refused.errors) == (9, True)
@@ -167,18 +148,6 @@ def test_a_cluster_of_kind_gets_the_image_unless_its_nodes_have_it(
     assert len(kind.calls) == 2
 
 
-def test_another_cluster_gets_the_image_by_a_command(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    programs: Path,
-) -> None:  # fmt: skip
-    loader = StubProgram(programs, "loader")
-    done = hvdchart("deploy", project / "run.spec.yaml", "--detach", "--load-with", "loader load")
-    assert done.code == 0, done.errors
-    reference = f"{REPOSITORY}:{tag_of(project)}"
-    assert [call.arguments for call in loader.calls] == [["load", reference]]
-    assert words(docker) == ["inspect", "build"]
-
-
 def test_a_repository_without_a_registry_is_refused_before_the_build(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram
 ) -> None:
@@ -214,18 +183,7 @@ def test_a_preview_names_the_image_and_builds_nothing(
     assert done.code == 0, done.errors
     assert docker.calls == []
     assert f"would build {REPOSITORY}:{tag_of(project)}, unless it exists\n" in done.errors
-    assert deployed_image(helm)["tag"] == tag_of(project)
-
-
-def test_a_missing_repository_is_named(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram
-) -> None:
-    spec = project / "run.spec.yaml"
-    spec.write_text(json.dumps({key: value for key, value in SPEC.items() if key != "image"}))
-    done = hvdchart("deploy", spec, "--detach")
-    assert (done.code, "image.repository is missing" in done.errors) == (9, True), done.errors
-    wrong = hvdchart("deploy", spec, "--detach", "--set", "values.image=wrong")
-    assert wrong.code in (3, 4), wrong.errors
+    assert installed_values(helm)["image"]["tag"] == tag_of(project)
 
 
 @pytest.mark.slow

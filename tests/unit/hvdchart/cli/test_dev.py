@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import signal
 import subprocess
 import sys
@@ -14,15 +13,11 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.cli.dev import _Log
-from hvdchart.errors import ClusterError
 from hvdchart.image.build import Source
-from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
-from tests.unit.hvdchart.cli.test_run import SPEC, play
-from tests.unit.hvdchart.runs import JOB, RUNNING, job, pod
+from tests.unit.hvdchart.runs import JOB, RUNNING, SPEC, job, play, pod
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -135,50 +130,6 @@ def test_a_folder_is_a_spec_and_its_code(
     finally:
         dev.process.kill()
         dev.process.communicate()
-
-
-def test_log_that_cannot_be_read_is_read_again_for_the_next_run(
-    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise ClusterError("no right")
-
-    said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    monkeypatch.setattr("hvdchart.cli.dev.say", said.put)
-    monkeypatch.setattr("hvdchart.run.logs.follow", refuse)
-    log = _Log(Cluster.connect(None, None))
-    for _ in range(2):
-        log.show("hvd")
-        assert said.get(timeout=60) == "no right; the run continues, without its log here"
-
-
-def test_code_on_standard_input_has_no_folder(hvdchart: Command) -> None:
-    for words in ([], ["-"]):
-        done = hvdchart("dev", *words)
-        assert done.code == 2, done.errors
-        assert "for a spec on standard input, also --code" in " ".join(done.errors.split())
-
-
-@pytest.mark.parametrize("missing", ["projct", "projct/run.spec.yaml"])
-def test_a_mistyped_path_is_not_waited_for(
-    hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path, missing: str
-) -> None:
-    done = hvdchart("dev", tmp_path / missing)
-    assert done.code == 5
-    assert f"{tmp_path / missing}: no such file or folder" in done.errors
-    assert fake_cluster.requests == []
-
-
-def test_code_that_vanishes_is_waited_for(dev: Dev) -> None:
-    """An editor may save a file by replacing it."""
-    dev.wait_for_deployed(1)
-    dev.wait_for_log()
-    away = dev.script.rename(dev.script.with_name("train.py~"))
-    dev.wait_for_error_line("train.py: cannot read the code: [Errno 2]")
-    assert dev.process.poll() is None
-    away.write_text("second")
-    away.rename(dev.script)
-    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
 
 
 def test_kubernetes_validates_what_was_not_validated_in_this_session(dev: Dev) -> None:

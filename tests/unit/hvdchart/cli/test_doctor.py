@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import SPEC
-from tests.unit.hvdchart.doctor.test_rights import ALL
+from tests.unit.hvdchart.doctor.test_room import ALL
+from tests.unit.hvdchart.runs import SPEC
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -43,33 +42,6 @@ def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: Fak
     assert "ok       image builder           buildah" in lines
     assert "PROBLEM" not in done.output
     assert "not on PATH" not in done.output
-
-
-def test_without_kubectl_the_commands_that_call_it_are_named(
-    hvdchart: Command, cluster: FakeCluster, programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (programs / "kubectl").unlink()
-    # The stand-ins start `cat`, and the system may have a kubectl of its own.
-    (programs / "cat").symlink_to(shutil.which("cat") or "")
-    monkeypatch.setenv("PATH", str(programs))
-    done = hvdchart("doctor")
-    assert done.code == 0
-    assert "?        kubectl                 not on PATH\n" in done.output
-    assert "-> exec, debug, top, tensorboard and timeline call it: install it\n" in done.output
-
-
-def test_claim_for_one_node_does_not_serve_the_workers_of_a_spec(
-    hvdchart: Command, cluster: FakeCluster, tmp_path: Path
-) -> None:
-    spec = tmp_path / "run.spec.yaml"
-    spec.write_text(json.dumps({**SPEC, "volumes": {"output": {"pvc": "results"}}}))
-    cluster.put("persistentvolumeclaims", {
-        "metadata": {"name": "results"}, "spec": {"accessModes": ["ReadWriteOnce"]},
-        "status": {"phase": "Bound"},
-    })  # fmt: skip
-    done = hvdchart("doctor", spec)
-    assert done.code == 7
-    assert "2 workers mount it, and it allows ReadWriteOnce" in done.output
 
 
 def test_each_problem_is_counted_and_has_a_fix(
@@ -121,37 +93,9 @@ def test_a_namespace_that_is_missing_ends_the_examination(
 
 
 @pytest.mark.slow
-def test_servers_of_dns_are_counted(hvdchart: Command, cluster: FakeCluster) -> None:
-    for ready, state, text in ((False, "problem", "no server is"), (True, "ok", "2 servers are")):
-        slice_ = {
-            "metadata": {"name": "kube-dns-1", "labels": {"k8s-app": "kube-dns"}},
-            "endpoints": [{"conditions": {"ready": each}} for each in (ready, ready, False)],
-        }
-        cluster.put("endpointslices", slice_)
-        assert states(hvdchart("doctor", "-o", "json"))["DNS"] == state
-        assert f"{text} ready" in hvdchart("doctor").output
-
-
-@pytest.mark.slow
 def test_incomplete_rules_are_completed_by_asking(hvdchart: Command, cluster: FakeCluster) -> None:
     cluster.created_status = {"resourceRules": [], "incomplete": True, "allowed": True}
     assert states(hvdchart("doctor", "-o", "json"))["rights to deploy"] == "ok"
-
-
-@pytest.mark.parametrize(
-    ("refusal", "text"),
-    [
-        ((401, "Unauthorized"), "the API server does not accept your credentials"),
-        ((503, "starting"), "starting (HTTP 503)"),
-    ],
-)
-def test_a_cluster_that_cannot_be_used_is_a_problem(
-    hvdchart: Command, cluster: FakeCluster, refusal: tuple[int, str], text: str
-) -> None:
-    cluster.refusals["version list"] = refusal
-    done = hvdchart("doctor")
-    assert done.code == 7
-    assert text in done.output
 
 
 def test_without_a_kubeconfig_the_tools_are_examined(
@@ -171,20 +115,3 @@ def test_a_missing_builder_is_a_problem_where_one_is_asked_for(
         done = hvdchart("doctor", *more)
         assert done.code == code
         assert "none of docker, podman, buildah works here" in done.output
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_remedy_is_given_for_a_missing_builder_only(
-    hvdchart: Command, cluster: FakeCluster, programs: Path, is_there: bool
-) -> None:
-    (programs / "buildah").write_text(f"#!/bin/sh\nexit {0 if is_there else 1}\n")
-    shown = hvdchart("doctor").output
-    assert ("install and start one to build images; --code needs none" in shown) is not is_there
-
-
-def test_the_namespace_is_named_where_it_can_be_read(
-    hvdchart: Command, cluster: FakeCluster
-) -> None:
-    lines = hvdchart("doctor").output.splitlines()
-    (line,) = [line for line in lines if line.split()[1:2] == ["namespace"]]
-    assert line.split() == ["ok", "namespace", "team"]

@@ -14,12 +14,10 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from hvdchart.run import helm_errors
 from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.fakes.fixtures import Command, Outcome
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import play
-from tests.unit.hvdchart.runs import MASTER, RUNNING, STATEFUL_SET, job, pod
+from tests.unit.hvdchart.runs import MASTER, job, play
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -186,29 +184,6 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     assert not {"upgrade", "uninstall"} & {*helm.commands()}
 
 
-@pytest.mark.parametrize("command", ["bench", "tune"])
-def test_release_that_another_command_changes_is_left_to_it(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
-) -> None:
-    helm.answer("upgrade", errors=f"Error: UPGRADE FAILED: {helm_errors.BUSY}", code=1)
-    done = hvdchart(command, SPEC)
-    assert done.code == 6
-    assert "another command changes this release" in said(done)
-    assert "uninstall" not in helm.commands()
-
-
-def test_code_that_is_too_large_is_refused_before_helm_is_called(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
-) -> None:
-    large = tmp_path / "data.py"
-    large.write_text("#" * 500_000)
-    done = hvdchart("deploy", SPEC, "--code", large)
-    assert done.code == 5
-    assert f"{large}: the code has more than 400000 characters" in said(done)
-    assert done.errors.endswith("or put it into the image or onto a volume\n")
-    assert (helm.calls, fake_cluster.requests) == ([], [])
-
-
 @pytest.mark.slow
 def test_server_that_says_nothing_is_given_up(
     hvdchart: Command, silent: None, monkeypatch: pytest.MonkeyPatch
@@ -240,18 +215,3 @@ def test_interrupted_watch_leaves_the_run(
     assert done.code == 130
     assert "Traceback" not in done.errors
     assert {request.method for request in fake_cluster.requests} == {"GET"}
-
-
-def test_two_hundred_pods_take_no_more_requests(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    play(fake_cluster, job(), MASTER)
-    assert hvdchart("status", "hvd").code == 0
-    few = len(fake_cluster.requests)
-    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(200)]
-    fake_cluster.put("pods", *many)
-    fake_cluster.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 200}})
-    done = hvdchart("status", "hvd")
-    assert "200 of 200 workers up" in done.output
-    assert len(fake_cluster.requests) == 2 * few
-    assert len(done.output.splitlines()) < 20

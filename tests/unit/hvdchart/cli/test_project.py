@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from hvdchart.project.templates import TEMPLATES
 from tests.fakes.fixtures import Command
 
@@ -63,13 +61,3 @@ def test_config_prints_text_as_it_is(hvdchart: Command, tmp_path: Path) -> None:
     assert hvdchart("config", spec, "get", "train.command.1").output == "größe.py\n"
     assert hvdchart("config", spec, "get", "train.command").output == '["python", "größe.py"]\n'
     assert "größe.py" in hvdchart("config", spec, "list").output
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [(["list", "a"], "list takes no key"), (["get"], "get takes at least one key")],
-)
-def test_config_says_whether_it_takes_keys(
-    hvdchart: Command, tmp_path: Path, words: list[str], message: str
-) -> None:
-    assert message in hvdchart("config", tmp_path / "spec", *words).errors

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, play, upgraded
-from tests.unit.hvdchart.runs import MASTER, job
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    MASTER,
+    installed_values,
+    job,
+    play,
+    upgrades,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -33,11 +38,6 @@ def script(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -
     return path
 
 
-def values(helm: StubProgram) -> Any:
-    """What was installed last."""
-    return json.loads([call for call in helm.calls if call.arguments[0] == "upgrade"][-1].input)
-
-
 def test_a_script_runs_on_two_workers_and_is_followed(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
@@ -45,7 +45,7 @@ def test_a_script_runs_on_two_workers_and_is_followed(
     done = hvdchart("run", script, "--name", "hvd")
     assert done.code == 0, done.errors
     assert "hvd: finished\n" in done.errors
-    sent = values(helm)
+    sent = installed_values(helm)
     assert sent["master"]["args"] == ["python", "My_Train.py"]
     assert sent["code"] == {"files": {"My_Train.py": "import model\n"}}
     assert sent["worker"]["number"] == 2
@@ -58,10 +58,10 @@ def test_options_say_where_and_on_what_a_script_runs(
     options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach", "-n", "mine"]
     done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: 😀')
     assert done.code == 0, done.errors
-    arguments = upgraded(helm)
+    arguments = upgrades(helm)[0].arguments
     assert arguments[1] == "my-train"
     assert arguments[arguments.index("--namespace") + 1] == "mine"
-    sent = values(helm)
+    sent = installed_values(helm)
     assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: 😀']
     worker = sent["worker"]
     assert (worker["number"], worker["slots"]) == (3, 4)
@@ -79,13 +79,13 @@ def test_the_folder_of_a_script_comes_with_it(
         alone.errors
     )
     assert hvdchart("run", script, "--code", script, "--detach").code == 0
-    assert values(helm)["master"]["args"] == ["python", "My_Train.py"]
+    assert installed_values(helm)["master"]["args"] == ["python", "My_Train.py"]
     inner = script.parent / "inner" / "train.py"
     inner.parent.mkdir()
     inner.write_text("pass\n")
     done = hvdchart("run", inner, "--code", script.parent, "--detach")
     assert (done.code, "not used" in done.errors) == (0, False), done.errors
-    sent = values(helm)
+    sent = installed_values(helm)
     assert sent["master"]["args"] == ["python", "inner/train.py"]
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
         assert {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"} == {

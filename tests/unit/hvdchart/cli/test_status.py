@@ -7,10 +7,26 @@ import json
 import pytest
 from yaml import safe_load as parse_yaml
 
+from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
-from tests.unit.hvdchart.cli.test_run import FAILED, play
-from tests.unit.hvdchart.runs import JOB, LABELS, MASTER, RUNNING, event, job, pod, terminated
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    FAILED,
+    FAILED_MASTER,
+    JOB,
+    LABELS,
+    MASTER,
+    RUNNING,
+    event,
+    job,
+    meanwhile,
+    play,
+    pod,
+    tell,
+    terminated,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -18,7 +34,7 @@ pytestmark = pytest.mark.timeout(120)
 def test_list_shows_each_run_on_a_line_or_as_json(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
+    play(fake_cluster, FAILED, FAILED_MASTER)
     long = "a worker of the run was killed, because its container had used all of its memory " * 3
     labels = {**LABELS, "app.kubernetes.io/instance": "old"}
     old = {"metadata": {"name": "old-worker", "labels": labels}, "spec": {"replicas": 0}}
@@ -40,12 +56,6 @@ def test_list_shows_each_run_on_a_line_or_as_json(
     ]  # fmt: skip
 
 
-def test_list_without_a_run_says_so(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    done = hvdchart("list")
-    assert (done.code, done.output, done.errors) == (0, "", "no runs in namespace team\n")
-    assert hvdchart("list", "-A").errors == "no runs in any namespace\n"
-
-
 def test_status_of_a_finished_run_is_text_or_json(hvdchart: Command, finished: FakeCluster) -> None:
     text = hvdchart("status", "hvd")
     assert (text.code, text.output.splitlines()[0]) == (0, "hvd: finished")
@@ -60,7 +70,7 @@ def test_status_of_a_finished_run_is_text_or_json(hvdchart: Command, finished: F
 def test_status_of_a_failed_run_has_the_end_of_its_last_log(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
+    play(fake_cluster, FAILED, FAILED_MASTER)
     older = pod(f"{JOB}-a", "master", terminated(1, "older", at="09:00:00"), phase="Failed")
     fake_cluster.put("pods", older)
     fake_cluster.log(f"{JOB}-x", *(f"line {number}" for number in range(30)))
@@ -74,19 +84,6 @@ def test_status_of_a_failed_run_has_the_end_of_its_last_log(
     json_only = hvdchart("status", "hvd", "-o", "json")
     assert json_only.code == 8
     assert json.loads(json_only.output)["reason"] == "boom"
-
-
-def test_status_of_an_unknown_run_exits_with_7(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    done = hvdchart("status", "hvd", "-n", "mine")
-    assert done.code == 7
-    assert "no run hvd in namespace mine: this namespace has no objects of the rel" in done.errors
-
-
-def test_logs_follow_a_run_to_its_end(hvdchart: Command, finished: FakeCluster) -> None:
-    done = hvdchart("logs", "hvd", "--tail", "1")
-    assert (done.code, done.output) == (0, f"[{JOB}-x] last\n")
 
 
 def test_logs_without_following_print_all_pods_or_the_masters(
@@ -113,23 +110,6 @@ def test_logs_of_a_run_without_a_job_are_those_so_far(
     assert unknown.errors.startswith("hvdchart: no run none in namespace team: list all runs: ")
 
 
-@pytest.mark.slow
-def test_log_lines_have_a_colour_for_each_pod_on_a_terminal(
-    hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"hvd-worker-{number}" for number in range(7)]
-    fake_cluster.put("pods", *(pod(name, "worker", RUNNING) for name in names))
-    for name in names:
-        fake_cluster.log(name, "one", "two")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    lines = hvdchart("logs", "hvd").output.splitlines()
-    codes = [line.partition("m[")[0].removeprefix("\x1b[") for line in lines]
-    assert codes == [code for code in ["36", "32", "33", "35", "34", "91", "36"] for _ in range(2)]
-    assert lines[0].endswith("[hvd-worker-0]\x1b[0m one")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert hvdchart("logs", "hvd").output.splitlines()[0] == "[hvd-worker-0] one"
-
-
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:
     fake_cluster.put("events", event("hvd-worker-0", "Pod", "Pulled", "done", type="Normal"))
     done = hvdchart("events", "hvd")
@@ -138,3 +118,53 @@ def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCl
     none = hvdchart("events", "other", "--namespace", "mine")
     assert (none.code, none.output) == (0, "")
     assert none.errors.startswith("no events about other in namespace mine; ")
+
+
+TOLD = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}
+
+
+@pytest.fixture
+def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A run that goes on and tells its progress."""
+    monkeypatch.setattr(watch, "SETTLE", 0.0)
+    play(fake_cluster, job(mode="horovodrun"), MASTER)
+    tell(fake_cluster, TOLD)
+    return fake_cluster
+
+
+def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCluster) -> None:
+    def end() -> None:
+        # What a status reads last.
+        running.wait_for("configmaps", "get")
+        tell(running, {**TOLD, "step": 500})
+        play(running, DONE, ENDED_MASTER)
+
+    with meanwhile(end):
+        done = hvdchart("status", "hvd", "--watch")
+    assert done.code == 0
+    heads = [line for line in done.output.splitlines() if line.startswith("hvd: ")]
+    assert heads[0].startswith("hvd: running")
+    assert done.output.splitlines()[1] == (
+        "progress: step 120 of 500, loss 0.41, 32 images/s, about 4 min left"
+    )
+    assert heads[-1] == "hvd: finished"
+    assert done.output.splitlines()[-5].startswith("progress: step 500 of 500")
+    assert "\x1b" not in done.output
+
+
+def test_logs_of_a_rank_have_its_lines_alone(hvdchart: Command, running: FakeCluster) -> None:
+    running.log(f"{JOB}-x", "[0]<stdout>:zero", "[1]<stdout>:one", "[1]<stderr>:two", end=True)
+    done = hvdchart("logs", "hvd", "--rank", "1", "--no-follow")
+    assert done.output == "[rank 1] one\n[rank 1] two\n"
+    asked = [request.path for request in running.requests if request.resource == "log"]
+    assert [path.split("/")[-2] for path in asked] == [f"{JOB}-x"], "the master's log has them"
+
+
+def test_logs_since_a_time_are_asked_of_the_server(hvdchart: Command, running: FakeCluster) -> None:
+    for more in (["--no-follow"], []):
+        play(running, DONE, ENDED_MASTER)
+        running.requests.clear()
+        assert hvdchart("logs", "hvd", "--since", "5m", *more).code == 0
+        asked = [request.query for request in running.requests if request.resource == "log"]
+        assert {query["sinceSeconds"] for query in asked} == {"300"}
+    assert hvdchart("logs", "hvd", "--since", "yesterday").code == 2

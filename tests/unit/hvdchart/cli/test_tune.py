@@ -10,7 +10,6 @@ import pytest
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import upgraded
 from tests.unit.hvdchart.runs import job, pod, terminated
 
 pytestmark = pytest.mark.timeout(120)
@@ -61,25 +60,6 @@ def test_tune_measures_in_a_run_and_writes_the_best_setting(
         "OMP_NUM_THREADS": "3", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
         "KMP_BLOCKTIME": "0",
     }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_tune_without_a_faster_setting_keeps_the_plans(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    measure(fake_cluster, helm, result(0, 10.0), result(1, None, "crashed"))
-    grid = ["--omp", "3", "--intra", "1", "--inter", "1", "--repeat", "1"]
-    options = ["--model", "VGG16", "--batch-size", "4", "--steps", "7"]
-    done = hvdchart("tune", spec, *grid, *options, "--context", "main")
-    assert done.code == 0, done.errors
-    assert "2/2    failed  OMP_NUM_THREADS=3" in done.errors
-    assert "keep the plan's" in done.output
-    assert "in turn with the plan's" not in done.output
-    assert helm.commands().count("upgrade") == 1
-    assert upgraded(helm)[-1] == "main"
-    installed = json.loads(next(c.input for c in helm.calls if c.arguments[0] == "upgrade"))
-    command = json.loads(installed["master"]["args"][-2])["command"]
-    assert command[-6:] == ["--model", "VGG16", "--batch-size", "4", "--steps", "7"]
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from hvdchart.discover.nodes import pod_requests, read_nodes
 from hvdchart.discover.spec_text import spec_text
 from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
-from hvdchart.quantity import MI
+from hvdchart.quantity import MI, memory_bytes
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import Rdma, Reserved, Toleration
+from hvdchart.spec.model import Rdma
 from tests.unit.hvdchart.nodes import NFD, amd, dgx, discovered, mig, node, pod, xeon
 
 
@@ -68,15 +68,6 @@ def test_different_nodes_become_different_groups() -> None:
     assert "GPU and CPU nodes" in text
 
 
-def test_unknown_facts_are_marked_by_comments() -> None:
-    text, spec = discovered([node("vm", "8", "32Gi")])
-    group = spec.nodes[0]
-    assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (1, 8, 1)
-    lines = text.splitlines()
-    assert any("sockets: 1" in line and "not known" in line for line in lines)
-    assert any("threadsPerCore: 1" in line and "not known" in line for line in lines)
-
-
 def topology(name: str, zones: int) -> dict[str, Any]:
     """A NodeResourceTopology as node-feature-discovery's topology updater publishes it."""
     numa = [{"name": f"node-{n}", "type": "Node", "resources": []} for n in range(zones)]
@@ -116,23 +107,6 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
     assert make_plan(spec).groups[0].slots == sockets * (numa or 1)
 
 
-def test_gpu_nodes_have_a_rank_for_each_gpu_and_none_for_numa_nodes() -> None:
-    text = spec_text(read_nodes([dgx("d1")], [], [topology("d1", 8)]), "run")
-    assert "numaPerSocket" not in text
-    assert parse_spec(text).nodes[0].sockets == 2
-
-
-def test_selector_becomes_the_node_selector() -> None:
-    _, spec = discovered([xeon("x1"), xeon("x2")], selector="node-type==highmem,a!=b,c")
-    assert spec.nodes[0].node_selector == {"node-type": "highmem"}
-
-
-def test_reserve_is_omitted_without_the_pods() -> None:
-    text, spec = discovered([xeon("x1")], pods_known=False)
-    assert spec.nodes[0].reserved.cpu is None
-    assert "requests of DaemonSets are estimated" in text
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -170,20 +144,6 @@ def test_threads_of_a_core_are_known_from_labels(
 
 
 @pytest.mark.parametrize(
-    ("cpu", "labels", "sockets", "cores"),
-    [
-        ("7", {f"{NFD}cpu-topology.socket_count": "2"}, 1, 7),
-        ("1", {f"{NFD}cpu-hardware_multithreading": "true"}, 1, 1),
-    ],
-)
-def test_cores_that_sockets_cannot_share_are_of_one(
-    cpu: str, labels: dict[str, str], sockets: int, cores: int
-) -> None:
-    group = discovered([node("n", cpu, "8Gi", labels)])[1].nodes[0]
-    assert (group.sockets, group.cores_per_socket) == (sockets, cores)
-
-
-@pytest.mark.parametrize(
     ("product", "names"),
     [
         ("H100-SXM", ["h100-sxm"]),
@@ -213,13 +173,6 @@ def test_label_of_the_users_own_selects_a_group() -> None:
     ]  # fmt: skip
 
 
-def test_taint_with_a_value_is_tolerated_with_that_value() -> None:
-    taint = {"key": "team", "value": "vision", "effect": "NoExecute"}
-    group = discovered([xeon("x1", taints=[taint])])[1].nodes[0]
-    expected = Toleration(taint="team", operator="Equal", value="vision", effect="NoExecute")
-    assert group.tolerations == (expected,)
-
-
 # The last one has 3 % less than the first one.
 @pytest.mark.parametrize(("memory", "groups"), [("97Mi", 1), ("96Mi", 2)])
 def test_nodes_of_nearly_the_same_memory_are_equal(memory: str, groups: int) -> None:
@@ -240,11 +193,6 @@ def test_pod_requests_are_those_of_the_scheduler() -> None:
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
 
 
-def test_a_request_for_none_of_a_device_is_none() -> None:
-    without = pod("n", {"cpu": "2", "nvidia.com/gpu": "0"}, init=[{}])
-    assert pod_requests(without) == {"cpu": 2000, "nvidia.com/gpu": 0}
-
-
 def test_comments_on_gpus_show_what_limits_them() -> None:
     shared = dgx("g1")
     shared["metadata"]["labels"] |= {
@@ -261,12 +209,6 @@ def test_comments_on_gpus_show_what_limits_them() -> None:
     assert "MIG slices" not in full
 
 
-def test_reserve_without_daemons_is_the_kubelets_and_the_masters() -> None:
-    text, spec = discovered([xeon("x1", allocatable=("111", "394836Mi"))])
-    assert spec.nodes[0].reserved == Reserved(cpu=1100, memory=256 * MI)
-    assert "kubelet 1, DaemonSets 0, master 100m" in text
-
-
 @pytest.mark.parametrize(
     ("cpu", "memory", "room"),
     [("100m", "8Gi", False), ("101m", "8Gi", True), ("1", "256Mi", False), ("1", "257Mi", True)],
@@ -277,21 +219,74 @@ def test_node_without_room_for_a_worker_has_a_comment(cpu: str, memory: str, roo
     assert ("leave nothing for workers" in text) is not room
 
 
-def test_pod_requests_include_the_overhead_of_its_runtime() -> None:
-    sandboxed = pod("n", {"cpu": "2"})
-    sandboxed["spec"]["overhead"] = {"cpu": "250m", "memory": "64Mi"}
-    assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
+def test_fit_uses_free_nodes_only() -> None:
+    nodes = [dgx(f"d{n}") for n in range(4)] + [xeon("x1")]
+    busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
+    text, spec = discovered(nodes, busy, fit=16)
+    assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
+    assert make_plan(spec).ranks == 16
+    assert "3 of 4 nodes of the group are free now" in text
+    assert "d0: 4 nvidia.com/gpu free, 8 needed" in text
 
 
-@pytest.mark.parametrize(("replicas", "is_shared"), [("1", False), ("2", True)])
-def test_time_slicing_is_told_from_whole_gpus(replicas: str, is_shared: bool) -> None:
-    labels = {"nvidia.com/gpu.product": "T4", "nvidia.com/gpu.replicas": replicas}
-    shared = node("s", "8", "32Gi", labels, devices={"nvidia.com/gpu": replicas})
-    text, _ = discovered([shared])
-    assert ("time-sliced" in text) is is_shared
+def test_spares_are_kept_of_each_group_that_has_enough_nodes() -> None:
+    nodes = [*(dgx(f"d{n}") for n in range(3)), xeon("x1")]
+    text, spec = discovered(nodes, spares=1)
+    assert [(group.count, group.spares) for group in spec.nodes] == [(2, 1), (1, 0)]
+    assert "  count: 2\n    spares: 1\n" in text.replace("    count", "  count")
+    with pytest.raises(ClusterError, match=r"no group has more than 3 nodes, the spares \(.*: 3"):
+        discovered(nodes, spares=3)
 
 
-def test_spec_says_that_it_lacks_an_image() -> None:
-    text, spec = discovered([xeon("x1")])
-    assert "# not in the API: the image, which a run needs (image: {repository: ..., tag:" in text
-    assert spec.image is None
+def test_fit_keeps_free_nodes_as_spares() -> None:
+    nodes = [dgx(f"d{n}") for n in range(4)]
+    busy = [pod("d0", {"nvidia.com/gpu": "4"})]
+    text, spec = discovered(nodes, busy, fit=16, spares=1)
+    assert [(group.count, group.spares) for group in spec.nodes] == [(2, 1)]
+    assert "3 of 4 nodes are free, 16 ranks and 1 spare (" in text
+    with pytest.raises(ClusterError, match="24 ranks do not fit now: there is room for 16"):
+        discovered(nodes, busy, fit=24, spares=1)
+    with pytest.raises(ClusterError, match="8 ranks do not fit now: there is room for 0"):
+        discovered(nodes, busy, fit=8, spares=4)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        (32, "32 ranks do not fit now: there is room for 24"),
+        (33, "33 ranks do not fit now: there is room for 24"),
+        (12, "12 ranks do not fit: each node runs 8 ranks"),
+    ],
+)
+def test_ranks_that_do_not_fit_are_refused_with_the_reasons(ranks: int, message: str) -> None:
+    busy = [pod("d0", {"cpu": "200"})]
+    with pytest.raises(ClusterError) as refused:
+        discovered([dgx(f"d{n}") for n in range(4)], busy, fit=ranks)
+    assert message in str(refused.value)
+    assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
+
+
+def test_fit_fills_the_larger_nodes_first() -> None:
+    small = [node(f"s{n}", "8", "32Gi", devices={"nvidia.com/gpu": "4"}) for n in (1, 2)]
+    nodes = [*small, amd("a1")]
+    for ranks, counts in ((8, {8: 1}), (12, {8: 1, 4: 1})):
+        _, spec = discovered(nodes, fit=ranks)
+        assert {group.gpus: group.count for group in spec.nodes} == counts
+
+
+def test_planned_worker_fits_an_idle_node() -> None:
+    """The reserve that discover writes leaves room for daemons, kubelet and master."""
+    daemons = [pod("x1", {"cpu": "750m", "memory": "900Mi"}, "DaemonSet")]
+    machine = xeon("x1", allocatable=("110", "390000Mi"))
+    _, spec = discovered([machine], daemons, fit=2)
+    plan = make_plan(spec).groups[0]
+    assert plan.cpu is not None
+    assert plan.memory is not None
+    assert plan.cpu + 750 + 100 <= 110_000
+    assert plan.memory + memory_bytes("1156Mi") <= memory_bytes("390000Mi")
+
+
+def test_fit_prefers_a_group_with_gpus() -> None:
+    # One CPU node would do, and so would a GPU node, which comes second for its many CPUs.
+    _, spec = discovered([dgx("g1"), *(xeon(f"x{n}") for n in range(4))], fit=8)
+    assert [group.name for group in spec.nodes] == ["nvidia-a100-sxm4-80gb"]

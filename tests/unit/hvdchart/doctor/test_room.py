@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
+from hvdchart.chart_files import chart_dir
 from hvdchart.doctor.findings import Finding, report
 from hvdchart.doctor.needs import claims, pod_needs, security_level
+from hvdchart.doctor.rights import Right, examine_rights, is_granted, needed_rights
 from hvdchart.doctor.room import (
     examine_claims,
     examine_classes,
@@ -63,42 +68,9 @@ def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
     assert quota_texts([quota(**hard)]) == ([problem] if problem else [])
 
 
-def test_what_others_use_is_not_left() -> None:
-    problems = quota_texts([quota({"requests.cpu": "2"}, requests_cpu="10")])
-    assert problems == ["quota q leaves 8 requests.cpu of 8100m needed"]
-
-
-def test_what_is_over_its_quota_already_matters_to_those_who_need_it() -> None:
-    assert quota_texts([quota({"services": "1"}, services="0")]) == []
-    problems = quota_texts([quota({"pods": "9"}, pods="8")])
-    assert problems == ["quota q leaves -1 pods of 5 needed"]
-
-
 def test_a_default_of_the_namespace_meets_what_a_quota_demands() -> None:
     default = limit_range(default={"cpu": "4"})
     assert quota_texts([quota(limits_cpu="100")], [default]) == []
-
-
-def test_a_default_request_is_no_limit() -> None:
-    default = limit_range(defaultRequest={"cpu": "4"})
-    (problem,) = quota_texts([quota(limits_cpu="100")], [default])
-    assert problem.startswith("quota q requires limits.cpu")
-
-
-def test_a_default_request_meets_what_a_quota_demands() -> None:
-    values: dict[str, Any] = {"worker": {}, "master": {}}
-    default = limit_range(defaultRequest={"cpu": "4"})
-    states = [
-        [each.state for each in examine_quotas([quota(cpu="100")], ranges, pod_needs(values))]
-        for ranges in ([default], [])
-    ]
-    assert states == [["ok"], ["problem"]]
-
-
-def test_a_quota_for_some_pods_only_is_not_counted() -> None:
-    scoped = quota(pods="0")
-    scoped["spec"]["scopes"] = ["BestEffort"]
-    assert quota_texts([scoped]) == []
 
 
 @pytest.mark.parametrize(
@@ -115,11 +87,6 @@ def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
     limit = limit_range(**limits)
     limit["spec"]["limits"].insert(0, {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}})
     assert quota_texts([], [limit]) == ([problem] if problem else [])
-
-
-def test_without_a_spec_quotas_are_named() -> None:
-    (finding,) = examine_quotas([quota(pods="0")], [], None)
-    assert (finding.state, finding.text) == ("ok", "q")
 
 
 @pytest.mark.parametrize(
@@ -171,13 +138,6 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     classes = [{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}]
     (finding,) = examine_claims({"data": found}, classes, workers)
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
-
-
-def test_each_claim_has_its_finding() -> None:
-    findings = examine_claims({"data": None, "out": claim()}, None, 4)
-    assert [(each.subject, each.state) for each in findings] == [
-        ("claim data", "problem"), ("claim out", "ok"),
-    ]  # fmt: skip
 
 
 def test_claims_are_those_of_all_pods() -> None:
@@ -232,10 +192,6 @@ def test_needs_are_read_from_the_values_of_a_spec() -> None:
     ]  # fmt: skip
 
 
-def test_values_without_numbers_need_a_worker_and_a_master() -> None:
-    assert [(pod.name, pod.number) for pod in pod_needs({})] == [("worker", 1), ("master", 1)]
-
-
 def test_spares_need_what_other_workers_need() -> None:
     groups = [{"name": "a"}, {"name": "b", "spares": None}]
     values = {"worker": {"number": 2, "spares": 1}, "workerGroups": groups}
@@ -249,3 +205,94 @@ def test_the_report_has_a_line_for_each_subject_and_the_fix_below() -> None:
     assert text.splitlines() == [
         "ok       DNS     2 servers", "PROBLEM  quotas  full", "                 -> ask",
     ]  # fmt: skip
+
+
+ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def rule(group: str, resources: list[str], verbs: list[str], **more: Any) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (ALL, True),
+        (rule("", ["pods/exec"], ["create"]), True),
+        (rule("", ["*/exec"], ["*"]), True),
+        (rule("*", ["*"], ["create"]), True),
+        (rule("", ["pods"], ["*"]), False),
+        (rule("apps", ["pods/exec"], ["create"]), False),
+        (rule("", ["pods/exec"], ["get"]), False),
+        (rule("", ["pods/exec"], ["create"], resourceNames=["a"]), False),
+        ({}, False),
+    ],
+)
+def test_a_rule_grants_a_right_on_all_objects_or_not(given: dict[str, Any], expected: bool) -> None:
+    assert is_granted(Right("", "pods/exec", "create"), [given]) == expected
+
+
+def test_missing_rights_are_listed_by_resource_with_the_fix() -> None:
+    rules = [
+        {**ALL, "apiGroups": [""]},
+        {**ALL, "apiGroups": ["apps", "batch", "discovery.k8s.io"]},
+    ]
+    deploy, follow, enter = examine_rights("team", rules, None)
+    assert deploy.state == "problem"
+    assert deploy.text == (
+        "missing in namespace team: get, create, patch, delete roles.rbac.authorization.k8s.io; "
+        "get, create, patch, delete rolebindings.rbac.authorization.k8s.io; "
+        "get, create, patch, delete networkpolicies.networking.k8s.io"
+    )
+    assert "kubectl create rolebinding NAME -n team --clusterrole=admin" in deploy.fix
+    assert (follow.state, enter.state) == ("ok", "ok")
+
+
+def test_the_server_is_asked_where_rules_are_incomplete() -> None:
+    asked: list[Right] = []
+
+    def may(right: Right) -> bool:
+        asked.append(right)
+        return right.verb != "patch"
+
+    rules = [{**ALL, "apiGroups": ["", "apps", "batch", "discovery.k8s.io"]}]
+    deploy, *_ = examine_rights("team", rules, None, may)
+    assert {right.group for right in asked} == {
+        "rbac.authorization.k8s.io", "networking.k8s.io",
+    }  # fmt: skip
+    assert deploy.text.startswith("missing in namespace team: patch roles.rbac")
+
+
+def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
+    """RBAC lets nobody grant what they do not have."""
+    text = (chart_dir() / "templates" / "role.yaml").read_text()
+    lines = [line for line in text.splitlines() if "{{" not in line and "resourceNames" not in line]
+    lines = [line for line in lines if not re.fullmatch(r" +- [^{]*-worker.*", line)]
+    rules = YAML(typ="safe").load("\n".join(lines))["rules"]
+    assert len(rules) >= 8
+    needed = set(needed_rights("rights to deploy", None))
+    for granted in rules:
+        for group in granted["apiGroups"]:
+            for resource in granted["resources"]:
+                for verb in granted["verbs"]:
+                    assert Right(group, resource, verb) in needed
+
+
+def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> None:
+    """By default; the other kinds are those that a spec enables."""
+    templates = Path(chart_dir() / "templates").glob("*.yaml")
+    kinds = {
+        kind.lower()
+        for file in templates
+        for kind in re.findall(r"^kind: (\w+)$", file.read_text(), re.MULTILINE)
+    }
+    values = {
+        "tensorboard": {"enabled": True}, "podDisruptionBudget": {"enabled": True},
+        "metrics": {"podMonitor": True},
+    }  # fmt: skip
+    resources = {right.resource for right in needed_rights("rights to deploy", values)}
+    plurals = {
+        kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s" for kind in kinds
+    }
+    # Of a gang scheduler, whose rights depend on which it is.
+    assert plurals - resources <= {"podgroups"}

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import FileError
 from hvdchart.image import build as building
-from hvdchart.image import memory
 from hvdchart.image.build import Source, context_files, read_step
 from hvdchart.image.deliver import push, save
 from tests.fakes.fixtures import Command
@@ -47,8 +45,6 @@ def test_an_image_is_built_once_for_each_content(
     assert "is built already" in again.errors
     docker.answer("inspect", code=1)
     third = hvdchart("build", folder, "--image", "host:5000/team/r", "-v")
-    assert ", about 0 s as the last time\n" in third.errors
-    assert "step 1/1: FROM a (after 0 s, " in third.errors
     assert "STEP 1/1: FROM a\n" in third.errors
 
 
@@ -95,12 +91,6 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     assert [name for name in context_files(folder) if name != ".dockerignore"] == left
 
 
-def test_a_line_that_is_no_pattern_is_refused(folder: Path) -> None:
-    (folder / ".dockerignore").write_text("data\n!\n")
-    with pytest.raises(FileError, match=r"/\.dockerignore:2: '!' is not a pattern of \.gitignore"):
-        context_files(folder)
-
-
 def test_a_build_that_fails_shows_its_last_lines(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
@@ -112,16 +102,6 @@ def test_a_build_that_fails_shows_its_last_lines(
     assert "line 29" in done.errors
     assert "line 5;" not in done.errors
     assert "push" not in [call[0] for call in commands(docker)]
-
-
-def test_a_folder_without_a_dockerfile_is_refused(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    (folder / "Dockerfile").unlink()
-    done = hvdchart("build", folder, "--image", "r")
-    assert (done.code, "Dockerfile: no such file" in done.errors) == (5, True)
-    with pytest.raises(FileError):
-        context_files(folder / "none")
 
 
 def test_each_engine_has_its_own_command(
@@ -162,60 +142,6 @@ def test_steps_of_each_builder_are_read(line: str, step: str | None) -> None:
     assert read_step(line) == step
 
 
-def test_output_goes_on_line_by_line_and_its_last_ten_are_kept() -> None:
-    lines: list[str] = []
-    code, last = building.stream(["sh", "-c", "seq 20; exit 3"], lines.append)
-    assert (code, lines) == (3, [str(n) for n in range(1, 21)])
-    assert last == lines[10:]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "last", "text"),
-    [
-        (2.0, None, "after 2 s"),
-        (4.4, 5.0, "after 4 s, about 1 s left"),
-        (5.0, 5.0, "after 5 s, soon done"),
-        (6.0, 5.0, "after 6 s, soon done"),
-    ],
-)
-def test_what_is_left_is_estimated(seconds: float, last: float | None, text: str) -> None:
-    assert building._times(seconds, last) == text
-
-
-def test_an_estimate_says_what_is_left(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    memory.keep_duration("r", 4000.0)
-    done = hvdchart("build", folder, "--image", "r")
-    assert ", about 4000 s as the last time\n" in done.errors
-    assert re.search(r"step 1/1: FROM a \(after \d+ s, about (4000|39\d\d) s left\)", done.errors)
-
-
-@pytest.mark.parametrize("content", ["{broken", "[]", '{"r": []}'])
-def test_a_damaged_memory_is_no_obstacle(
-    hvdchart: Command, folder: Path, docker: StubProgram, content: str
-) -> None:
-    memory.keep_duration("r", 1.0)
-    (file,) = (folder.parent / "cache" / "hvdchart").iterdir()
-    file.write_text(content)
-    assert hvdchart("build", folder, "--image", "r").code == 0
-    assert isinstance(memory.last_duration("r"), float)
-
-
-def test_of_pushed_images_the_last_ones_are_remembered(folder: Path) -> None:
-    memory._write("pushed", {str(number): True for number in range(500)})
-    memory.keep_pushed("new")
-    assert [memory.was_pushed(name) for name in ("0", "1", "499", "new")] == [False, *[True] * 3]
-    memory.keep_duration("r", 1.26)
-    assert memory.last_duration("r") == 1.3
-
-
-def test_a_cache_that_cannot_be_written_is_no_obstacle(folder: Path) -> None:
-    (folder.parent / "cache").touch()
-    memory.keep_pushed("new")
-    assert not memory.was_pushed("new")
-
-
 def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     hvdchart: Command, folder: Path, docker: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,29 +158,6 @@ def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     assert done.code == 130
     assert "boom; waiting for the next change" in done.errors
     assert done.output == f"{Source(folder, 'r').reference()}\n"
-
-
-@pytest.mark.slow
-def test_changes_are_noticed(folder: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from hvdchart.image.build import changes;"
-        "print('ready', flush=True); next(changes(Path(sys.argv[1]))); print('changed')"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        number = 0
-        # The watch has begun some time after the line.
-        while process.poll() is None:
-            number += 1
-            (folder / "train.py").write_text(str(number))
-            try:
-                process.wait(0.2)
-            except subprocess.TimeoutExpired:
-                continue
-        assert process.stdout.readline() == "changed\n"
 
 
 @pytest.mark.slow
@@ -278,9 +181,83 @@ def test_an_interrupted_watch_of_changes_says_so(folder: Path) -> None:
         assert process.wait() == -signal.SIGINT, "the command ends with the status of an interrupt"
 
 
-def test_a_file_that_is_removed_while_all_are_read_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+SPEC = """\
+apiVersion: hvdchart/v1
+name: r   # mine
+nodes: [{name: a, count: 1, gpus: 1}]
+image: {repository: old, tag: old}
+train: {command: [a]}
+"""
+
+
+def test_the_image_is_pushed_and_named_in_the_spec(
+    hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
-    monkeypatch.setattr(building, "context_files", lambda *_: ["Dockerfile", "gone"])
-    with pytest.raises(FileError, match="gone: cannot read: No such file or directory"):
-        Source(folder, "r").reference()
+    spec = folder.parent / "run.spec.yaml"
+    spec.write_text(SPEC)
+    done = hvdchart("build", folder, "--image", "team/r", "--push", "--spec", spec)
+    assert done.code == 0, done.errors
+    reference = done.output.strip()
+    assert commands(docker)[-1] == ["push", reference]
+    tag = reference.partition(":")[2]
+    assert spec.read_text().splitlines()[1] == "name: r   # mine"
+    assert f"image: {{repository: team/r, tag: {tag}}}" in spec.read_text().replace('"', "")
+
+
+def test_a_push_that_is_refused_names_the_remedy(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    docker.answer("push", errors="denied: requested access to the resource is denied\n", code=1)
+    done = hvdchart("build", folder, "--image", "host.example/r", "--push")
+    assert done.code == 9
+    assert "is denied; log in with `docker login host.example`" in done.errors
+
+
+@pytest.mark.slow
+def test_any_command_can_load_the_image(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    minikube = StubProgram(programs, "minikube")
+    done = hvdchart("build", folder, "--image", "r", "--load-with", "minikube -p 'my one' load")
+    assert done.code == 0, done.errors
+    reference = done.output.strip()
+    assert [call.arguments for call in minikube.calls] == [["-p", "my one", "load", reference]]
+    minikube.answer("my one", errors="no such profile", code=3)
+    monkeypatch.setenv("HVDCHART_LOAD_WITH", "minikube -p 'my one' load")
+    refused = hvdchart("build", folder, "--image", "r")
+    assert refused.code == 9
+    assert "`minikube -p my one load` ended with exit code 3: no such profile" in refused.errors
+    missing = hvdchart("build", folder, "--image", "r", "--load-with", "nowhere load")
+    assert "no program 'nowhere' is on PATH" in missing.errors
+    assert hvdchart("build", folder, "--image", "r", "--load-with", "'a").code == 2
+
+
+@pytest.mark.slow
+def test_the_image_is_saved_to_an_archive(
+    hvdchart: Command, folder: Path, docker: StubProgram
+) -> None:
+    archive = folder.parent / "image.tar"
+    done = hvdchart("build", folder, "--image", "r", "--save", archive)
+    assert done.code == 0, done.errors
+    assert commands(docker)[-1] == ["save", "-o", str(archive), done.output.strip()]
+    docker.answer("save", errors="no space\n", code=1)
+    failed = hvdchart("build", folder, "--image", "r", "--save", archive)
+    assert failed.code == 9
+    assert f"cannot save {done.output.strip()}: no space" in failed.errors
+
+
+@pytest.mark.slow
+def test_the_image_is_loaded_into_kind(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path
+) -> None:
+    missing = hvdchart("build", folder, "--image", "r", "--kind", "mine")
+    assert (missing.code, "no program kind is on PATH" in missing.errors) == (9, True)
+    kind = StubProgram(programs, "kind")
+    assert hvdchart("build", folder, "--image", "r", "--kind", "mine").code == 0
+    (call,) = kind.calls
+    assert call.arguments[:2] == ["load", "image-archive"]
+    assert call.arguments[-2:] == ["--name", "mine"]
+    kind.answer("load", errors="ERROR: no nodes found", code=1)
+    refused = hvdchart("build", folder, "--image", "r", "--kind", "mine")
+    assert "into kind: ERROR: no nodes found" in refused.errors

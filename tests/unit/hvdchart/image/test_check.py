@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ImageError
+from hvdchart.image.build import choose_engine
 from hvdchart.image.check import (
     UNKNOWN_USER,
     check_report,
@@ -20,7 +21,9 @@ from hvdchart.image.check import (
     probe_pod,
     read_probe,
 )
+from hvdchart.image.engines import run_in, runtime_options
 from hvdchart.image.probe import MARK
+from tests.fakes.program import StubProgram
 
 GOOD: dict[str, Any] = {
     "python": "3.8.10",
@@ -43,13 +46,6 @@ def changed(**changes: object) -> dict[str, Any]:
     """A report without a problem, apart from the changes; those of programs are merged."""
     programs = {**GOOD["programs"], **dict(changes.pop("programs", {}))}  # type: ignore[call-overload]
     return {**GOOD, "programs": programs, **changes}
-
-
-@pytest.mark.parametrize("mode", ["mpirun", "horovodrun", "elastic"])
-def test_image_that_meets_all_requirements_lacks_nothing(mode: str) -> None:
-    findings = check_requirements(GOOD, mode)
-    assert missing(findings) == []
-    assert "missing" not in check_report("team/train:1", findings)
 
 
 @pytest.mark.parametrize(
@@ -92,19 +88,6 @@ def test_missing_requirement_is_named_with_its_remedy(
     assert text.startswith("team/train:1\n")
     assert remedy in text
     assert ("\n  --  " in text) == (lacking is not None)
-
-
-@pytest.mark.parametrize(
-    ("mode", "line"),
-    [
-        ("mpirun", "mpirun: /usr/bin/mpirun, mpirun (Open MPI) 4.1.4"),
-        ("horovodrun", "horovodrun: /usr/bin/horovodrun"),
-    ],
-)
-def test_launcher_is_reported_with_its_version_if_it_is_mpirun(mode: str, line: str) -> None:
-    found = {f.requirement: f.details for f in check_requirements(GOOD, mode)}
-    name, _, details = line.partition(": ")
-    assert found[name] == details
 
 
 def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> None:
@@ -177,21 +160,108 @@ def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
     }
 
 
+RESTRICTIONS = [
+    *("--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--entrypoint=", "--cap-drop=ALL"),
+    *("--security-opt=no-new-privileges", "--env=HOME=/tmp", "--user=7:0", "image:1", "id", "-u"),
+]
+
+
+def engine(folder: Path, name: str) -> StubProgram:
+    """An engine that works and has the image."""
+    stub = StubProgram(folder, name)
+    stub.answer("run", "output\n", "errors\n", 3)
+    stub.answer("from", "container-1\n")
+    return stub
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH, with what the stubs need: no engine of this machine is there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "cat"):
+        (folder / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def test_an_engine_that_is_unknown_or_does_not_work_is_refused(programs: Path) -> None:
+    with pytest.raises(
+        ImageError, match="'kaniko' is not a builder: use one of docker, podman, bu"
+    ):
+        choose_engine("kaniko")
+    for name in ("docker", "podman", "buildah"):
+        StubProgram(programs, name).answer("info", code=1)
+    with pytest.raises(ImageError, match="docker does not work here: install or start it"):
+        choose_engine("docker")
+    with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
+        choose_engine(None)
+
+
+@pytest.mark.parametrize(("user", "runc"), [(0, True), (0, False), (1000, True)])
+def test_runc_is_used_by_root_where_it_is_installed(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, user: int, runc: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    if runc:
+        StubProgram(programs, "runc")
+    expected = ["--runtime=runc"] if user == 0 and runc else []
+    assert runtime_options() == expected
+    podman, buildah = engine(programs, "podman"), engine(programs, "buildah")
+    run_in("image:1", ["id", "-u"], 7, "podman")
+    assert podman.calls[-1].arguments == [*expected, "run", *RESTRICTIONS]
+    run_in("image:1", ["id", "-u"], 7, "buildah")
+    isolation = ["--isolation", "oci", *expected] if expected else []
+    assert buildah.calls[-2].arguments == [
+        *("run", "--user", "7:0", "--env", "HOME=/tmp", "--cap-drop", "all", *isolation),
+        *("container-1", "--", "id", "-u"),
+    ]
+
+
+def test_docker_runs_the_command_restricted_and_returns_its_result(programs: Path) -> None:
+    docker = engine(programs, "docker")
+    done = run_in("image:1", ["id", "-u"], 7)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "output\n", "errors\n")
+    assert [call.arguments for call in docker.calls] == [
+        ["info"],
+        ["inspect", "--type=image", "image:1"],
+        ["run", *RESTRICTIONS],
+    ]
+
+
+def test_buildah_deletes_its_container(programs: Path) -> None:
+    buildah = engine(programs, "buildah")
+    assert run_in("image:1", ["true"], 0).stdout == "output\n"
+    assert buildah.commands() == ["info", "inspect", "from", "run", "rm"]
+    assert buildah.calls[2].arguments == ["from", "--pull-never", "image:1"]
+    assert buildah.calls[-1].arguments == ["rm", "container-1"]
+
+
+def test_missing_image_is_pulled(programs: Path) -> None:
+    docker = engine(programs, "docker")
+    docker.answer("inspect", code=1)
+    assert run_in("image:1", ["true"], 0).returncode == 3
+    assert docker.commands() == ["info", "inspect", "pull", "run"]
+    assert docker.calls[2].arguments == ["pull", "image:1"]
+
+
 @pytest.mark.parametrize(
-    ("built", "details"),
+    ("output", "errors", "reason"),
     [
-        (["mpi", "gloo"], "torch 2.6.0, with mpi, gloo"),
-        ([], "torch 2.6.0, with no transport"),
+        ("", "first\nno such host\n", "no such host"),
+        ("denied\n", "", "denied"),
+        ("", "", "it printed no reason"),
     ],
 )
-def test_framework_is_reported_with_what_it_was_built_with(built: list[str], details: str) -> None:
-    frameworks = {"torch": {"version": "2.6.0", "built": built}}
-    found = check_requirements(changed(frameworks=frameworks), "mpirun")
-    assert [f.details for f in found if f.requirement == "Horovod on torch"] == [details]
-
-
-def test_a_broken_framework_does_not_hide_a_working_one() -> None:
-    frameworks = {"torch": {"error": "ImportError"}, **GOOD["frameworks"]}
-    findings = check_requirements(changed(frameworks=frameworks), "mpirun")
-    assert missing(findings) == []
-    assert "Horovod on tensorflow" in {finding.requirement for finding in findings}
+def test_image_that_no_engine_can_pull_is_an_error_with_each_reason(
+    programs: Path, output: str, errors: str, reason: str
+) -> None:
+    for name in ("docker", "podman"):
+        stub = engine(programs, name)
+        stub.answer("inspect", code=1)
+        stub.answer("pull", output, errors, 1)
+    with pytest.raises(ImageError) as raised:
+        run_in("image:1", ["true"], 0)
+    assert str(raised.value) == (
+        f"image:1 is not on this machine and cannot be pulled: docker: {reason}; podman: {reason}"
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import SpecError
 from hvdchart.project.edit import get, items, set_values, unset_values
 
 TEXT = """\
@@ -67,11 +67,6 @@ def test_a_key_is_removed(spec: Path) -> None:
     assert spec.read_text().startswith(TEXT[: TEXT.index("  tag")])
 
 
-def test_an_item_of_a_list_is_removed(spec: Path) -> None:
-    unset_values(spec, ["train.command.1"])
-    assert spec.read_text() == TEXT.replace("[python, train.py]", "[python]")
-
-
 def test_a_list_or_map_may_become_empty_with_the_comments_of_what_was_in_it(spec: Path) -> None:
     text = TEXT + "  list:\n    # The only one.\n    - a  # this\n"
     spec.write_text(text.replace("    a.b", "    # Why.\n    a.b"))
@@ -79,12 +74,6 @@ def test_a_list_or_map_may_become_empty_with_the_comments_of_what_was_in_it(spec
     assert spec.read_text().endswith("values:\n  podLabels: {}\n  list: []\n")
     with pytest.raises(SpecError, match="nodes: got an empty list"):
         unset_values(spec, ["nodes.0"])
-
-
-def test_a_value_is_read_by_its_path(spec: Path) -> None:
-    assert get(spec, "nodes.0.count") == 2
-    assert get(spec, "train.command") == ["python", "train.py"]
-    assert get(spec, r"values.podLabels.a\.b") == "x"
 
 
 def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
@@ -135,32 +124,6 @@ def test_what_is_not_there_can_be_neither_read_nor_removed(
     with pytest.raises(SpecError, match=problem):
         unset_values(spec, [path])
     assert spec.read_text() == TEXT
-
-
-def test_empty_maps_and_lists_are_values_too(spec: Path) -> None:
-    spec.write_text(TEXT.replace("a.b: x", "{}").replace("[python, train.py]", "[]"))
-    listed = dict(items(spec))
-    assert (listed["values.podLabels"], listed["train.command"]) == ({}, [])
-    with pytest.raises(SpecError, match="there is no 'a'; expected no key: the map is empty"):
-        get(spec, "values.podLabels.a")
-
-
-def test_key_is_added_below_a_key_that_has_no_value(spec: Path) -> None:
-    spec.write_text(TEXT.replace("    a.b: x\n", ""))
-    set_values(spec, [r"values.podLabels.a\.b=x"])
-    assert spec.read_text() == TEXT
-
-
-def test_what_a_spec_must_have_cannot_be_removed(spec: Path) -> None:
-    with pytest.raises(SpecError, match="name"):
-        unset_values(spec, ["name"])
-    assert spec.read_text() == TEXT
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for call in (lambda f: get(f, "name"), lambda f: set_values(f, ["name=a"])):
-        with pytest.raises(FileError, match="none: cannot read the spec: No such file"):
-            call(tmp_path / "none")
 
 
 def test_a_list_without_indentation_stays_so(tmp_path: Path) -> None:

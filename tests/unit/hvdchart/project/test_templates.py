@@ -6,14 +6,12 @@ import ast
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from devtools.images.catalogue import load_catalogue
 from hvdchart.code.archive import list_files
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import FileError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.edit import set_values
 from hvdchart.project.templates import TEMPLATES, make_project, script_spec
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
@@ -84,24 +82,6 @@ def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     assert (written.repository, written.tag) == ("p", None)
 
 
-def test_requirements_that_are_added_later_are_handed_to_the_workers(tmp_path: Path) -> None:
-    make_project(tmp_path / "p", "p", TEMPLATES["keras"])
-    (tmp_path / "p" / "requirements.txt").write_text("einops\n")
-    assert "requirements.txt" in {file.name for file in list_files(tmp_path / "p")}
-
-
-def test_comments_of_a_new_spec_stay_true_when_its_values_change(tmp_path: Path) -> None:
-    make_project(tmp_path / "p", "p", TEMPLATES["keras"], has_dockerfile=True)
-    spec = tmp_path / "p" / "run.spec.yaml"
-    set_values(spec, ["image.repository=registry.example/team/p", "nodes.0.count=8"])
-    lines = [line for line in spec.read_text().splitlines() if "image:" in line or "count:" in line]
-    comments = [line.partition(" # ")[2] for line in lines]
-    assert comments == [
-        "Workers, with a rank on each of their sockets or GPUs.",
-        "REGISTRY/TEAM/NAME. deploy adds a tag.",
-    ]
-
-
 def test_scripts_find_what_they_import_beside_them(tmp_path: Path) -> None:
     ours = {file.stem for file in (ROOT / "examples").glob("*.py")}
     for template in TEMPLATES.values():
@@ -124,32 +104,9 @@ def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
 
 
-@pytest.mark.parametrize("name", ["Upper", "a_b", "", "-a", "a" * 60, 'a"b'])
-def test_a_name_that_no_run_can_have_is_refused_before_anything_is_written(
-    tmp_path: Path, name: str
-) -> None:
-    with pytest.raises(SpecError):
-        make_project(tmp_path / "p", name, TEMPLATES["keras"])
-    assert not (tmp_path / "p").exists()
-
-
-@pytest.mark.parametrize("name", ["true", "no", "null"])
-def test_a_name_that_yaml_reads_as_something_else_is_text(tmp_path: Path, name: str) -> None:
-    make_project(tmp_path / "p", name, TEMPLATES["keras"])
-    assert load_spec(tmp_path / "p" / "run.spec.yaml").name == name
-
-
 def test_a_command_without_a_spec_runs_on_two_workers_without_gpus() -> None:
     plain = script_spec(["python", "a b.py"], "mine")
     assert (plain.name, plain.train.command) == ("mine", ("python", "a b.py"))
     assert [(group.count, group.gpus) for group in plain.nodes] == [(2, 0)]
     (group,) = script_spec(["a"], "mine", workers=3, gpus=4).nodes
     assert (group.count, group.gpus) == (3, 4)
-
-
-def test_the_image_of_a_command_is_that_of_the_charts_release() -> None:
-    release = str(YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")["appVersion"])
-    for gpus, repository in ((0, "horovod-cpu"), (1, "horovod-cuda-next")):
-        image = script_spec(["a"], "mine", gpus=gpus).image
-        assert image is not None
-        assert (image.repository, image.tag) == (repository, release)

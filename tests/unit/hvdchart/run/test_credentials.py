@@ -1,4 +1,4 @@
-"""Every way to log in to an API server, over real TLS; and agreement with the Kubernetes client."""
+"""Every way to log in to an API server, over real TLS, and kubeconfigs that cannot be used."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives import serialization
 
 from hvdchart.errors import ClusterError
 from hvdchart.run import kubeconfig
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.exec_credential import run_program
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
 pytestmark = pytest.mark.timeout(120)
@@ -82,18 +84,6 @@ def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     assert ask(api, kubeconfig_file, files).name == "me"
     assert ask(api, kubeconfig_file, inline).name == "other"
     assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
-
-
-def test_encrypted_key_is_refused_and_asks_nobody(api: SecureApi, kubeconfig_file: Path) -> None:
-    pair = api.issue("me")
-    key = serialization.load_pem_private_key(pair.key, None).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(b"secret"),
-    )
-    user = {"client-certificate-data": data(pair.certificate), "client-key-data": data(key)}
-    with pytest.raises(ClusterError, match=r"the kubeconfig's certificates .* cannot be used"):
-        ask(api, kubeconfig_file, user)
 
 
 def test_person_can_act_as_another(api: SecureApi, kubeconfig_file: Path) -> None:
@@ -202,35 +192,167 @@ def test_provider_of_tokens_is_that_of_the_kubernetes_client(
         ask(api, kubeconfig_file, {"auth-provider": {"name": "none"}})
 
 
-@pytest.mark.slow
-def test_same_credentials_as_the_kubernetes_client(api: SecureApi, kubeconfig_file: Path) -> None:
-    from kubernetes.client.configuration import Configuration
-    from kubernetes.config import kube_config
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: str) -> None:
+    entry = program(
+        kubeconfig_file.parent,
+        "{'token': '/'.join([os.environ['WHO'], *sys.argv[1:], *sorted(asked['spec'])])}",
+        f"client.authentication.k8s.io/{version}",
+    )
+    entry["args"].append("argument")
+    entry["env"] = [{"name": "WHO", "value": "me"}]
+    told = ask(api, kubeconfig_file, {"exec": entry}).authorization
+    assert told == "Bearer me/argument/interactive"
 
-    client: Any = kube_config
-    pair = api.issue("me")
-    (kubeconfig_file.parent / "token").write_text("from-file")
-    certificate = {
-        "client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key),
+
+def test_program_is_told_the_cluster_when_it_asks(api: SecureApi, kubeconfig_file: Path) -> None:
+    entry = program(kubeconfig_file.parent, "{'token': json.dumps(asked['spec']['cluster'])}")
+    entry["provideClusterInfo"] = True
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    caller = ask(api, kubeconfig_file, {"exec": entry}, extensions=[extension])
+    assert json.loads(caller.authorization.removeprefix("Bearer ")) == {
+        **api.cluster(), "config": {"audience": "a"},
     }  # fmt: skip
-    users: list[dict[str, Any]] = [
-        {"token": "abc"},
-        {"tokenFile": "token"},
-        {"username": "a", "password": "b"},
-        {"exec": program(kubeconfig_file.parent, "{'token': 't'}")},
-        certificate,
-        {**certificate, "token": "abc"},
-    ]
-    for user in users:
-        write_kubeconfig(kubeconfig_file, api.cluster(**{"tls-server-name": "kubernetes"}), user)
-        theirs: Any = Configuration()
-        client.load_kube_config(str(kubeconfig_file), client_configuration=theirs)
-        ours = kubeconfig.find_connection()
-        credentials = ours.log_in()
-        assert dict(credentials.headers).get("Authorization") == theirs.api_key.get("BearerToken")
-        assert (ours.server, ours.server_name) == (theirs.host, theirs.tls_server_name)
-        assert ours.authorities == Path(theirs.ssl_ca_cert).read_text()
-        for content, file in (
-            (credentials.certificate, theirs.cert_file), (credentials.key, theirs.key_file),
-        ):  # fmt: skip
-            assert content == (Path(file).read_bytes() if file else b"")
+
+
+@pytest.mark.slow
+def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
+    pair = api.issue("me")
+    status = {
+        "clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode(),
+    }  # fmt: skip
+    entry = program(kubeconfig_file.parent, repr(status))
+    assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
+    own = {"client-certificate-data": status["clientCertificateData"]}
+    own["client-key-data"] = status["clientKeyData"]
+    own = {key: data(content.encode()) for key, content in own.items()}
+    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
+    caller = ask(api, kubeconfig_file, {"exec": entry, **own})
+    assert (caller.name, caller.authorization) == ("me", "Bearer abc"), "both are used"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ([], "the user's exec has no command"),
+        ({"command": "x", "apiVersion": "v1"}, "exec has the apiVersion 'v1', not client.auth"),
+        ({"command": "none-x", "installHint": "get it"}, "no program 'none-x' for cred.*: get it"),
+        ({"command": "sh", "args": ["-c", "echo no >&2; exit 3"]}, "sh ended with exit code 3: no"),
+        ({"command": "echo", "args": ["text"]}, "echo printed no ExecCredential with a status"),
+        ({"command": "echo", "args": ["[]"]}, "echo printed no ExecCredential with a status"),
+        (
+            {"command": "echo", "args": [json.dumps({"apiVersion": "v9", "status": {"token": 1}})]},
+            "echo answered with v9, and the kubeconfig has client.authentication.k8s.io/v1;",
+        ),
+        (
+            {"command": "echo", "args": [json.dumps({"apiVersion": V1, "status": {}})]},
+            "echo printed neither a token nor a certificate",
+        ),
+    ],
+)
+def test_program_that_fails_is_named(
+    api: SecureApi, kubeconfig_file: Path, entry: Any, message: str
+) -> None:
+    if isinstance(entry, dict):
+        entry = {"apiVersion": V1, **entry}
+    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: .*{message}"):
+        ask(api, kubeconfig_file, {"exec": entry})
+
+
+@pytest.mark.slow
+def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
+    count = kubeconfig_file.parent / "count"
+    entry = program(
+        kubeconfig_file.parent,
+        f"(open({str(count)!r}, 'a').write('x'), {{'token': open({str(count)!r}).read()}})[1]",
+    )
+    write_kubeconfig(kubeconfig_file, api.cluster(), {"exec": entry})
+    cluster = Cluster.connect()
+    api.accepted = {"Bearer xx"}
+    assert cluster.nodes() == []
+    assert [caller.authorization for caller in api.callers] == ["Bearer x", "Bearer xx"]
+    cluster.nodes()
+    assert len(api.callers) == 3, "the new one is kept"
+
+
+def test_refused_token_that_stays_the_same_is_sent_once(
+    api: SecureApi, kubeconfig_file: Path
+) -> None:
+    api.accepted = set()
+    with pytest.raises(ClusterError, match="does not accept your credentials"):
+        ask(api, kubeconfig_file, {"token": "abc"})
+    assert len(api.callers) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "mode", "is_interactive"),
+    [(True, "IfAvailable", True), (True, "Never", False), (False, "IfAvailable", False)],
+)
+def test_program_may_ask_a_person_at_a_terminal_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, mode: str,
+    is_interactive: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal)
+    entry = {**program(tmp_path, "{'token': str(asked['spec']['interactive'])}")}
+    answer = run_program({**entry, "interactiveMode": mode}, tmp_path, {})
+    assert answer == {"token": str(is_interactive)}
+
+
+def changed(kubeconfig: Path, **user: Any) -> str:
+    """The text of a kubeconfig whose user has these credentials."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    document["users"][0]["user"] = user
+    return yaml.safe_dump(document)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"- a\n- list\n",
+        b"\xff\xfe\x00\x01binary",
+        b"just text",
+        b"",
+        b"{unclosed: [",
+        b"apiVersion: v1\nkind: Config\n",
+        b"contexts: {}\nclusters: 1\nusers: null\ncurrent-context: a\n",
+        b"contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n",
+        b"contexts: [{name: a, context: {cluster: b, user: c}}]\ncurrent-context: a\n"
+        b"clusters: [{name: b, cluster: {}}]\nusers: [{name: c, user: {}}]\n",
+    ],
+    ids=[
+        *("list", "binary", "text", "empty", "broken", "no contexts", "other types"),
+        *("context without content", "cluster without server"),
+    ],
+)
+def test_file_that_is_no_kubeconfig_is_named(
+    kubeconfig_file: Path, hvdchart: Command, content: bytes
+) -> None:
+    kubeconfig_file.write_bytes(content)
+    done = hvdchart("status", "run")
+    assert done.code == 7, done.errors
+    assert done.output == ""
+    assert len(done.errors.splitlines()) == 1, "one line, no traceback"
+    assert f"the kubeconfig {kubeconfig_file} cannot be used: " in done.errors
+    assert done.errors.endswith("correct it, or set KUBECONFIG to another file\n")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"client-certificate-data": "%%%", "client-key-data": "%%%"},
+        {"client-certificate-data": "bm8gY2VydA==", "client-key-data": "bm8ga2V5"},
+        {"client-certificate": "/none.crt", "client-key": "/none.key"},
+        {"tokenFile": "/none"},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-program"}},
+    ],
+    ids=["broken base64", "no certificate", "missing files", "missing token", "missing program"],
+)
+def test_unusable_credentials_are_one_message(
+    kubeconfig_file: Path, hvdchart: Command, fake_cluster: FakeCluster, user: dict[str, Any]
+) -> None:
+    content = changed(kubeconfig_file, **user).replace("http://", "https://")
+    kubeconfig_file.write_text(content)
+    done = hvdchart("status", "run")
+    assert (done.code, done.output) == (7, ""), done.errors
+    assert "Traceback" not in done.errors
+    assert done.errors.startswith("hvdchart: ")

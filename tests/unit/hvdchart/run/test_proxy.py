@@ -14,7 +14,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.proxy import _is_direct, proxy_manager
+from hvdchart.run.proxy import proxy_manager
 from tests.fakes.secure import SecureApi, write_kubeconfig
 
 pytestmark = pytest.mark.timeout(120)
@@ -117,8 +117,3 @@ def test_proxy_of_the_environment(
 def test_proxy_that_cannot_be_used_is_named(proxy: str) -> None:
     with pytest.raises(ClusterError, match=f"^the proxy {proxy} cannot be used: "):
         proxy_manager("https://api.example", proxy)
-
-
-def test_a_network_may_be_named_by_any_of_its_addresses() -> None:
-    assert _is_direct("10.1.2.3", "10.1.2.9/24")
-    assert not _is_direct("10.1.3.3", "10.1.2.9/24")

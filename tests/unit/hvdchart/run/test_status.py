@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.release import Release
+from hvdchart.run.phases import Phase, phase_of
+from hvdchart.run.release import Release, is_about
+from hvdchart.run.report import event_lines, list_report, status_report
 from hvdchart.run.status import Status, run_status
 from tests.unit.hvdchart.runs import (
     CREATING,
@@ -38,16 +40,6 @@ def test_run_with_ready_pods_is_running() -> None:
     current = status([MASTER, *WORKERS])
     assert (current.state, current.reason) == ("running", "")
     assert (current.workers_ready, current.workers_wanted, current.attempts) == (2, 2, 4)
-
-
-def test_run_of_a_complete_job_is_finished() -> None:
-    assert status([], jobs=[job(("Complete", "", ""))], sets=[]).state == "finished"
-
-
-def test_run_with_a_pod_being_created_is_waiting() -> None:
-    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", CREATING)])
-    assert current.state == "waiting"
-    assert current.reason == "1 of 2 workers are up; hvd-worker-1: ContainerCreating"
 
 
 def test_failed_image_pull_names_the_pods_and_the_image() -> None:
@@ -100,13 +92,6 @@ def test_failed_mount_is_the_reason_until_a_later_event() -> None:
     assert "FailedMount" not in status([MASTER, WORKERS[0], stuck], mount, pulled).reason
 
 
-def test_refused_pod_is_the_reason_while_it_does_not_exist() -> None:
-    refusal = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
-    current = status([MASTER], refusal)
-    assert current.reason == "hvd-worker: cannot create a pod: exceeded quota: gpus"
-    assert status([MASTER, *WORKERS], refusal).state == "running", "an old event of a pod that is"
-
-
 @pytest.mark.parametrize(
     ("message", "advice"),
     [
@@ -131,12 +116,6 @@ def test_pod_without_its_scheduler_names_the_scheduler() -> None:
     assert "scheduler 'volcano' has not processed the pod" in current.reason
     waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
     assert "volcano" not in status([MASTER, waiting]).reason
-
-
-def test_missing_secret_is_the_reason() -> None:
-    missing = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "k" not f'}}
-    current = status([pod("hvd-master-1a2b3c4d-x", "master", missing), *WORKERS])
-    assert 'CreateContainerConfigError: secret "k"' in current.reason
 
 
 def test_worker_killed_for_memory_is_the_reason() -> None:
@@ -165,13 +144,6 @@ def test_failed_run_without_a_message_has_the_exit_code_or_condition() -> None:
     assert status([silent], jobs=[failed]).reason == "the master ended with exit code 7"
     evicted = pod("a", "master", phase="Failed", reason="Evicted")
     assert status([evicted], jobs=[failed]).reason == "Evicted: node was low on memory"
-
-
-def test_exceeded_deadline_has_advice() -> None:
-    failed = job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
-    current = status([], jobs=[failed])
-    assert "longer than" in current.reason
-    assert "activeDeadlineSeconds" in current.advice
 
 
 def test_run_between_two_attempts_is_retrying() -> None:
@@ -225,13 +197,6 @@ def test_attempts_are_those_of_the_job(
     assert (without.attempt, without.attempts) == (0, 0)
 
 
-@pytest.mark.parametrize(("length", "shown"), [(300, "x" * 300), (301, "x" * 297 + "...")])
-def test_long_messages_are_cut(length: int, shown: str) -> None:
-    refused = {"waiting": {"reason": "CreateContainerConfigError", "message": "x" * length}}
-    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", refused)])
-    assert current.reason == f"hvd-worker-1: CreateContainerConfigError: {shown}"
-
-
 def test_deleted_job_has_the_outcome_in_the_record() -> None:
     finished = status([], jobs=[], record={"state": "Finished", "reason": ""})
     assert (finished.state, finished.reason) == ("finished", "")
@@ -257,20 +222,143 @@ def test_finished_run_says_when_its_results_are_not_stored(
     assert (finished.state, finished.reason) == ("finished", reason)
 
 
-def test_last_refusal_of_an_owner_is_the_reason() -> None:
-    refused = [
-        event("hvd-worker", "StatefulSet", "FailedCreate", text, at=at, name=text)
-        for text, at in (("exceeded quota: one", "10"), ("exceeded quota: two", "11"))
-    ]
-    current = status([MASTER], *refused, jobs=[job()])
-    assert current.reason == "hvd-worker: cannot create a pod: exceeded quota: two"
+SPARE: dict[str, Any] = {
+    "metadata": {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}},
+    "spec": {"replicas": 3},
+}
+PULL = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
 
 
-def test_failed_run_names_the_first_worker_with_a_problem_and_its_advice() -> None:
-    workers = [
-        pod(f"hvd-worker-{n}", "worker", terminated(137, reason="OOMKilled"), phase="Failed")
-        for n in (0, 1)
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_run_whose_spare_stands_in_is_running(lost: int) -> None:
+    """Whichever pod is not up: it is not needed, and yet told."""
+    names = [f"hvd-worker-{ordinal}" for ordinal in range(3)]
+    up = [pod(name, "worker", RUNNING, ready=True) for name in names if name != names[lost]]
+    current = status([MASTER, *up, pod(names[lost], "worker", PULL)], sets=[SPARE])
+    assert current.state == "running"
+    assert current.reason.startswith(f"{names[lost]}: ImagePullBackOff")
+    assert "image.tag" in current.advice
+    assert (current.workers_ready, current.workers_wanted) == (2, 2)
+    assert (current.spares_ready, current.spares_wanted) == (0, 1)
+    refused = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
+    assert "quota" not in status([MASTER, *up], refused, sets=[SPARE]).reason
+    head = "hvd: running, 2 of 2 workers up, 0 of 1 spare\n"
+    assert status_report(current, "team").startswith(head)
+    assert " 2/2+0/1 " in list_report([("team", current)])
+
+
+def test_idle_spares_are_counted_and_scaled_down_ones_are_none() -> None:
+    ready = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(3)]
+    current = status([MASTER, *ready], sets=[SPARE])
+    assert (current.state, current.reason) == ("running", "")
+    assert (current.workers_ready, current.spares_ready, current.spares_wanted) == (2, 1, 1)
+    ended = status([], sets=[{**SPARE, "spec": {"replicas": 0}}], jobs=[job(("Complete", "", ""))])
+    assert (ended.workers_wanted, ended.spares_wanted) == (0, 0)
+
+
+def test_report_lists_pods_in_order_with_restarts() -> None:
+    workers = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (10, 2)]
+    workers[0]["status"]["containerStatuses"][0]["restartCount"] = 3
+    text = status_report(status([MASTER, *workers]), "team")
+    assert text.startswith("hvd: running, 2 of 2 workers up\n")
+    assert text.index("hvd-worker-2 ") < text.index("hvd-worker-10 ")
+    assert (
+        f"  {'hvd-worker-10':<{len(MASTER['metadata']['name'])}}  Running on n1, restarted 3 times"
+        in text
+    )
+    assert text.endswith("next: hvdchart logs hvd -n team\n")
+
+
+def test_event_is_one_line() -> None:
+    mine = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
+    mine["count"] = 2
+    other = event("hvdx", "Pod", "Pulled", "")
+    assert [is_about(e, "hvd") for e in (mine, other)] == [True, False]
+    (line,) = event_lines([mine])
+    assert line == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)"
+    del mine["count"]
+    assert list(event_lines([mine])) == [line.removesuffix(" (2 times)")]
+
+
+def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
+    number = 200
+    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(number)]
+    many[150] = pod("hvd-worker-150", "worker", CREATING)
+    many[7] = pod("hvd-worker-7", "worker", RUNNING, ready=True, restarts=2)
+    sets = [{**STATEFUL_SET, "spec": {"replicas": number}}]
+    lines = status_report(status([MASTER, *many], sets=sets), "team").splitlines()
+    assert lines[0] == "hvd: waiting, 199 of 200 workers up"
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  hvd-worker-7    Running on n1, restarted 2 times",
+        "  hvd-worker-150  ContainerCreating on n1",
+        "  199 other pods run; -o json lists all",
     ]
-    current = status(workers, jobs=[job(("Failed", "BackoffLimitExceeded", "limit"))])
-    assert current.reason == "hvd-worker-0: killed for memory (OOMKilled)"
-    assert current.advice == "raise memory in its resources"
+    healthy = status([MASTER, *many[:7], *many[8:150]], sets=sets)
+    assert "  150 pods run; -o json lists all" in status_report(healthy, "team")
+
+
+UNPLACED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+NO_NODE = pod("hvd-worker-1", "worker", node="", conditions=[{**UNPLACED, "message": "0/3 nodes"}])
+BEING_MADE = pod("hvd-worker-1", "worker", CREATING)
+BAD_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
+READY = event(JOB, "Job", "HostsReady", "answer", type="Normal", at="2")
+RECORD = {"job": JOB, "progress": '{"step": 7}'}
+
+
+def phase(
+    pods: list[Any], *events: Any, jobs: list[Any] | None = None, record: Any = None
+) -> Phase:
+    jobs = [job()] if jobs is None else jobs
+    return phase_of(Release("hvd", jobs, [STATEFUL_SET], pods, list(events), record or {}))
+
+
+def gated() -> Any:
+    held = pod("hvd-worker-1", "worker", node="")
+    held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    held["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    ]
+    return held
+
+
+@pytest.mark.parametrize(
+    ("pods", "events", "expected"),
+    [
+        ([], [], "scheduling: 0 of 3 pods have a node"),
+        ([MASTER, WORKERS[0], gated()], [],
+         "queued: in a queue (scheduling gate kueue.x-k8s.io/admission)"),
+        ([MASTER, WORKERS[0], NO_NODE], [],
+         "scheduling: 2 of 3 pods have a node; cannot be scheduled: 0/3 nodes"),
+        ([MASTER, WORKERS[0], BEING_MADE], [], "starting: hvd-worker-1"),
+        ([MASTER, WORKERS[0], BEING_MADE], [event("hvd-worker-1", "Pod", "Pulling", "image")],
+         "pulling images: hvd-worker-1"),
+        ([MASTER, WORKERS[0], BEING_MADE],
+         [event("hvd-worker-1", "Pod", reason, "image") for reason in ("Pulling", "Pulled")],
+         "starting: hvd-worker-1"),
+        ([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", BAD_IMAGE)], [],
+         "pulling images: hvd-worker-1; ImagePullBackOff of image team/train:1: Back-off; "),
+        ([MASTER, *WORKERS], [], "starting"),
+        ([MASTER, *WORKERS], [READY], "hosts ready"),
+        ([MASTER, *WORKERS], [READY, TRAINING], "training"),
+        # A worker that comes again later does not take a run back that trains.
+        ([MASTER, WORKERS[0]], [READY, TRAINING], "training"),
+        ([MASTER, *WORKERS], [TRAINING, event(JOB, "Job", "Started", "again", at="4")], "starting"),
+        # Of the run before.
+        ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
+    ],
+)  # fmt: skip
+def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
+    shown = str(phase(pods, *events))
+    assert shown.startswith(expected) if expected.endswith("; ") else shown == expected
+
+
+def test_a_run_that_trains_has_its_progress() -> None:
+    assert str(phase([MASTER, *WORKERS], TRAINING, record=RECORD)) == "training: step 7"
+
+
+def test_a_run_that_is_over_says_how() -> None:
+    assert str(phase([], jobs=[job(("Complete", "", ""))])) == "done: finished"
+    lost = pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed")
+    failed = job(("Failed", "BackoffLimitExceeded", "limit"))
+    assert str(phase([lost], jobs=[failed])) == "done: failed, boom"

@@ -22,7 +22,6 @@ from hvdchart.tune.grid import (
     Search,
     benchmark_command,
     choose_best,
-    collect,
     describe,
     faster_settings,
     list_settings,
@@ -55,22 +54,6 @@ def test_settings_begin_with_the_plans_own() -> None:
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
     settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), Grid())
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
-
-
-def test_grid_on_the_command_line_replaces_the_derived_one() -> None:
-    settings = list_settings(
-        planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1))
-    )
-    assert settings[1:] == [
-        {"OMP_NUM_THREADS": "8", "TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1",
-         "KMP_BLOCKTIME": blocktime}
-        for blocktime in "01"
-    ]  # fmt: skip
-
-
-def test_small_nodes_never_try_zero_threads() -> None:
-    settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
-    assert all(int(value) > 0 for setting in settings for value in setting.values())
 
 
 @pytest.mark.parametrize(
@@ -175,27 +158,6 @@ def test_measurement_is_a_line(
     assert describe(Measurement({"A": "1", "B": "2"}, speeds, errors)) == line
 
 
-def test_results_are_collected_by_setting() -> None:
-    lines = ['TUNE {"run": 3, "speed": 2.5, "error": ""}', "TUNE", "[hvd] TUNE {}"]
-    assert [parse_result(line) for line in lines] == [(3, 2.5, ""), None, None]
-    results = collect([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
-    assert [(m.speeds, m.errors) for m in results] == [((1.0, 3.0), ()), ((2.5,), ("e",))]
-
-
-@pytest.mark.parametrize(
-    ("output", "speed"),
-    [
-        ('x\n[1,0]<stdout>RESULT {"imagesPerSecond": 7}\nbye\n', 7.0),
-        ('RESULT {"imagesPerSecond": null}', None),
-        ("RESULT {broken", None),
-        ('RESULT {"other": 1}', None),
-        ("nothing", None),
-    ],
-)
-def test_speed_is_read_from_the_last_result_line(output: str, speed: float | None) -> None:
-    assert tune_driver.parse_speed(output) == speed
-
-
 @pytest.mark.slow
 def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     """With a launcher that starts one rank here, after four words of its own."""
@@ -221,38 +183,3 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     assert second[1] is None
     assert second[2].startswith("exit code 1: xxx")
     assert len(second[2]) == len("exit code 1: ") + 800, "the end of the output"
-
-
-def test_driver_prints_each_result_before_the_next_run_ends(tmp_path: Path) -> None:
-    launcher = tmp_path / "mpirun"
-    launcher.write_text('#!/bin/sh\nexec "$@"\n')
-    launcher.chmod(0o755)
-    # The second run ends when standard input does.
-    script = 'test "$N" = 1 || cat; echo "RESULT {\\"imagesPerSecond\\": $N}"'
-    job = {"command": ["sh", "-c", script], "runs": [{"N": "1"}, {"N": "2"}]}
-    line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
-    with subprocess.Popen(
-        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert parse_result(process.stdout.readline()) == (0, 1.0, "")
-        rest, _ = process.communicate()
-    assert parse_result(rest) == (1, 2.0, "")
-
-
-@pytest.mark.slow
-def test_driver_fails_when_no_run_printed_a_speed(tmp_path: Path) -> None:
-    launcher = tmp_path / "mpirun"
-    launcher.write_text('#!/bin/sh\nexec "$@"\n')
-    launcher.chmod(0o755)
-
-    def drive(*runs: str) -> int:
-        command = ["sh", "-c", 'echo "RESULT {\\"imagesPerSecond\\": $N}"']
-        job = {"command": command, "runs": [{"N": number} for number in runs]}
-        line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
-        return subprocess.run(line, capture_output=True, check=False).returncode
-
-    assert drive("null", "null") == 1
-    assert drive("null", "2", "null") == 0
-    assert drive() == 1
