@@ -23,8 +23,9 @@ def chart_dir() -> Path:
 
 @functools.cache
 def read_data(name: str) -> dict[str, Any]:
-    """The content of a JSON file in the chart's folder `files`; not to be changed."""
-    data: dict[str, Any] = json.loads((chart_dir() / "files" / name).read_text("utf-8"))
+    """The content of a JSON file that the pods' programs read, too; not to be changed."""
+    folder = chart_dir() / "files" / "hvd_pods" / "common"
+    data: dict[str, Any] = json.loads((folder / name).read_text("utf-8"))
     return data
 
 
@@ -35,7 +36,7 @@ def is_gpu(resource: str) -> bool:
 
 def launch_modes() -> tuple[str, ...]:
     """The chart's launch modes, the default one first."""
-    return tuple(read_data("launchers.json")["modes"])
+    return tuple(read_data("launcher_options.json")["modes"])
 
 
 def example(name: str) -> str:

@@ -14,7 +14,6 @@ from devtools.toolchain.tools import tool
 ROOT = Path(__file__).resolve().parents[2]
 # The chart has no default image, so that it is linted with values that name one.
 LINTED = ("charts/horovod", "--values", "charts/horovod/ci/default-values.yaml")
-POD_FILES = ROOT / "charts" / "horovod" / "files"
 # What people write in the shell here; tests/unit/hvdchart/migrate/old has scripts of others.
 SHELL = (
     ".ci/run",
@@ -36,12 +35,6 @@ def checks() -> dict[str, list[str]]:
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],
         "mypy": [python, "-m", "mypy", "--cache-dir", f"{known / 'all'}"],
-        # The pod files import one another from their own folder, as they do in a pod.
-        "mypy, pod files": [
-            *(python, "-m", "mypy", "--cache-dir", f"{known / 'pods'}"),
-            *("--config-file=", "--strict"),
-            *(str(file) for file in sorted(POD_FILES.glob("*.py"))),
-        ],
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],

@@ -16,7 +16,7 @@ from hvdchart.run.helm_errors import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
-PODS = ROOT / "charts" / "horovod" / "files" / "pod-problems.json"
+PODS = ROOT / "charts" / "horovod" / "files" / "hvd_pods" / "common" / "pod_problems.json"
 
 
 def pod_table() -> str:

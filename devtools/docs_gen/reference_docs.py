@@ -21,7 +21,7 @@ from hvdchart.errors import HvdchartError
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
 COMMAND = ROOT / "docs" / "command.md"
-POD_FILES = ROOT / "charts" / "horovod" / "files"
+PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
 EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
@@ -118,7 +118,7 @@ def metrics_table() -> str:
     """The metrics that master and workers serve."""
     (table,) = [
         ast.literal_eval(node.value)
-        for node in ast.parse((POD_FILES / "metrics.py").read_text("utf-8")).body
+        for node in ast.parse((PROGRAMS / "common" / "metrics.py").read_text("utf-8")).body
         if isinstance(node, ast.Assign) and node.targets[0].id == "METRICS"  # type: ignore[attr-defined]
     ]
     kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in table}
@@ -131,7 +131,7 @@ def emitted_events() -> set[str]:
     that mentions one of _CREATE.
     """
     simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
-    trees = [ast.parse(file.read_text("utf-8")) for file in POD_FILES.glob("*.py")]
+    trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
     statements = [node for tree in trees for node in ast.walk(tree) if isinstance(node, simple)]
     reasons = set()
     for statement in statements:

@@ -1,7 +1,7 @@
 """Parses a launcher's command line into launch mode, options and the training command. Pure.
 
 Every word of the line ends in one `Part`, which says where it went. Which options there are, and
-how many arguments follow each: the chart's files/launchers.json.
+how many arguments follow each: the chart's files/hvd_pods/common/launcher_options.json.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _custom(words: Sequence[Text], reason: str) -> CommandLine:
 
 def _clash(line: CommandLine) -> str:
     """Why no launcher of the mode has all of the options; empty when one has."""
-    launchers = set(read_data("launchers.json")["modes"][line.mode])
+    launchers = set(read_data("launcher_options.json")["modes"][line.mode])
     for word in line.options:
         option = find_option(word)
         if option is not None and option.launchers is not None:
@@ -187,7 +187,7 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
 def _has(launchers: frozenset[str] | None, mode: str) -> bool:
     if launchers is None:
         return True
-    modes: Mapping[str, list[str]] = read_data("launchers.json")["modes"]
+    modes: Mapping[str, list[str]] = read_data("launcher_options.json")["modes"]
     # A later option may turn horovodrun into mode elastic.
     others = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
     return bool(launchers.intersection(*[[name for other in others for name in modes[other]]]))

@@ -1,6 +1,6 @@
 """One pod and the events about it -> what is wrong with it, and what to do about it.
 
-The known reasons are in the chart's files/pod-problems.json, which the master reads, too.
+The known reasons are in the chart's files/hvd_pods/common/pod_problems.json, which the master reads, too.
 files/podstatus.py describes the table.
 """
 
@@ -29,7 +29,7 @@ class Problem:
 
 def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
     """Read the chart's table: section -> sign -> permanent and remedy."""
-    return read_data("pod-problems.json")
+    return read_data("pod_problems.json")
 
 
 def _look_up(section: str, text: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from hvdchart.run.logs import main_container
 from hvdchart.run.output import running_pod
 from hvdchart.run.release import Object, Release
 
-_PROGRAM = ("python3", "-I", "-S", "/horovod/bin/stacks.py")
+_PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 _AT_ONCE = 16
 
 

@@ -1,6 +1,6 @@
 """The options and variables of launchers, and which options a spec may give to which.
 
-All of it is in the chart's files/launchers.json, which the templates and the pods read too.
+All of it is in the chart's files/hvd_pods/common/launcher_options.json, which the templates and the pods read too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _options() -> Mapping[str, Option]:
             binding=entry.get("binding", ""),
             interface=entry.get("interface", False),
         )
-        for entry in read_data("launchers.json")["options"]
+        for entry in read_data("launcher_options.json")["options"]
         for name in entry["names"]
     }
 
@@ -80,7 +80,7 @@ def interface_variables(interface: str, transport: str) -> dict[str, str]:
     """The variables that name a group's network interface to its ranks and their daemons."""
     return {
         variable["name"]: interface
-        for variable in read_data("launchers.json")["interfaceVariables"]
+        for variable in read_data("launcher_options.json")["interfaceVariables"]
         if {"workers", "groups"} & set(variable["setOn"])
         and variable.get("unlessTransport") != transport
     }
@@ -122,7 +122,7 @@ def find_option_problems(
     mode: str, arguments: Sequence[str], beside: Beside
 ) -> Iterator[tuple[int, str, str]]:
     """What the chart refuses in a list of options: the index, the problem, what is expected."""
-    modes: Mapping[str, Sequence[str]] = read_data("launchers.json")["modes"]
+    modes: Mapping[str, Sequence[str]] = read_data("launcher_options.json")["modes"]
     launchers = set(modes[mode])
     for index, option in given_options(arguments):
         subject = f"option {option_name(arguments[index])!r}"
@@ -149,7 +149,7 @@ def launcher_memory(mode: str, ranks: int) -> int:
     """The bytes that the master needs for SSH clients that the launcher keeps open; 0 where the
     number of ranks does not change it.
     """
-    known = read_data("launchers.json")["connections"]
+    known = read_data("launcher_options.json")["connections"]
     if mode not in known["perRank"]:
         return 0
     return int(known["baseMebibytes"] + known["clientMebibytes"] * ranks) * MI

@@ -20,7 +20,7 @@ VOLUME_SOURCES = {
     "configMap": "config_map",
 }
 # Names of volumes and mount paths that the chart uses itself.
-CHARTS_VOLUMES = ("files", "generated", "ssh", "tmp", "shm")
+CHARTS_VOLUMES = ("generated", "ssh", "tmp", "shm")
 CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", "/proc", "/sys")  # noqa: S108
 
 

@@ -36,7 +36,7 @@ train: {{command: [python3, -V]}}
 def environments() -> dict[str, dict[str, str | None]]:
     """The variables of each candidate, by its name; None for one that the image must not set."""
     sys.path.insert(0, str(FILES))
-    import threads
+    from hvd_pods.common import threads
 
     cpus = os.sched_getaffinity(0)
     half = max(1, len(cpus) // 2)

@@ -1,4 +1,4 @@
-"""The chart judges launch.options as the planner does, by files/launchers.json."""
+"""The chart judges launch.options as the planner does, by files/hvd_pods/common/launcher_options.json."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("templates", "files"):
         (chart / folder).mkdir()
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: judge\nversion: 1.0.0\n")
-    for name in ("templates/_checks-launch.tpl", "files/launchers.json"):
+    for name in ("templates/_checks-launch.tpl", "files/hvd_pods/common/launcher_options.json"):
         shutil.copy(CHART / name, chart / name)
     (chart / "templates" / "verdicts.yaml").write_text(VERDICTS)
     return chart
@@ -59,7 +59,7 @@ def test_chart_refuses_exactly_the_options_that_the_planner_refuses(helm: str, j
 def test_chart_takes_all_options_of_an_mpi_together(launcher: str) -> None:
     options = [
         word
-        for option in read_data("launchers.json")["options"]
+        for option in read_data("launcher_options.json")["options"]
         for name in option["names"]
         if "value" not in option and launcher in option.get("readBy", [launcher])
         for word in (f"--{name}", *("--np", "--gloo")[: option["arguments"]])

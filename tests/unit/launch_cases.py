@@ -95,12 +95,14 @@ def _spec(mode: str, binding: str, interface: str) -> Spec:
 
 def names() -> list[str]:
     """Every option's name in the data file."""
-    return [name for option in read_data("launchers.json")["options"] for name in option["names"]]
+    return [
+        name for option in read_data("launcher_options.json")["options"] for name in option["names"]
+    ]
 
 
 def modes() -> dict[str, list[str]]:
     """The ids of each mode's launchers."""
-    by_mode: dict[str, list[str]] = read_data("launchers.json")["modes"]
+    by_mode: dict[str, list[str]] = read_data("launcher_options.json")["modes"]
     return by_mode
 
 
@@ -124,7 +126,7 @@ def cases() -> Iterator[Case]:
     chosen = random.Random(0)  # noqa: S311
     harmless = [
         (f"--{name}", *("--np", "-genv")[: option["arguments"]])
-        for option in read_data("launchers.json")["options"]
+        for option in read_data("launcher_options.json")["options"]
         for name in option["names"]
         if "value" not in option
     ]

@@ -59,7 +59,7 @@ def test_page_quotes_many_messages() -> None:
 def test_page_says_when_a_run_without_its_image_ends() -> None:
     """The kubelet's message comes with ErrImagePull, for which the run waits a while."""
     problems = json.loads(
-        ROOT.joinpath("charts/horovod/files/pod-problems.json").read_text("utf-8")
+        ROOT.joinpath("charts/horovod/files/hvd_pods/common/pod_problems.json").read_text("utf-8")
     )
     seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
     rows = PAGE.read_text("utf-8").partition("<!-- pod problems")[2].splitlines()

@@ -55,7 +55,7 @@
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}
-{{- $pattern := printf "^(%s)$" (.Files.Get "files/resources.json" | fromJson).gpus -}}
+{{- $pattern := printf "^(%s)$" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
 {{- range $group := .horovod.groups -}}
 {{- $gpus := 0 -}}
 {{- $gpuKey := "" -}}

@@ -2,12 +2,12 @@
 
 {{/*
 Why launch.options cannot be used; empty when they can. The launchers of launch.mode must have them, and no value may
-set the same: files/launchers.json.
+set the same: files/hvd_pods/common/launcher_options.json.
 */}}
 {{- define "horovod.optionProblem" -}}
 {{- $problem := "" -}}
 {{- if .Values.launch.options -}}
-{{- $knowledge := .Files.Get "files/launchers.json" | fromJson -}}
+{{- $knowledge := .Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson -}}
 {{- $mode := .Values.launch.mode -}}
 {{- $interface := .Values.network.interface -}}
 {{- $binding := .Values.launch.binding.to -}}
@@ -126,7 +126,7 @@ set the same: files/launchers.json.
 
 {{/* horovodrun keeps one SSH client in the master for each rank: its memory must be enough for them. */}}
 {{- define "horovod.checkMemory" -}}
-{{- $known := (.Files.Get "files/launchers.json" | fromJson).connections -}}
+{{- $known := (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).connections -}}
 {{- $mode := .Values.launch.mode -}}
 {{- if has $mode $known.perRank -}}
 {{- $ranks := 0 -}}

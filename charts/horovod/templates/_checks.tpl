@@ -165,14 +165,14 @@ They render nothing and fail with both keys and the remedy. horovod.prepare runs
 {{- end -}}
 {{- range $of, $entries := $volumes -}}
 {{- range $entries -}}
-{{- if has .name (list "files" "generated" "ssh" "code") -}}
+{{- if regexMatch "^(programs-(common|master|rank|warm|worker)|generated|ssh|code)$" .name -}}
 {{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $mounts -}}
 {{- range $entries -}}
-{{- if regexMatch "^/(horovod(/(bin|generated|results|ssh|code|code-source))?|etc/passwd)/?$" .mountPath -}}
+{{- if regexMatch "^/(horovod(/(bin(/.*)?|generated|results|ssh|code|code-source))?|etc/passwd)/?$" .mountPath -}}
 {{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* The user's code: files of the release that the master hands to the workers (files/user_code.py). */}}
+{{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
 
 {{/* Not empty when the release has code. */}}
 {{- define "horovod.hasCode" -}}
@@ -67,7 +67,7 @@ Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" 
 {{- fail (printf "code.files has the name %q: %s" $name $allowed) -}}
 {{- end -}}
 {{- end -}}
-{{- $most := int (.Files.Get "files/resources.json" | fromJson).codeCharacters -}}
+{{- $most := int (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).codeCharacters -}}
 {{- if gt (int $size) $most -}}
 {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
 {{- $problem := printf "code.files and code.archive have %d characters" (int $size) -}}

@@ -1,5 +1,5 @@
 {{/*
-The run as JSON for the master; files/settings.py reads it. With hostNetwork the workers' interface does not exist in
+The run as JSON for the master; hvd_pods/common/run.py reads it. With hostNetwork the workers' interface does not exist in
 the master, so that only the workers' environment names it.
 */}}
 {{- define "horovod.run" -}}
@@ -99,7 +99,7 @@ spec:
   containers:
     - name: master
       {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
-      command: [python3, -I, -S, -u, /horovod/bin/master.py]
+      command: [python3, -I, -S, -u, /horovod/bin/hvd_pods/master/main.py]
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
@@ -126,14 +126,14 @@ spec:
 {{- end }}
 
 {{- define "horovod.masterMounts" -}}
-{{ include "horovod.commonMounts" . }}
+{{ include "horovod.commonMounts" (dict "root" . "programs" "common master") }}
 {{- if include "horovod.hasCode" . }}
 - {name: code, mountPath: /horovod/code-source, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "horovod.masterVolumes" -}}
-{{ include "horovod.commonVolumes" . }}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" "common master") }}
 {{ include "horovod.sshVolume" (dict "root" . "component" "master") }}
 {{- if include "horovod.hasCode" . }}
 - name: code

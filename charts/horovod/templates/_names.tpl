@@ -35,7 +35,10 @@ makes, nameOverride is left out when the release's name contains it.
 {{ .Values.ssh.existingSecret | default (printf "%s-ssh%s" (include "horovod.fullname" .) $suffix) }}
 {{- end }}
 
-{{/* Named after its content and immutable, so that a pod never sees the files of another chart version. */}}
+{{/*
+The ConfigMaps with the programs of the pods, one for each folder of files/hvd_pods. They are named after their content
+and immutable, so that a pod never sees the programs of another chart version. The name ends with the folder's.
+*/}}
 {{- define "horovod.filesConfigMap" -}}
 {{ include "horovod.once" (dict "root" . "name" "horovod.filesConfigMapName") }}
 {{- end }}
@@ -43,34 +46,44 @@ makes, nameOverride is left out when the release's name contains it.
 {{- define "horovod.filesConfigMapName" -}}
 {{- /* Hashes each file: AsConfig, which every pod template would repeat, takes most of the time to render. */ -}}
 {{- $content := include "horovod.passwdFile" . -}}
-{{- range $path, $file := .Files.Glob "files/*" -}}
+{{- range $path, $file := .Files.Glob "files/hvd_pods/*/*" -}}
 {{- $content = printf "%s %s %s" $content $path (toString $file | sha256sum) -}}
 {{- end -}}
 {{ include "horovod.fullname" . }}-files-{{ $content | sha256sum | trunc 8 }}
 {{- end }}
 
-{{/*
-The programs of the pods. They are in two ConfigMaps, because plain `kubectl apply` repeats an object in an annotation
-of at most 256 KiB. Call with (dict "root" $ "second" BOOL): the second one has the names from n on.
-*/}}
+{{/* The data of the ConfigMap of a folder. Call with (dict "root" $ "folder" "master"). */}}
 {{- define "horovod.files" -}}
 {{- $files := .root.Files -}}
-{{- $second := .second -}}
-{{- range $path, $_ := $files.Glob "files/*" }}
-{{- if eq $second (ge (base $path) "n") }}
+{{- range $path, $_ := $files.Glob (printf "files/hvd_pods/%s/*" .folder) }}
 {{ base $path }}: {{ $files.Get $path | toJson }}
 {{- end }}
-{{- end }}
-{{- if not .second }}
+{{- if eq .folder "common" }}
 {{- with include "horovod.passwdFile" .root }}
 {{ . }}
 {{- end }}
 {{- end }}
 {{- end }}
 
+{{/* Mounts of folders of programs. Call with the folders, separated by spaces. */}}
+{{- define "horovod.programMounts" -}}
+{{- range splitList " " . }}
+- {name: {{ printf "programs-%s" . }}, mountPath: {{ printf "/horovod/bin/hvd_pods/%s" . }}, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* Their volumes. Call with (dict "root" $ "folders" "common master"). */}}
+{{- define "horovod.programVolumes" -}}
+{{- $name := include "horovod.filesConfigMap" .root -}}
+{{- range splitList " " .folders }}
+- name: {{ printf "programs-%s" . }}
+  configMap: {name: {{ printf "%s-%s" $name . | quote }}}
+{{- end }}
+{{- end }}
+
 {{/* The line of the ConfigMap with the /etc/passwd of pods; empty where the pods have another. */}}
 {{- define "horovod.passwdFile" -}}
-{{- if eq (include "horovod.passwdFrom" .) "files" -}}
+{{- if eq (include "horovod.passwdFrom" .) "programs-common" -}}
 passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}
 {{- end }}
 {{- end }}

@@ -4,7 +4,7 @@
 {{- define "horovod.networkVariables" -}}
 {{- $network := .Values.network -}}
 {{- if $network.interface }}
-{{- range (.Files.Get "files/launchers.json" | fromJson).interfaceVariables }}
+{{- range (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).interfaceVariables }}
 {{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
 - {name: {{ .name | quote }}, value: {{ $network.interface | quote }}}
 {{- end }}

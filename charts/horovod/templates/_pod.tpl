@@ -31,13 +31,13 @@ drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $
 
 {{/*
 Where /etc/passwd comes from: ssh and sshd refuse to run as a UID without an entry.
-  files      the chart writes it, for the UID in the values
+  programs-common  the chart writes it, for the UID in the values
   generated  the pod writes it, for a UID that only the platform knows
   (empty)    the image's own file, which has an entry for root
 */}}
 {{- define "horovod.passwdFrom" -}}
 {{- $uid := .Values.podSecurityContext.runAsUser -}}
-{{- if kindIs "invalid" $uid -}}generated{{- else if int $uid -}}files{{- end -}}
+{{- if kindIs "invalid" $uid -}}generated{{- else if int $uid -}}programs-common{{- end -}}
 {{- end }}
 
 {{/* An /etc/passwd with an entry for the pod's UID. It is the first line, so that it takes precedence for any UID. */}}
@@ -147,14 +147,14 @@ Call with (dict "root" $ "image" $imageOverrides "resources" $ofTheMainContainer
 {{- if eq (include "horovod.passwdFrom" .root) "generated" }}
 - name: passwd
   {{- include "horovod.image" . | nindent 2 }}
-  command: [python3, -I, /horovod/bin/passwd.py]
+  command: [python3, -I, /horovod/bin/hvd_pods/common/passwd.py]
   {{- with include "horovod.initResources" .resources }}
   {{- . | nindent 2 }}
   {{- end }}
   securityContext:
     {{- toYaml .root.Values.securityContext | nindent 4 }}
   volumeMounts:
-    - {name: files, mountPath: /horovod/bin, readOnly: true}
+    {{- include "horovod.programMounts" "common" | nindent 4 }}
     - {name: generated, mountPath: /horovod/generated}
 {{- end }}
 {{- end }}
@@ -177,25 +177,23 @@ Call with (dict "items" $list "key" "name").
 {{ toYaml $unique }}
 {{- end }}
 
+{{/* Call with (dict "root" $ "programs" "common master"). */}}
 {{- define "horovod.commonMounts" -}}
-- {name: files, mountPath: /horovod/bin, readOnly: true}
+{{- include "horovod.programMounts" .programs }}
 - {name: generated, mountPath: /horovod/generated}
 - {name: ssh, mountPath: /horovod/ssh, readOnly: true}
 - {name: tmp, mountPath: /tmp}
-{{- with include "horovod.codeMount" . }}
+{{- with include "horovod.codeMount" .root }}
 {{ . }}
 {{- end }}
-{{- with include "horovod.passwdFrom" . }}
+{{- with include "horovod.passwdFrom" .root }}
 - {name: {{ . | quote }}, mountPath: /etc/passwd, subPath: passwd, readOnly: true}
 {{- end }}
 {{- end }}
 
+{{/* Call with (dict "root" $ "programs" "common master"). */}}
 {{- define "horovod.commonVolumes" -}}
-- name: files
-  projected:
-    sources:
-      - configMap: {name: {{ include "horovod.filesConfigMap" . | quote }}}
-      - configMap: {name: {{ printf "%s-2" (include "horovod.filesConfigMap" .) | quote }}}
+{{- include "horovod.programVolumes" (dict "root" .root "folders" .programs) }}
 - name: generated
   emptyDir: {medium: Memory, sizeLimit: 16Mi}
 - name: tmp

@@ -1,7 +1,7 @@
 {{/* Storing the results at the end of the run. */}}
 
 {{/*
-The container beside the master that stores the results when the master asks for it: files/results.sh. It is a sidecar:
+The container beside the master that stores the results when the master asks for it: hvd_pods/master/results.sh. It is a sidecar:
 Kubernetes ends it with the master, and its exit code is not the pod's.
 */}}
 {{- define "horovod.resultsContainer" -}}
@@ -12,7 +12,7 @@ Kubernetes ends it with the master, and its exit code is not the pod's.
   {{- $image := include "horovod.mergedImage" (dict "image" .Values.master.image "own" $results.image) | fromJson }}
   {{- include "horovod.image" (dict "root" . "image" $image) | nindent 2 }}
   command:
-    {{- concat (list "sh" "/horovod/bin/results.sh") $results.command | toYaml | nindent 4 }}
+    {{- concat (list "sh" "/horovod/bin/hvd_pods/master/results.sh") $results.command | toYaml | nindent 4 }}
   env:
     {{- $variables := include "horovod.resultsVariables" . | fromYamlArray }}
     {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env") | nindent 4 }}
@@ -22,7 +22,7 @@ Kubernetes ends it with the master, and its exit code is not the pod's.
   securityContext:
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
-    - {name: files, mountPath: /horovod/bin, readOnly: true}
+    {{- include "horovod.programMounts" "master" | nindent 4 }}
     - {name: tmp, mountPath: /tmp}
     # By files in it, the master and this container talk.
     - {name: generated, mountPath: /horovod/results, subPath: results}

@@ -1,5 +1,5 @@
 {{/*
-The init container that fills a volume before a worker starts: files/stage.sh. Call with (dict "root" $ "group" $group).
+The init container that fills a volume before a worker starts: hvd_pods/worker/stage.sh. Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.stagingContainer" -}}
 {{- $staging := .root.Values.staging -}}
@@ -8,7 +8,7 @@ The init container that fills a volume before a worker starts: files/stage.sh. C
   {{- $image := include "horovod.mergedImage" (dict "image" .group.image "own" $staging.image) | fromJson }}
   {{- include "horovod.image" (dict "root" .root "image" $image) | nindent 2 }}
   command:
-    {{- concat (list "sh" "/horovod/bin/stage.sh") $staging.command | toYaml | nindent 4 }}
+    {{- concat (list "sh" "/horovod/bin/hvd_pods/worker/stage.sh") $staging.command | toYaml | nindent 4 }}
   env:
     {{- $variables := include "horovod.stagingVariables" .root | fromYamlArray }}
     {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
@@ -18,7 +18,7 @@ The init container that fills a volume before a worker starts: files/stage.sh. C
   securityContext:
     {{- toYaml .root.Values.securityContext | nindent 4 }}
   volumeMounts:
-    - {name: files, mountPath: /horovod/bin, readOnly: true}
+    {{- include "horovod.programMounts" "worker" | nindent 4 }}
     - {name: tmp, mountPath: /tmp}
     {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
     {{- range .group.volumeMounts }}
@@ -44,7 +44,7 @@ The init container that fills a volume before a worker starts: files/stage.sh. C
 {{- end }}
 
 {{/*
-The name of the ConfigMap whose keys are the nodes that have the data (files/staged.py writes it); empty when the data
+The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/master/staged.py writes it); empty when the data
 are not in a directory of a node. It is made from what is fetched and where to, so that later runs and other releases of
 the namespace share it. Call with (dict "root" $ "group" $group).
 */}}

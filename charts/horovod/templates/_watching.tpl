@@ -72,7 +72,7 @@ The volume mount that contains a path, as JSON; empty when none does. Call with 
 {{ include "horovod.fullname" . }}-tensorboard
 {{- end }}
 
-{{/* Environment of the master for files/metrics.py. */}}
+{{/* Environment of the master for hvd_pods/common/metrics.py. */}}
 {{- define "horovod.metricsEnv" -}}
 {{- if .Values.metrics.enabled -}}
 - {name: HVD_METRICS_PORT, value: "{{ include "horovod.metricsPort" . }}"}
@@ -81,7 +81,7 @@ The volume mount that contains a path, as JSON; empty when none does. Call with 
 {{- end }}
 
 {{/*
-Environment of a worker for files/metrics.py. Ranks write their metrics to the directory, which is in memory; the master
+Environment of a worker for hvd_pods/common/metrics.py. Ranks write their metrics to the directory, which is in memory; the master
 reads their progress there also when nothing is served.
 */}}
 {{- define "horovod.workerMetricsEnv" -}}

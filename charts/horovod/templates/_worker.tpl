@@ -33,7 +33,7 @@ initContainers:
 containers:
   - name: worker
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
-    command: [python3, -I, -S, /horovod/bin/worker.py]
+    command: [python3, -I, -S, /horovod/bin/hvd_pods/worker/main.py]
     ports:
       - {name: ssh, containerPort: {{ int $root.Values.ssh.port }}}
       {{- if $root.Values.metrics.enabled }}
@@ -68,7 +68,7 @@ volumes:
 {{- end }}
 
 {{- define "horovod.workerMounts" -}}
-{{ include "horovod.commonMounts" . }}
+{{ include "horovod.commonMounts" (dict "root" . "programs" "common rank warm worker") }}
 - {name: shm, mountPath: /dev/shm}
 {{- if include "horovod.mayBeRoot" . }}
 # The privilege separation directory of an sshd that runs as root.
@@ -77,7 +77,7 @@ volumes:
 {{- end }}
 
 {{- define "horovod.workerVolumes" -}}
-{{ include "horovod.commonVolumes" . }}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" "common rank warm worker") }}
 {{ include "horovod.sshVolume" (dict "root" . "component" "worker") }}
 - name: shm
   emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}

@@ -14,20 +14,12 @@ from typing import Any
 
 import pytest
 
-# The pods' files import one another from their own folder.
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"))
-
-import addresses
-import events
-import hosts
-import kube
-import lease
-import probing
-import settings
-
+from hvd_pods.common import run
+from hvd_pods.master import addresses, events, hosts, kube, lease, probing
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
+from tests.unit.podfiles.copies import PROGRAMS
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.follower import Follower, Names
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
@@ -48,7 +40,7 @@ def quick_shutdown() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def only_daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No thread of the pods' programs keeps its pod from ending; timers end by themselves."""
-    folder, start, others = str(Path(settings.__file__).parent), threading.Thread.start, set[str]()
+    folder, start, others = str(PROGRAMS), threading.Thread.start, set[str]()
 
     def note_and_start(thread: threading.Thread) -> None:
         # A test may have put its own class between.
@@ -154,7 +146,7 @@ def rendezvous(host_threads: list[threading.Thread]) -> Iterator[StartRendezvous
     """Starts a rendezvous, which the test's end closes."""
     started = []
 
-    def start(run: settings.Run, is_stopped: IsStopped = lambda: False) -> hosts.HostRendezvous:
+    def start(run: run.Run, is_stopped: IsStopped = lambda: False) -> hosts.HostRendezvous:
         started.append(hosts.HostRendezvous(run, kube.Api() if run.api else None, is_stopped))
         return started[-1]
 

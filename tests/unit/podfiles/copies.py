@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import settings
-
-FILES = Path(settings.__file__).parent
+# The parent of the package, as /horovod/bin is in a pod.
+FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
+PROGRAMS = FILES / "hvd_pods"
 
 
 @cache
@@ -31,7 +31,7 @@ def copy_files(root: Path, python: str) -> Path:
     copy = root / "bin"
     # Times are kept: by them, Python knows that what it has compiled is of these files.
     shutil.copytree(f"{_compiled(python).name}/bin", copy)
-    replace_in(copy / "basics.py", '"/horovod/', f'"{root}/', 5)
+    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
     return copy
 
 

@@ -6,8 +6,7 @@ import socket
 import threading
 from typing import Any
 
-import settings
-
+from hvd_pods.common import run
 from tests.fakes.api import FakeApi
 from tests.ports import find_port
 from tests.unit.podfiles.runs import make_run
@@ -76,7 +75,7 @@ class Workers:
     def address(self, ordinal: int) -> str:
         return f"127.0.1.{ordinal + 1}"
 
-    def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> settings.Run:
+    def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
         """A run of `number` workers with two slots each."""
         group = {"statefulSet": "hvd-worker", "number": number, "maximum": maximum or number}
         groups = [{**group, "slots": 2, "revision": "r1"}]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import addresses
-from settings import Host
-
+from hvd_pods.common.run import Host
+from hvd_pods.master import addresses
 from tests.fakes import faults
 from tests.unit.podfiles.runs import make_run
 

@@ -9,17 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import keys as release_keys
-import launch
-import master
-import mpi
-import progress
 import pytest
-import remote
-import results
-import settings
-import ssh
 
+from hvd_pods.common import paths, reporting, run, ssh
+from hvd_pods.master import keys as release_keys
+from hvd_pods.master import launch, main, mpi, progress, remote, results
 from tests.fakes.server import Handler
 from tests.unit.podfiles.fake_worker import Workers
 
@@ -48,9 +42,9 @@ class MasterPod:
         self.termination_log = folder / "termination-log"
         for made in (self.generated, self.programs):
             made.mkdir()
-        _move_paths(patch, settings.GENERATED, self.generated)
-        _move_paths(patch, settings.SECRETS, keys)
-        patch.setattr(settings, "TERMINATION_LOG", self.termination_log)
+        _move_paths(patch, paths.GENERATED, self.generated)
+        _move_paths(patch, paths.SECRETS, keys)
+        patch.setattr(reporting, "TERMINATION_LOG", self.termination_log)
         patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
         patch.setenv("OUT", str(folder))
         self.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
@@ -89,7 +83,7 @@ class MasterPod:
     def run(self, **changes: Any) -> int:
         """Run the master's main program."""
         self.environment(**changes)
-        return master.main()
+        return main.main()
 
     def replicas(self) -> Any:
         item = self.api.find("apps/statefulsets", "hvd-worker")
@@ -114,7 +108,7 @@ def read_log(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition("] ")[2] for line in lines if line.startswith("[hvd ")]
 
 
-def describe(run: settings.Run) -> str:
+def describe(run: run.Run) -> str:
     """HVD_RUN of a run whose workers are all in one group."""
     first = run.hosts[0]
     group = {
@@ -136,7 +130,7 @@ def describe(run: settings.Run) -> str:
 
 def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
-    modules = (settings, ssh, release_keys, launch, mpi, master, progress, remote, results)
+    modules = (paths, ssh, release_keys, launch, mpi, main, progress, remote, results)
     for module in modules:
         for name, value in list(vars(module).items()):
             if isinstance(value, Path) and value.is_relative_to(before):

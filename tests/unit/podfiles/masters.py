@@ -6,10 +6,10 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-import kube
 import pytest
-from lease import Lease
 
+from hvd_pods.master import kube
+from hvd_pods.master.lease import Lease
 from tests.fakes.api import FakeApi
 
 PATH = "core/configmaps/hvd-run"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import hosts
 import pytest
-import settings
 
+from hvd_pods.common import errors, run
+from hvd_pods.master import hosts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers
 from tests.waiting import wait_until
@@ -25,7 +25,7 @@ fail_on_thread_exceptions = pytest.mark.filterwarnings(
 )
 
 
-def names(answering: dict[settings.Host, str] | None) -> list[str]:
+def names(answering: dict[run.Host, str] | None) -> list[str]:
     """Return the names of the hosts that answer, in their order."""
     return [host.name for host in answering or {}]
 
@@ -45,7 +45,7 @@ def fail_at_deadline(
     background: Background,
     current: hosts.HostRendezvous,
     is_ready: Callable[[], bool],
-) -> settings.RunError:
+) -> errors.RunError:
     """Wait for hosts in vain: let the deadline come once a condition on the requests holds."""
     waiting = background(current.wait)
     workers.api.wait(is_ready)
@@ -53,6 +53,6 @@ def fail_at_deadline(
     wait_until(lambda: not current._has_new_hosts(), TIMEOUT, "the rendezvous counts its hosts")
     with current.changed:
         current.deadline = 0.0
-    with pytest.raises(settings.RunError) as raised:
+    with pytest.raises(errors.RunError) as raised:
         waiting.result(TIMEOUT)
     return raised.value

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import kube
-import lease
-import record
-import settings
+from hvd_pods.common import run
+from hvd_pods.master import kube, lease, record
 
 
-def make_run(**changes: Any) -> settings.Run:
+def make_run(**changes: Any) -> run.Run:
     """A run of two groups."""
     document: dict[str, Any] = {
         "id": "run-1",
@@ -41,7 +39,7 @@ def make_run(**changes: Any) -> settings.Run:
         "code": "",
         "requirements": False,
     }
-    return settings.parse_run(json.dumps({**document, **changes}))
+    return run.parse_run(json.dumps({**document, **changes}))
 
 
 def make_record(api: kube.Api | None) -> record.RunRecord:

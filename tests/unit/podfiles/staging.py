@@ -6,9 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import settings
+from tests.unit.podfiles.copies import PROGRAMS
 
-SCRIPT = Path(settings.__file__).with_name("stage.sh")
+SCRIPT = PROGRAMS / "worker/stage.sh"
 # Each run leaves a line, so that runs can be counted.
 FETCH = 'echo ran >>"$COUNT"; mkdir -p sub; echo one >a; echo three >"sub/b c"'
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import addresses
-import kube
 import pytest
-from addresses import Endpoint
 
+from hvd_pods.master import addresses, kube
+from hvd_pods.master.addresses import Endpoint
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.follower import HOST, IPV4, IPV6, OTHER, RUN, Follower, Names

@@ -5,11 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import attempts
 import pytest
-from attempts import Retries
-from ending import UNREADABLE
-from settings import ConfigurationError, HostsTimeoutError, LaunchError, NotANumberError
+
+from hvd_pods.common.errors import (
+    ConfigurationError,
+    HostsTimeoutError,
+    LaunchError,
+    NotANumberError,
+)
+from hvd_pods.master import attempts
+from hvd_pods.master.attempts import Retries
+from hvd_pods.master.ending import UNREADABLE
 
 FAILURE = LaunchError("exit code 1", 1)
 

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import launch
-import mpi
 import pytest
-from settings import Host
 
+from hvd_pods.common.run import Host
+from hvd_pods.master import launch, mpi
 from hvdchart.bench.in_pod import driver
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.test_launch import by_name

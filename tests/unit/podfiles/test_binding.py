@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import binding
 import pytest
-from binding import Binding, BindingError, read_topology, select_cpus
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_pods.common import binding
+from hvd_pods.common.binding import Binding, BindingError, read_topology, select_cpus
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 

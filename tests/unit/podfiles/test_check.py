@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
-import bandwidth
-import check
 import pytest
+
+from hvd_pods.rank import bandwidth, check
 
 HOROVOD = """
 import builtins

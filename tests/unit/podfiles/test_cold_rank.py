@@ -14,9 +14,9 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import cold
 import pytest
 
+from hvd_pods.rank import child_rank
 from tests.waiting import wait_until
 
 RANK = """
@@ -45,7 +45,7 @@ SETTLED = r"State:\tS.*ShdPnd:\t0+\n"
 @contextmanager
 def start(*script: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Start a script as a launcher does: in a group of processes of its own."""
-    command = [sys.executable, "-I", "-c", RANK, str(Path(cold.__file__).parent), *script]
+    command = [sys.executable, "-I", "-c", RANK, str(Path(child_rank.__file__).parent), *script]
     options = {"stdout": PIPE, "stderr": PIPE, "start_new_session": True, **options}
     with subprocess.Popen(command, **options) as rank:
         assert rank.stdout is not None
@@ -125,7 +125,7 @@ def test_script_finds_signals_as_the_launcher_has_set_them() -> None:
     ignored = read_masks(Path("/proc/self/status").read_text())["SigIgn"]
     for number in (signal.SIGCHLD, signal.SIGHUP):
         ignored |= 1 << number - 1
-    for number in cold.IGNORED_BY_PYTHON:
+    for number in child_rank.IGNORED_BY_PYTHON:
         ignored &= ~(1 << number - 1)
     assert masks == {"SigBlk": 0, "SigIgn": ignored}
 
@@ -150,7 +150,7 @@ def test_file_that_is_no_program_is_named(tmp_path: Path) -> None:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder by which a rank's Python learns where to write its stack."""
-    monkeypatch.setattr(cold, "SITE", str(tmp_path / "site"))
+    monkeypatch.setattr(child_rank, "SITE", str(tmp_path / "site"))
     monkeypatch.setenv("PYTHONPATH", "/own")
     # Set first, so that it is as before after the test.
     monkeypatch.setenv("HVD_SITE", "")
@@ -166,7 +166,7 @@ def test_python_is_told_its_rank_and_where_to_write_its_stack(
     reader, writer = os.pipe()
     for _ in range(times):
         monkeypatch.setenv("PYTHONPATH", "/own")
-        cold.prepare_python("/usr/bin/python3.11", 3, writer)
+        child_rank.prepare_python("/usr/bin/python3.11", 3, writer)
     assert (site / "sitecustomize.py").readlink() == Path("/horovod/bin/cold_site.py")
     assert os.get_inheritable(writer)
     assert os.environ["HVD_SITE"] == f"{writer} {signal.SIGRTMAX - 2} 3"
@@ -178,7 +178,7 @@ def test_python_is_told_its_rank_and_where_to_write_its_stack(
 def test_rank_that_began_to_make_the_folder_may_not_have_finished_it(site: Path) -> None:
     site.mkdir()
     reader, writer = os.pipe()
-    cold.prepare_python("python3", 3, writer)
+    child_rank.prepare_python("python3", 3, writer)
     assert (site / "sitecustomize.py").is_symlink()
     for descriptor in (reader, writer):
         os.close(descriptor)
@@ -186,7 +186,7 @@ def test_rank_that_began_to_make_the_folder_may_not_have_finished_it(site: Path)
 
 @pytest.mark.parametrize("program", ["sh", "/opt/python/bin/train"])
 def test_other_programs_are_told_nothing(site: Path, program: str) -> None:
-    cold.prepare_python(program, 3, 1)
+    child_rank.prepare_python(program, 3, 1)
     assert (os.environ["PYTHONPATH"], "HVD_SITE" in os.environ) == ("/own", False)
     assert not site.exists()
 
@@ -194,6 +194,6 @@ def test_other_programs_are_told_nothing(site: Path, program: str) -> None:
 def test_python_is_told_nothing_where_the_worker_has_no_room(site: Path) -> None:
     (site.parent / "file").touch()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cold, "SITE", str(site.parent / "file" / "site"))
-        cold.prepare_python("python3", 3, 1)
+        patch.setattr(child_rank, "SITE", str(site.parent / "file" / "site"))
+        child_rank.prepare_python("python3", 3, 1)
     assert (os.environ["PYTHONPATH"], "HVD_SITE" in os.environ) == ("/own", False)

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cold
 import pytest
-from ranks import STACK_SIGNAL
+
+from hvd_pods.rank import child_rank
+from hvd_pods.rank.ranks import STACK_SIGNAL
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def run(tmp_path: Path, script: str) -> tuple[int, str, str]:
     """Run a script as a rank that starts cold; its exit code, and what it prints."""
     folder = tmp_path / "site"
     folder.mkdir()
-    (folder / "sitecustomize.py").symlink_to(Path(cold.__file__).with_name("cold_site.py"))
+    (folder / "sitecustomize.py").symlink_to(Path(child_rank.__file__).with_name("cold_site.py"))
     variables = {"PYTHONPATH": str(folder), "HVD_SITE": f"2 {int(STACK_SIGNAL)} 0"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False

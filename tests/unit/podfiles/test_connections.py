@@ -5,9 +5,10 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-import connections
 import pytest
-from settings import ConfigurationError
+
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.master import connections
 
 
 @pytest.mark.parametrize(

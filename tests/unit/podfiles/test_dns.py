@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-import addresses
 import pytest
-from settings import Host
 
+from hvd_pods.common.run import Host
+from hvd_pods.master import addresses
 from tests.unit.podfiles.follower import HOST, IPV4, IPV6, OTHER, RUN, Follower, Names
 from tests.unit.podfiles.threads import join_threads
 

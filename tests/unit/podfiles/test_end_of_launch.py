@@ -6,11 +6,18 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import losses
 import pytest
-from failure import Cause
-from settings import Host, LaunchError, LostHostError, NotANumberError, RunError, WorkerLeftError
 
+from hvd_pods.common.errors import (
+    LaunchError,
+    LostHostError,
+    NotANumberError,
+    RunError,
+    WorkerLeftError,
+)
+from hvd_pods.common.run import Host
+from hvd_pods.master import lost_hosts
+from hvd_pods.master.failure import Cause
 from tests.unit.podfiles.runs import make_run
 
 GONE = Host("w-1", "", 1, "w", "r")
@@ -36,7 +43,7 @@ def explain() -> Explain:
             problem=problem, leaving=leaving or {}, find_cause=lambda hosts, code: cause
         )
         rendezvous: Any = SimpleNamespace(broken=lambda hosts: broken or {})
-        return losses.explain_end(make_run(mode=mode), launcher, rendezvous, [GONE], code)
+        return lost_hosts.explain_end(make_run(mode=mode), launcher, rendezvous, [GONE], code)
 
     return explain_end
 
@@ -107,7 +114,7 @@ def test_a_launch_is_ended_only_for_a_loss(
     monkeypatch: pytest.MonkeyPatch, may_save: list[bool]
 ) -> None:
     """A worker that was asked to leave is waited for, as long as its ranks may save."""
-    monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(lost_hosts, "LOOK_AGAIN_AFTER", 0.0)
     saves, found = iter(may_save), iter([BROKEN for _ in may_save] or [{}])
     rendezvous: Any = SimpleNamespace(
         wait_for_loss=lambda hosts: next(found), explain=lambda lost: "w-1"
@@ -115,7 +122,7 @@ def test_a_launch_is_ended_only_for_a_loss(
     ended: list[RunError] = []
     announced: list[str] = []
     launcher: Any = SimpleNamespace(may_save=lambda host: next(saves), abort=ended.append)
-    losses.end_when_lost(rendezvous, [GONE], launcher, announced.append)
+    lost_hosts.end_when_lost(rendezvous, [GONE], launcher, announced.append)
     assert [str(problem) for problem in ended] == ["lost w-1: no route to host"] * bool(may_save)
     assert announced == ["lost w-1"] * bool(may_save)
     assert next(saves, None) is None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import ending
-import kube
 import pytest
-from record import RunRecord
-from settings import ConfigurationError, InterruptedRunError, LaunchError, RunError
 
+from hvd_pods.common.errors import ConfigurationError, InterruptedRunError, LaunchError, RunError
+from hvd_pods.master import ending, kube
+from hvd_pods.master.record import RunRecord
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.jobs import NO_ANSWERS, START, make_job

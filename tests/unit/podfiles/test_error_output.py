@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from failure import ErrorOutput
-
+from hvd_pods.master.failure import ErrorOutput
 from tests.unit.podfiles.test_failure import PEER, TYPE_ERROR, cause
 
 

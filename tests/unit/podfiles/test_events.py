@@ -7,11 +7,10 @@ import socket
 import threading
 from itertools import pairwise
 
-import events
-import kube
 import pytest
-from events import EventRecorder
 
+from hvd_pods.master import events, kube
+from hvd_pods.master.events import EventRecorder
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.server import Handler

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import NamedTuple
 
-import failure
-import hints
 import pytest
-from failure import Cause, ErrorOutput, find_host
-from notices import Notice
 
+from hvd_pods.common import hints
+from hvd_pods.common.notices import Notice
+from hvd_pods.master import failure
+from hvd_pods.master.failure import Cause, ErrorOutput, find_host
 from tests.unit.podfiles.runs import make_run
 
 # Two hosts of two slots, then one of four.

@@ -10,10 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import basics
-import fence
 import pytest
 
+from hvd_pods.common import fast_start, fence
 from tests.unit.podfiles.warm.worker import is_alive, make_worker, warm
 from tests.waiting import wait_until
 
@@ -33,9 +32,11 @@ is_here = fence._is_here
 
 @pytest.fixture(autouse=True)
 def newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(basics, "EPOCH", str(tmp_path / "epoch"))
+    monkeypatch.setattr(fast_start, "EPOCH", str(tmp_path / "epoch"))
     mark = MARK["TEST_OF_FENCE"].encode()
-    monkeypatch.setattr(fence, "_is_here", lambda folder: mark in basics.read(f"{folder}/environ"))
+    monkeypatch.setattr(
+        fence, "_is_here", lambda folder: mark in fast_start.read(f"{folder}/environ")
+    )
     return tmp_path / "epoch"
 
 
@@ -201,7 +202,7 @@ def test_process_that_ends_meanwhile_hides_no_other(
     started.append(Session(*SLEEP, epoch="5"))
     pid, gone = started[0].process.pid, 2**22 + 1
     monkeypatch.setattr(
-        basics, "processes", lambda: iter([(gone, "S", 1, 1), (pid, "S", os.getpid(), 1)])
+        fast_start, "processes", lambda: iter([(gone, "S", 1, 1), (pid, "S", os.getpid(), 1)])
     )
     assert list(fence.older_processes(6)) == [pid]
     assert list(fence.older_processes(5)) == []

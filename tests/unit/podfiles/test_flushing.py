@@ -8,15 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import basics
-import memory_access
-import progress
 import pytest
-import rank
-import ranks
-import threads
-import warm_client
 
+from hvd_pods.common import fast_start, memory_access, threads
+from hvd_pods.master import progress
+from hvd_pods.rank import ranks, start
+from hvd_pods.warm import client
 from tests.unit.podfiles.test_rank import GLOO, HYDRA, OPEN_MPI
 
 
@@ -79,8 +76,8 @@ def test_what_a_rank_says_of_its_place_comes_before_what_its_script_prints(
         began.append((output.flushed, speaks))
         return 0
 
-    monkeypatch.setattr(warm_client, "run", run)
-    assert rank.main() == 0
+    monkeypatch.setattr(client, "run", run)
+    assert start.main() == 0
     ((flushed, speaks),) = began
     begins = zip(flushed.splitlines(), lines, strict=True)
     assert all(line.startswith(f"[hvd] {words}") for line, words in begins)
@@ -92,7 +89,7 @@ def test_rank_that_cannot_be_written_down_says_so_before_it_becomes_its_script(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.touch()
-    monkeypatch.setattr(basics, "GENERATED", str(folder))
+    monkeypatch.setattr(fast_start, "GENERATED", str(folder))
     output = record_output(monkeypatch)
     ranks.register(3, os.getpid())
     assert output.flushed.startswith("[hvd] rank 3 cannot be terminated gracefully: ")

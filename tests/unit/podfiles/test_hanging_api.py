@@ -5,15 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import addresses
-import attempts
-import kube
-import lease
-import master
 import pytest
-import record
-import statefulsets
 
+from hvd_pods.master import addresses, attempts, kube, lease, main, record, statefulsets
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.server import Handler
@@ -32,7 +26,7 @@ def test_next_attempt_begins_and_is_recorded_later(
     pod: MasterPod, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server answers when the second attempt has begun."""
-    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(main, "AGAIN_RETRY_SECONDS", 0.2)
     monkeypatch.setattr(record, "RUNNING_WITHIN", 60.0)
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
     for host in pod.workers.run().hosts:
@@ -68,7 +62,7 @@ def test_number_of_retries_is_known_although_no_answer_comes_between_attempts(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its start, the master waits longer for one."""
-    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(main, "AGAIN_RETRY_SECONDS", 0.05)
     monkeypatch.setattr(attempts, "FIRST_PAUSE", 0.0)
 
     fit_to_run = statefulsets.fit_to_run
@@ -77,7 +71,7 @@ def test_number_of_retries_is_known_although_no_answer_comes_between_attempts(
         pod.api.fail("GET", f"batch/jobs/{JOB}", faults.silence, times=2)
         fit_to_run(*arguments)
 
-    monkeypatch.setattr(master, "fit_to_run", begin_in_silence)
+    monkeypatch.setattr(main, "fit_to_run", begin_in_silence)
     pod.put_job(spec={"backoffLimit": 1})
     pod.install('echo x >>"$OUT/attempts"; [ "$HVD_ATTEMPT" = 4 ]')
     assert pod.run() == 1

@@ -8,11 +8,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import hosts
 import pytest
-import settings
-from addresses import Endpoint
 
+from hvd_pods.common import errors, run
+from hvd_pods.master import hosts
+from hvd_pods.master.addresses import Endpoint
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
@@ -53,7 +53,7 @@ def test_waiting_ends_when_the_pod_is_asked_to_end(
     waiting = background(rendezvous(workers.run(), stopped.is_set).wait)
     workers.api.wait_for_watch(SLICES)
     stopped.set()
-    with pytest.raises(settings.InterruptedRunError, match="terminated while") as raised:
+    with pytest.raises(errors.InterruptedRunError, match="terminated while") as raised:
         waiting.result(TIMEOUT)
     assert raised.value.exit_code == 143
 
@@ -194,7 +194,7 @@ def test_each_host_that_comes_begins_the_time_out_anew(
     with current.changed:
         assert not current._has_new_hosts()
     current.deadline = 0.0
-    with pytest.raises(settings.HostsTimeoutError):
+    with pytest.raises(errors.HostsTimeoutError):
         waiting.result(TIMEOUT)
 
 
@@ -224,7 +224,7 @@ def test_helm_test_waits_no_longer_for_hosts_that_come_one_after_the_other(
 ) -> None:
     workers.start(0)
     run = replace(workers.run(2), wait_until=time.monotonic() + 0.3)
-    with pytest.raises(settings.HostsTimeoutError):
+    with pytest.raises(errors.HostsTimeoutError):
         rendezvous(run).wait()
 
 
@@ -235,7 +235,7 @@ def test_an_elastic_run_that_was_training_goes_on_with_the_ranks_that_are_left(
     monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.05)
     workers.start(1)
     run = workers.run(3, mode="elastic", minRanks=2, hostsTimeoutSeconds=0.3)
-    with pytest.raises(settings.RunError):
+    with pytest.raises(errors.RunError):
         rendezvous(run).wait()
     run = replace(run, resumed=True, hosts_timeout=60.0)
     assert names(rendezvous(run).wait()) == ["hvd-worker-1"]
@@ -248,7 +248,7 @@ def test_an_elastic_run_that_was_training_needs_its_fewest_ranks(
     monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.0)
     workers.start(1)
     run = workers.run(3, mode="elastic", minRanks=3, hostsTimeoutSeconds=0.3)
-    with pytest.raises(settings.RunError):
+    with pytest.raises(errors.RunError):
         rendezvous(replace(run, resumed=True)).wait()
 
 
@@ -270,7 +270,7 @@ def test_only_an_elastic_run_may_go_on_with_fewer_ranks(
     monkeypatch.setattr(hosts, "RESUME_WITHIN", 0.0)
     workers.start(1)
     run = replace(workers.run(2, minRanks=1, hostsTimeoutSeconds=0.3), resumed=True)
-    with pytest.raises(settings.RunError):
+    with pytest.raises(errors.RunError):
         rendezvous(run).wait()
 
 
@@ -284,7 +284,7 @@ def test_pod_is_that_of_the_address_that_answers(workers: Workers) -> None:
     }
     pods = current.pods({first: "10.0.0.1", second: "10.0.0.9", third: "10.0.0.3"})
     assert pods == {
-        first: settings.Pod("10.0.0.1", "uid-1", "node-1"),
-        second: settings.Pod("10.0.0.9"),
-        third: settings.Pod("10.0.0.3"),
+        first: run.Pod("10.0.0.1", "uid-1", "node-1"),
+        second: run.Pod("10.0.0.9"),
+        third: run.Pod("10.0.0.3"),
     }

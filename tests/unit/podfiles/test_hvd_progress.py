@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import metrics
 import pytest
 
 from examples import hvd_progress
+from hvd_pods.common import metrics
 from tests.unit.podfiles.test_progress import told
 
 

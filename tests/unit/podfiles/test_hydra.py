@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from subprocess import PIPE
 
-import hydra
 import pytest
+
+from hvd_pods.rank import hydra
 
 RANK = """
 import sys

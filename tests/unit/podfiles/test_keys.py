@@ -6,12 +6,10 @@ import base64
 from pathlib import Path
 from typing import Any
 
-import keys
-import kube
 import pytest
-import settings
-import ssh
 
+from hvd_pods.common import errors, ssh
+from hvd_pods.master import keys, kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.master_pod import MasterPod
@@ -98,10 +96,10 @@ def test_of_two_masters_the_first_ones_keys_are_used(api: kube.Api, api_server: 
 @pytest.mark.parametrize(
     ("method", "failure", "error"),
     [
-        ("GET", faults.status(403), settings.ConfigurationError),
-        ("GET", faults.status(404), settings.ConfigurationError),
-        ("PATCH", faults.status(403), settings.ConfigurationError),
-        ("PATCH", faults.status(422), settings.RunError),
+        ("GET", faults.status(403), errors.ConfigurationError),
+        ("GET", faults.status(404), errors.ConfigurationError),
+        ("PATCH", faults.status(403), errors.ConfigurationError),
+        ("PATCH", faults.status(422), errors.RunError),
     ],
 )
 def test_a_secret_that_cannot_be_filled_is_named_with_the_remedy(
@@ -109,10 +107,10 @@ def test_a_secret_that_cannot_be_filled_is_named_with_the_remedy(
     api_server: FakeApi,
     method: str,
     failure: faults.Failure,
-    error: type[settings.RunError],
+    error: type[errors.RunError],
 ) -> None:
     api_server.fail(method, SECRET, failure, times=100)
-    with pytest.raises(settings.RunError) as refused:
+    with pytest.raises(errors.RunError) as refused:
         keys.find_keys(api, ENVIRONMENT)
     assert type(refused.value) is error
     for word in ("Secret hvd-ssh", "get and patch", "ssh.existingSecret"):
@@ -126,7 +124,7 @@ def test_an_image_whose_ssh_keygen_fails_is_named(
     program.write_text("#!/bin/sh\necho no entropy >&2; exit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(settings.ConfigurationError, match="cannot make a key: no entropy"):
+    with pytest.raises(errors.ConfigurationError, match="cannot make a key: no entropy"):
         keys.find_keys(api, ENVIRONMENT)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import kube
 import pytest
 
 from devtools.localkube.pki import Authority
+from hvd_pods.master import kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 

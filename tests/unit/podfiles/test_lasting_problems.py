@@ -9,14 +9,11 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import hosts
-import kube
-import missing
-import podstatus
 import pytest
-import settings
-from podstatus import Diagnosis
 
+from hvd_pods.common import errors, pod_problems
+from hvd_pods.common.pod_problems import Diagnosis
+from hvd_pods.master import hosts, kube, missing
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.rendezvous import (
@@ -46,10 +43,10 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
             sign: {**entry, "waitSeconds": 0.1} if entry.get("waitSeconds") else entry
             for sign, entry in entries.items()
         }
-        for section, entries in podstatus.known_problems().items()
+        for section, entries in pod_problems.known_problems().items()
     }
-    monkeypatch.setattr(podstatus, "known_problems", lambda: table)
-    monkeypatch.setattr(podstatus, "BAD_CONFIGURATION_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(pod_problems, "known_problems", lambda: table)
+    monkeypatch.setattr(pod_problems, "BAD_CONFIGURATION_WAIT_SECONDS", 0.1)
 
 
 @pytest.mark.slow
@@ -84,7 +81,7 @@ def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
     monkeypatch.setattr(hosts, "STOP_CHECK_EVERY", 60.0)
     for ordinal in (0, 1):
         workers.create_pod(ordinal, containerStatuses=[status])
-    with pytest.raises(settings.RunError) as raised:
+    with pytest.raises(errors.RunError) as raised:
         background(rendezvous(workers.run(3)).wait).result(TIMEOUT)
     lines = str(raised.value).splitlines()
     assert lines[0] == "3 of 3 hosts cannot start:"
@@ -95,7 +92,7 @@ def test_a_problem_that_does_not_pass_ends_the_attempt_long_before_the_deadline(
 
 
 def test_only_a_wrong_image_name_is_not_waited_for() -> None:
-    entries = podstatus.known_problems()["container"]
+    entries = pod_problems.known_problems()["container"]
     assert [sign for sign, entry in entries.items() if entry.get("waitSeconds") == 0] == [
         "InvalidImageName"
     ]
@@ -159,7 +156,7 @@ def test_a_reason_that_no_attempt_can_help_ends_the_run_for_good_at_the_deadline
 ) -> None:
     for ordinal in (0, 1):
         workers.create_pod(ordinal, containerStatuses=[waiting_container(PULL, ABSENT)])
-    with pytest.raises(settings.ConfigurationError) as raised:
+    with pytest.raises(errors.ConfigurationError) as raised:
         rendezvous(workers.run(3, hostsTimeoutSeconds=0.05)).wait()
     lines = str(raised.value).splitlines()
     assert lines[1] == f"  hvd-worker-[0-1] (2 hosts): ErrImagePull: {ABSENT} (image nope:1)"
@@ -196,7 +193,7 @@ def test_a_pod_that_is_ending_has_the_time_to_do_so(
 ) -> None:
     workers.start(0)
     workers.api.put("core/pods", leaving_pod(missing.GIVE_UP_AFTER - 30))
-    with pytest.raises(settings.RunError, match="terminating on node-7"):
+    with pytest.raises(errors.RunError, match="terminating on node-7"):
         rendezvous(workers.run(hostsTimeoutSeconds=0.3)).wait()
     assert not workers.api.asked("DELETE", "core/pods/hvd-worker-1")
 

@@ -7,11 +7,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import launch
-import mpi
 import pytest
-from settings import ConfigurationError
 
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.master import launch, mpi
 from tests.unit.podfiles.runs import make_run
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}

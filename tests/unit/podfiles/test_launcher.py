@@ -15,10 +15,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import launch
 import pytest
-from settings import ConfigurationError, LaunchError, LostHostError, RunError
 
+from hvd_pods.common.errors import ConfigurationError, LaunchError, LostHostError, RunError
+from hvd_pods.master import launch
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.warm.worker import is_alive
 from tests.waiting import wait_until

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import launch
-import launchers
-import mpi
 import pytest
-from settings import ConfigurationError
 
+from hvd_pods.common import launcher_options
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.master import launch, mpi
 from hvdchart.errors import SpecError
 from tests.unit import launch_cases
 from tests.unit.launch_cases import Case
@@ -166,14 +165,16 @@ def test_pod_names_the_option_and_what_it_contradicts(
     changes: dict[str, Any], launcher: str, words: list[str]
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        launchers.check_options(make_run(**changes), launcher)
+        launcher_options.check_options(make_run(**changes), launcher)
     for word in ["launch.options has", *words]:
         assert word in str(refused.value)
 
 
 @pytest.mark.slow
 def test_options_that_bind_leave_the_planner_without_a_binding() -> None:
-    binding = {n for n in launch_cases.names() if launchers.find_option(f"-{n}").get("binding")}
+    binding = {
+        n for n in launch_cases.names() if launcher_options.find_option(f"-{n}").get("binding")
+    }
     assert {"bind-to", "map-by", "npersocket", "rankfile", "cpu-set", "binding-args"} <= binding
     for name in launch_cases.names():
         case = Case("horovodrun" if name == "binding-args" else "mpirun", (f"--{name}",))
@@ -184,7 +185,7 @@ def test_options_that_bind_leave_the_planner_without_a_binding() -> None:
 
 @pytest.mark.parametrize("argument", ["-np", "--np", "--np=4", "-np=4", "-n", "-c", "--num-proc=2"])
 def test_find_option_reads_every_form_of_an_option(argument: str) -> None:
-    assert launchers.find_option(argument)["value"] == "worker.number and worker.slots"
+    assert launcher_options.find_option(argument)["value"] == "worker.number and worker.slots"
 
 
 @pytest.mark.parametrize(
@@ -218,11 +219,13 @@ def test_binding_in_the_argument_of_an_option_is_no_binding() -> None:
 
 @pytest.mark.parametrize("argument", ["np", "np=-np", "", "-", "--", "--npx", "-Np", "=--np"])
 def test_find_option_finds_nothing_in_values_and_unknown_options(argument: str) -> None:
-    assert launchers.find_option(argument) == {}
+    assert launcher_options.find_option(argument) == {}
 
 
 def test_data_file_has_each_name_once_and_only_known_launchers() -> None:
-    data = json.loads(Path(launchers.__file__).with_name("launchers.json").read_text())
+    data = json.loads(
+        Path(launcher_options.__file__).with_name("launcher_options.json").read_text()
+    )
     every_name = launch_cases.names()
     assert sorted(every_name) == sorted(set(every_name))
     assert not [name for name in every_name if name.startswith("-") or "=" in name]
@@ -244,12 +247,12 @@ def test_data_file_has_each_name_once_and_only_known_launchers() -> None:
 
 
 def test_master_names_the_interface_or_that_of_the_default_route() -> None:
-    named = launchers.master_interface_variables("eth1", "eth0")
+    named = launcher_options.master_interface_variables("eth1", "eth0")
     assert named == {
         "OMPI_MCA_btl_tcp_if_include": "eth1",
         "OMPI_MCA_oob_tcp_if_include": "eth1",
         "PRTE_MCA_prte_if_include": "eth1",
         "I_MPI_HYDRA_IFACE": "eth1",
     }
-    assert launchers.master_interface_variables("", "eth0") == {"I_MPI_HYDRA_IFACE": "eth0"}
-    assert launchers.master_interface_variables("", "") == {}
+    assert launcher_options.master_interface_variables("", "eth0") == {"I_MPI_HYDRA_IFACE": "eth0"}
+    assert launcher_options.master_interface_variables("", "") == {}

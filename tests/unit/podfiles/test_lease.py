@@ -8,11 +8,11 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-import lease
 import pytest
-from lease import SupersededError
-from settings import InterruptedRunError, RunError
 
+from hvd_pods.common.errors import InterruptedRunError, RunError
+from hvd_pods.master import lease
+from hvd_pods.master.lease import SupersededError
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.masters import PATH, Masters

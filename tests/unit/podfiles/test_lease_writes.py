@@ -6,10 +6,10 @@ import queue
 import threading
 import time
 
-import lease
 import pytest
-from settings import RunError
 
+from hvd_pods.common.errors import RunError
+from hvd_pods.master import lease
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.masters import PATH, Masters

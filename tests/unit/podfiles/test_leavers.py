@@ -16,20 +16,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import attempts
-import basics
-import fence
-import leaving
-import losses
-import master
-import notice_server
 import pytest
-import rank_end
-import ranks
-from launch import Launcher
-from leavers import TerminatingRanks
-from settings import Host
 
+from hvd_pods.common import fast_start, fence
+from hvd_pods.common.run import Host
+from hvd_pods.master import attempts, lost_hosts, main, notice_server
+from hvd_pods.master.launch import Launcher
+from hvd_pods.master.terminating_ranks import TerminatingRanks
+from hvd_pods.rank import rank_end, ranks
+from hvd_pods.worker import draining
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod
@@ -120,7 +115,7 @@ def test_rank_that_was_not_asked_ends_at_once(folder: str, monkeypatch: pytest.M
     monkeypatch.setattr(ranks, "send", lambda *_, **__: pytest.fail("it told the master"))
     rank_end.report_end(3, 1)
     monkeypatch.setenv("HVD_NOTICES", "127.0.0.1,1,secret")
-    monkeypatch.setattr(basics, "GENERATED", folder)
+    monkeypatch.setattr(fast_start, "GENERATED", folder)
     ranks.register(3, os.getpid())
     rank_end.report_end(3, 1)
 
@@ -160,8 +155,8 @@ def test_worker_stays_while_one_of_its_ranks_waits_for_others(
 ) -> None:
     """Its launcher's daemon, which has the rank, would end with it."""
     looks, clock = iter([True, True, False]), itertools.count()
-    monkeypatch.setattr(leaving, "REPORT_WITHIN", 1.5)
-    monkeypatch.setattr(leaving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(draining, "REPORT_WITHIN", 1.5)
+    monkeypatch.setattr(draining, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(ranks, "running", lambda: iter(()))
     monkeypatch.setattr(ranks, "is_any_waiting", lambda: next(looks))
     monkeypatch.setattr(fence, "older_processes", lambda epoch: iter([7]))
@@ -173,7 +168,7 @@ def test_worker_stays_while_one_of_its_ranks_waits_for_others(
             pass
 
     waited: list[int] = []
-    leaving.leave(Sshd(), 30.0, lambda: waited.append(1))  # type: ignore[arg-type]
+    draining.leave(Sshd(), 30.0, lambda: waited.append(1))  # type: ignore[arg-type]
     assert len(waited) == 2
 
 
@@ -195,7 +190,7 @@ def test_master_that_does_not_answer_takes_no_more_of_the_grace_period_for_each_
     monkeypatch.setattr(ranks, "ask_to_end", asked.append)
     monkeypatch.setattr(fence, "older_processes", lambda epoch: iter(()))
     sshd = SimpleNamespace(returncode=0, kill=lambda: None)
-    leaving.leave(sshd, 30.0, lambda: None)  # type: ignore[arg-type]
+    draining.leave(sshd, 30.0, lambda: None)  # type: ignore[arg-type]
     assert told == scripts[:1]
     assert asked == scripts
 
@@ -239,7 +234,7 @@ def test_attempt_that_a_worker_has_left_counts_as_no_failure(
         pauses.append(pause)
         return wait(pause, is_stopped)
 
-    monkeypatch.setattr(master, "wait", note_and_wait)
+    monkeypatch.setattr(main, "wait", note_and_wait)
     pod.put_job(spec={"backoffLimit": 0})
     pod.install(f'[ "$HVD_ATTEMPT" -ge 4 ] || {{ {leaves}; exit {code}; }}')
     assert pod.run() == 0
@@ -261,7 +256,7 @@ def test_worker_that_was_asked_to_leave_is_not_lost_while_its_ranks_save(
     pod: MasterPod, leaves: str, monkeypatch: pytest.MonkeyPatch, background: Background
 ) -> None:
     """Its sshd listens no more, so that no other attempt begins there."""
-    monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(lost_hosts, "LOOK_AGAIN_AFTER", 0.01)
     monkeypatch.setattr("probing.SUSPECT_EVERY", 0.02)
     folder = pod.generated.parent
     saves = f"touch {folder}/saving; until [ -e {folder}/saved ]; do sleep 0.01; done; exit 143"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import socket
 
-import liveness
-import probing
 import pytest
 
+from hvd_pods.master import liveness, probing
 from tests.fakes.faults import TIMEOUT
 from tests.waiting import wait_until
 

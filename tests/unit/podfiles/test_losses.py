@@ -9,18 +9,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-import attempts
-import hosts
-import kube
-import liveness
-import losses
-import master
-import probing
 import pytest
-import ssh
-from settings import Host, LostHostError, RunError
-from user_code import UserCode
 
+from hvd_pods.common import ssh
+from hvd_pods.common.errors import LostHostError, RunError
+from hvd_pods.common.run import Host
+from hvd_pods.master import attempts, hosts, kube, liveness, lost_hosts, main, probing
+from hvd_pods.master.user_code import UserCode
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod, read_log
@@ -190,7 +185,7 @@ def test_a_launcher_that_ends_by_itself_is_not_to_blame_for_a_host_that_is_gone(
         started.append(hosts.HostRendezvous(*arguments))
         return started[-1]
 
-    monkeypatch.setattr(master, "HostRendezvous", start)
+    monkeypatch.setattr(main, "HostRendezvous", start)
 
     def lose() -> None:
         lose_while_training(pod, 1)
@@ -238,13 +233,13 @@ def test_an_elastic_run_loses_the_host_from_its_list(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lists: queue.Queue[list[str]] = queue.Queue()
-    monkeypatch.setattr(master, "write_live_hosts", lambda found: lists.put(names(found)))
+    monkeypatch.setattr(main, "write_live_hosts", lambda found: lists.put(names(found)))
     run = pod.workers.run(2, mode="elastic", **LOST_AFTER)
     rendezvous = hosts.HostRendezvous(run, kube.Api(), lambda: False)
     first = rendezvous.wait()
     told: list[str] = []
     following = background(
-        master.follow_hosts, run, None, rendezvous, UserCode(""), first, told.append
+        main.follow_hosts, run, None, rendezvous, UserCode(""), first, told.append
     )
     pod.workers.drop(1)
     assert lists.get(timeout=TIMEOUT) == ["hvd-worker-0"]
@@ -259,9 +254,9 @@ def test_an_elastic_run_loses_the_host_from_its_list(
 def test_losses_for_one_reason_are_one_entry() -> None:
     some = [Host(f"w-{n}", "", 1, "w", "r") for n in range(5)]
     lost = dict.fromkeys(some[1:], "timed out")
-    assert losses.describe_loss(lost) == "lost w-[1-4] (4 hosts): timed out"
+    assert lost_hosts.describe_loss(lost) == "lost w-[1-4] (4 hosts): timed out"
     lost[some[0]] = "refused"
-    assert losses.describe_loss(lost).endswith("timed out; lost w-0: refused")
+    assert lost_hosts.describe_loss(lost).endswith("timed out; lost w-0: refused")
 
 
 def test_a_lost_host_is_no_reason_to_pause() -> None:
@@ -286,9 +281,9 @@ def test_launch_ends_as_failed_when_one_of_the_lost_hosts_can_no_longer_save(
     rendezvous = SimpleNamespace(wait_for_loss=lambda _: next(lost), explain=lambda _: "w-1")
     ended: list[RunError] = []
     launcher = SimpleNamespace(may_save=lambda host: host is saving, abort=ended.append)
-    monkeypatch.setattr(losses, "LOOK_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(lost_hosts, "LOOK_AGAIN_AFTER", 0.0)
     told: list[str] = []
-    losses.end_when_lost(cast("Any", rendezvous), [], cast("Any", launcher), told.append)
+    lost_hosts.end_when_lost(cast("Any", rendezvous), [], cast("Any", launcher), told.append)
     assert [(str(problem), problem.exit_code) for problem in ended] == [
         ("lost w-[0-1] (2 hosts): silent", 1)
     ]

@@ -6,15 +6,12 @@ import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-import kube
-import master
-import mesh
-import progress
 import pytest
-from events import EventRecorder
-from launch import Launcher
-from settings import ConfigurationError, RunError
 
+from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.master import kube, main, mesh, progress
+from hvd_pods.master.events import EventRecorder
+from hvd_pods.master.launch import Launcher
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port
 from tests.unit.podfiles.master_pod import MasterPod, read_log
@@ -185,7 +182,7 @@ def test_a_failure_is_in_the_log_the_termination_message_and_an_event(
     pod: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorder = EventRecorder(kube.Api())
-    master.announce_failure(ConfigurationError("no mpirun"), recorder)
+    main.announce_failure(ConfigurationError("no mpirun"), recorder)
     recorder.close()
     assert capsys.readouterr().err == "[hvd] error: no mpirun\n"
     assert pod.termination_log.read_text() == "no mpirun\n"

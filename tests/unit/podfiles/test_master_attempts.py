@@ -9,14 +9,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import attempts
-import ending
-import hosts
-import master
-import progress
 import pytest
-import user_code
 
+from hvd_pods.master import attempts, ending, hosts, main, progress, user_code
 from tests.fakes import faults
 from tests.unit.podfiles.follower import Names
 from tests.unit.podfiles.master_pod import MasterPod, read_log
@@ -163,8 +158,8 @@ def test_another_run_begins_to_count_anew(pod: MasterPod) -> None:
 def test_the_number_of_retries_is_kept_while_the_job_cannot_be_read(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.0)
-    announce = master.announce_failure
+    monkeypatch.setattr(main, "AGAIN_RETRY_SECONDS", 0.0)
+    announce = main.announce_failure
     failed = []
 
     def lose_the_api(*arguments: Any) -> None:
@@ -172,7 +167,7 @@ def test_the_number_of_retries_is_kept_while_the_job_cannot_be_read(
         failed.append(1)
         pod.api.fail("GET", "batch/jobs", faults.status(503))
 
-    monkeypatch.setattr(master, "announce_failure", lose_the_api)
+    monkeypatch.setattr(main, "announce_failure", lose_the_api)
     pod.put_job(spec={"backoffLimit": 1})
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run() == 3
@@ -191,7 +186,7 @@ def test_without_a_service_account_the_run_has_the_number_of_retries(
 
 @pytest.mark.slow
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterPod) -> None:
-    announce = master.announce_failure
+    announce = main.announce_failure
 
     def allow_more(*arguments: Any) -> None:
         pod.put_job(spec={"backoffLimit": 4})
@@ -199,7 +194,7 @@ def test_an_upgrade_may_change_the_number_of_retries_during_the_run(pod: MasterP
 
     pod.install(FAIL_UNTIL.format(9))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(master, "announce_failure", allow_more)
+        patch.setattr(main, "announce_failure", allow_more)
         assert pod.run() == 3
     assert len(made(pod)) == 5
 
@@ -210,7 +205,7 @@ def test_hosts_that_went_away_are_waited_for(
 ) -> None:
     monkeypatch.setattr(hosts, "FIRST_REPORT_AFTER", 60.0)
     pod.install(FAIL_UNTIL.format(2))
-    announce = master.announce_failure
+    announce = main.announce_failure
 
     def lose_a_host(*arguments: Any) -> None:
         pod.workers.stop(1)
@@ -221,7 +216,7 @@ def test_hosts_that_went_away_are_waited_for(
         pod.api.wait(lambda: pod.stages().count("Started") == 2)
         pod.workers.start(1)
 
-    monkeypatch.setattr(master, "announce_failure", lose_a_host)
+    monkeypatch.setattr(main, "announce_failure", lose_a_host)
     assert pod.run() == 0
     assert len(made(pod)) == 2
 
@@ -256,7 +251,7 @@ def test_later_attempts_make_only_what_is_new(
     pod.put_job(spec={"backoffLimit": 9})
     for ordinal in (0, 1):
         pod.workers.publish(ordinal, uid=f"uid-{ordinal}" if knows_pods else "")
-    announce, failed = master.announce_failure, []
+    announce, failed = main.announce_failure, []
 
     def replace_a_worker(*arguments: Any) -> None:
         announce(*arguments)
@@ -264,7 +259,7 @@ def test_later_attempts_make_only_what_is_new(
         if len(failed) == 2 and knows_pods:
             pod.workers.publish(1, uid="uid-2")
 
-    monkeypatch.setattr(master, "announce_failure", replace_a_worker)
+    monkeypatch.setattr(main, "announce_failure", replace_a_worker)
     assert pod.run(mode="mpirun", code="v1") == 0
     assert len(made(pod)) == 4
     calls = (tmp_path / "calls").read_text()
@@ -293,7 +288,7 @@ def test_a_defect_of_the_master_is_left_to_another_master(
     def fail(*_: Any) -> None:
         raise KeyError("defect")
 
-    monkeypatch.setattr(master, "train", fail)
+    monkeypatch.setattr(main, "train", fail)
     assert pod.run() == 70
     assert "KeyError: 'defect'" in capsys.readouterr().err
     assert record(pod)["holder"] == "", "the other one need not wait"
@@ -305,7 +300,7 @@ def test_a_master_that_is_asked_to_end_in_a_pause_ends(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempts, "FIRST_PAUSE", 60.0)
-    announce = master.announce_failure
+    announce = main.announce_failure
     failed = []
 
     def ask_to_end(*arguments: Any) -> None:
@@ -321,8 +316,8 @@ def test_a_master_that_is_asked_to_end_in_a_pause_ends(
         was_asked.append(stopped)
         return read(api, stopped, retry_seconds)
 
-    monkeypatch.setattr(master, "read_job", read_job)
-    monkeypatch.setattr(master, "announce_failure", ask_to_end)
+    monkeypatch.setattr(main, "read_job", read_job)
+    monkeypatch.setattr(main, "announce_failure", ask_to_end)
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
     assert was_asked == [False, False, False, True], "the Job's deadline may be the reason"

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import attempts
-import ending
-import events
-import kube
-import master
-import preparation
-import progress
 import pytest
-import record
-from settings import LostHostError, Run, RunError, WorkerLeftError
 
+from hvd_pods.common.errors import LostHostError, RunError, WorkerLeftError
+from hvd_pods.common.run import Run
+from hvd_pods.master import attempts, ending, events, kube, main, preparation, progress, record
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_record, make_run
 
@@ -58,7 +52,7 @@ class Master:
         self.closed: list[bool] = []
         patch.setattr(Progress, "closed", self.closed)
         patch.setattr(record, "Progress", Progress)
-        patch.setattr(master, "train", self._train)
+        patch.setattr(main, "train", self._train)
 
     def _train(self, run: Run, *_: object) -> None:
         self.runs.append(run)
@@ -70,13 +64,13 @@ class Master:
         """Make one attempt."""
         self.ends += ends
         run, prepared = make_run(**changes), preparation.Preparation()
-        return master.attempt(run, self.api, self.events, self.record, self.launcher, prepared)
+        return main.attempt(run, self.api, self.events, self.record, self.launcher, prepared)
 
     def make_attempts(self, *ends: RunError | None, **changes: Any) -> RunError | None:
         """Make attempts until the run is over."""
         self.ends += ends
         run = make_run(**changes)
-        return master.make_attempts(run, self.api, self.events, self.record, self.launcher)
+        return main.make_attempts(run, self.api, self.events, self.record, self.launcher)
 
     def replicas(self, name: str) -> Any:
         item = self.server.find("apps/statefulsets", name)
@@ -164,7 +158,7 @@ def test_only_the_end_of_the_run_waits_long_for_the_job(
         waits.append(retry_seconds)
         return read_job(api, stopped, retry_seconds)
 
-    monkeypatch.setattr(master, "read_job", read)
+    monkeypatch.setattr(main, "read_job", read)
     assert own.make_attempts(RunError("no"), None) is None
     assert waits == [kube.START_RETRY_SECONDS, kube.AGAIN_RETRY_SECONDS, None]
     waits.clear()

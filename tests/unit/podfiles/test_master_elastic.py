@@ -8,13 +8,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import hosts
-import launch
-import master
 import pytest
-from settings import Host, Pod, RunError
-from user_code import UserCode
 
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.master import hosts, launch, main
+from hvd_pods.master.user_code import UserCode
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.rendezvous import Background, StartRendezvous, end_wait_at
@@ -37,13 +36,13 @@ def test_an_elastic_runs_list_of_hosts_follows_those_that_come_and_go(
         write(current)
         lists.put(live_hosts.read_text())
 
-    monkeypatch.setattr(master, "write_live_hosts", write_and_announce)
+    monkeypatch.setattr(main, "write_live_hosts", write_and_announce)
     (pod.generated / "bin").mkdir()
     current = rendezvous(run)
     first = current.wait()
     losses: list[str] = []
     following = background(
-        master.follow_hosts, run, None, current, UserCode(""), first, losses.append
+        main.follow_hosts, run, None, current, UserCode(""), first, losses.append
     )
     pod.workers.start(1)
     assert lists.get(timeout=TIMEOUT) == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
@@ -73,9 +72,9 @@ def test_a_host_that_joins_an_elastic_run_before_it_is_followed_is_in_the_list(
     wait_until(lambda: len(current.addresses()) == 2, TIMEOUT, "both hosts answer")
     both = current.addresses()
     lists = queue.Queue[list[Host]]()
-    monkeypatch.setattr(master, "write_live_hosts", lists.put)
+    monkeypatch.setattr(main, "write_live_hosts", lists.put)
     first = dict(list(both.items())[:1])
-    background(master.follow_hosts, run, None, current, UserCode(""), first, lambda text: None)
+    background(main.follow_hosts, run, None, current, UserCode(""), first, lambda text: None)
     assert lists.get(timeout=TIMEOUT) == list(both)
 
 
@@ -104,12 +103,12 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
     run = pod.workers.run(1, mode="elastic")
     (pod.generated / "bin").mkdir()
     for name, seconds in (("AFTER", 0.01), ("WITHIN", 0.03)):
-        monkeypatch.setattr(master, f"DELIVER_AGAIN_{name}", seconds)
+        monkeypatch.setattr(main, f"DELIVER_AGAIN_{name}", seconds)
     current = rendezvous(run)
     first = current.wait()
     lists = queue.Queue[list[str]]()
     monkeypatch.setattr(
-        master, "write_live_hosts", lambda now: lists.put([host.name for host in now])
+        main, "write_live_hosts", lambda now: lists.put([host.name for host in now])
     )
     pod.workers.stop(0)
     assert background(current.wait_for_change, first).result(TIMEOUT) == {}
@@ -121,9 +120,7 @@ def test_an_elastic_runs_host_that_cannot_have_its_packages_is_tried_less_and_le
         return wait_for_change(known, seconds)
 
     monkeypatch.setattr(current, "wait_for_change", wait)
-    following = background(
-        master.follow_hosts, run, None, current, Refused(4), {}, lambda text: None
-    )
+    following = background(main.follow_hosts, run, None, current, Refused(4), {}, lambda text: None)
     pod.workers.start(0)
     used = [lists.get(timeout=TIMEOUT) for _ in range(5)]
     assert used == [[], [], [], [], ["hvd-worker-0"]]
@@ -153,14 +150,14 @@ def test_the_end_of_an_attempt_leaves_the_list_of_hosts_to_the_next_one(
     current = rendezvous(run)
     first = current.wait()
     lists: list[Any] = []
-    monkeypatch.setattr(master, "write_live_hosts", lists.append)
+    monkeypatch.setattr(main, "write_live_hosts", lists.append)
 
     class Slow(UserCode):
         def deliver(self, pods: Mapping[Host, Pod]) -> None:
             current.close()
 
     following = background(
-        master.follow_hosts, run, None, current, Slow(""), first, lambda text: None
+        main.follow_hosts, run, None, current, Slow(""), first, lambda text: None
     )
     pod.workers.start(1)
     assert following.result(TIMEOUT) is None
@@ -177,8 +174,8 @@ def test_an_elastic_run_starts_with_its_list_of_hosts_and_follows_it_to_its_end(
         followers.append(threading.current_thread())
         follow_hosts(*arguments)
 
-    follow_hosts = master.follow_hosts
-    monkeypatch.setattr(master, "follow_hosts", follow)
+    follow_hosts = main.follow_hosts
+    monkeypatch.setattr(main, "follow_hosts", follow)
     pod.install('"$OUT/generated/bin/hosts" >"$OUT/listed"')
     assert pod.run(number=1, maximum=2, mode="elastic") == 0
     assert "hvd-worker-" in (pod.generated.parent / "listed").read_text()

@@ -8,13 +8,9 @@ import socket
 import subprocess
 from typing import Any
 
-import events
-import kube
-import lease
-import master
 import pytest
-import record
 
+from hvd_pods.master import events, kube, lease, main, record
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
@@ -172,7 +168,7 @@ def test_a_training_that_finished_is_a_success_whatever_the_api_does(
 ) -> None:
     monkeypatch.setattr(record, "RUNNING_WITHIN", 0.0)
     monkeypatch.setattr(lease, "TAKE_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(master, "START_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(main, "START_RETRY_SECONDS", 0.0)
     # The time of the last call, too, which gives the record back.
     monkeypatch.setattr(lease, "RENEW_EVERY", 0.05)
     for method, path in BOOKKEEPING:
@@ -188,7 +184,7 @@ def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Only between two attempts the Job is not waited for.
-    monkeypatch.setattr(master, "AGAIN_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(main, "AGAIN_RETRY_SECONDS", 0.0)
 
     def be_away(handler: Handler) -> None:
         for method in ("GET", "PATCH", "POST"):

@@ -6,9 +6,9 @@ import os
 import signal
 from typing import Any
 
-import lease
 import pytest
 
+from hvd_pods.master import lease
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler

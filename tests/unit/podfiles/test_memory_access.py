@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import memory_access
 import pytest
-from launchers import KNOWLEDGE
+
+from hvd_pods.common import memory_access
+from hvd_pods.common.launcher_options import KNOWLEDGE
 
 OPEN_MPI = KNOWLEDGE["rankVariables"]["Open MPI"]
 MPICH = KNOWLEDGE["rankVariables"]["Intel MPI or MPICH"]

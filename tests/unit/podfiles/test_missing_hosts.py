@@ -6,13 +6,10 @@ import re
 import socket
 from typing import Any
 
-import hosts
-import kube
-import missing
-import probing
 import pytest
-import settings
 
+from hvd_pods.common import errors, run
+from hvd_pods.master import hosts, kube, missing, probing
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
@@ -159,8 +156,8 @@ def is_followed(workers: Workers) -> bool:
 
 
 def test_hosts_are_named_as_ranges_of_each_group() -> None:
-    def some(group: str, *ordinals: int) -> list[settings.Host]:
-        return [settings.Host(f"{group}-{n}", "", 1, group, "r1") for n in ordinals]
+    def some(group: str, *ordinals: int) -> list[run.Host]:
+        return [run.Host(f"{group}-{n}", "", 1, group, "r1") for n in ordinals]
 
     assert missing.format_hosts(some("a", 3)) == "a-3"
     assert missing.format_hosts(some("a", 0, 1, 2, 7)) == "a-[0-2,7] (4 hosts)"
@@ -251,7 +248,7 @@ def test_workers_that_were_scaled_to_zero_are_scaled_up_again(
         "apps/statefulsets", {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 0}}
     )
     run = workers.run(2, maximum=4, mode="elastic", hostsTimeoutSeconds=0.1)
-    with pytest.raises(settings.RunError, match="2 of 2 hosts did not answer"):
+    with pytest.raises(errors.RunError, match="2 of 2 hosts did not answer"):
         rendezvous(run).wait()
     (patch,) = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 2}}, "optional hosts are the autoscaler's business"
@@ -305,7 +302,7 @@ def test_why_a_pod_was_not_created_is_in_the_error(
             "message": message,
         },
     )
-    with pytest.raises(settings.ConfigurationError) as raised:
+    with pytest.raises(errors.ConfigurationError) as raised:
         rendezvous(workers.run(1, hostsTimeoutSeconds=0.05)).wait()
     lines = str(raised.value).splitlines()
     assert lines[1] == f"  hvd-worker-0: the pod does not exist: {message}"
@@ -316,7 +313,7 @@ def test_a_statefulset_that_cannot_be_read_is_reported(
     workers: Workers, rendezvous: StartRendezvous
 ) -> None:
     workers.api.fail("GET", "apps/statefulsets", faults.status(403, "no right"), times=100)
-    with pytest.raises(settings.RunError, match="the pod does not exist: 403: no right"):
+    with pytest.raises(errors.RunError, match="the pod does not exist: 403: no right"):
         rendezvous(workers.run(1, hostsTimeoutSeconds=0.05)).wait()
 
 
@@ -328,7 +325,7 @@ def test_without_the_api_the_reason_is_what_the_connection_met(
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(settings.RunError) as raised:
+    with pytest.raises(errors.RunError) as raised:
         rendezvous(workers.run(1, api=False, hostsTimeoutSeconds=0.1)).wait()
     assert "hvd-worker-0: its name does not resolve" in str(raised.value)
     assert not workers.api.requests

@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import mpi
 import pytest
-from settings import ConfigurationError, Run
 
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.run import Run
+from hvd_pods.master import mpi
 from tests.unit.podfiles.runs import make_run
 
 OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]

@@ -7,8 +7,9 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-import notice_server
 import pytest
+
+from hvd_pods.master import notice_server
 
 Notices = queue.Queue[dict[str, Any]]
 

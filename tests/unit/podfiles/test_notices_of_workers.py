@@ -6,13 +6,11 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-import launch
 import pytest
-import stall
-from exception_notice import RAISED
-from launch import Launcher
-from rank_end import ASKED, ENDED, FAILED
 
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, RAISED
+from hvd_pods.master import launch, stall
+from hvd_pods.master.launch import Launcher
 from tests.unit.podfiles.master_pod import read_log
 from tests.unit.podfiles.runs import make_run
 

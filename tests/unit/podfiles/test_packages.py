@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
-import basics
-import packages
 import pytest
-from settings import BAD_CONFIGURATION, ConfigurationError, RunError
 
+from hvd_pods.common import fast_start, packages
+from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
 from hvdchart.run.kubectl import IN_CODE
 from tests.wheels import Index, serve_index
 
@@ -170,7 +169,7 @@ def test_image_without_pip_and_volume_that_is_read_only_are_told(
     assert str(problem).startswith("the image's python3 has no pip: put the packages into an image")
     (code.parent / "file").touch()
     monkeypatch.setattr(packages, "FOLDER", code.parent / "file" / "packages")
-    monkeypatch.setattr(basics, "CODE", str(code.parent))
+    monkeypatch.setattr(fast_start, "CODE", str(code.parent))
     monkeypatch.setattr("sys.argv", ["packages.py", "code"])
     assert packages.main() == BAD_CONFIGURATION
     error = capsys.readouterr().err
@@ -191,13 +190,15 @@ def test_exec_finds_what_a_rank_finds(
 ) -> None:
     """The shell of `hvdchart exec` has the paths and variables once more."""
     code = str(tmp_path / "code")
-    monkeypatch.setattr(packages, "FOLDER", Path(basics.PACKAGES.replace(basics.CODE, code)))
+    monkeypatch.setattr(
+        packages, "FOLDER", Path(fast_start.PACKAGES.replace(fast_start.CODE, code))
+    )
     current = packages.FOLDER / packages.CURRENT
     version = tmp_path / "code" / "3c5f0e8d21"
     for folder in (current, version):
         folder.mkdir(parents=True)
     environment = {"PATH": "/usr/bin:/bin", **({"PYTHONPATH": given} if given else {})}
-    line = [word.replace(basics.CODE, code) for word in IN_CODE]
+    line = [word.replace(fast_start.CODE, code) for word in IN_CODE]
     show = "import os; print([os.getcwd(), *map(os.environ.get, ('PYTHONPATH', 'PATH'))])"
     command = [*line, sys.executable, "-S", "-c", show]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -6,10 +6,9 @@ import os
 import pwd
 from pathlib import Path
 
-import passwd
 import pytest
-import settings
 
+from hvd_pods.common import errors, passwd
 from tests.unit.podfiles.ssh.pods import PYTHON, Pod, make_user
 
 IMAGE = "root:x:0:0:root:/root:/bin/bash\n\ntrainer:x:1000:4321::/home:/bin/sh\n"
@@ -43,5 +42,5 @@ def test_init_container_keeps_an_entry_that_the_image_has(tmp_path: Path) -> Non
 def test_user_without_an_entry_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert passwd.require_user_name() == pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
-    with pytest.raises(settings.ConfigurationError, match=r"UID 4000000 .*runAsUser"):
+    with pytest.raises(errors.ConfigurationError, match=r"UID 4000000 .*runAsUser"):
         passwd.require_user_name()

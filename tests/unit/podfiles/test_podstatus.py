@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import podstatus
 import pytest
 
-from hvdchart.run import pod_problems
+from hvd_pods.common import pod_problems
+from hvdchart.run import pod_problems as of_hvdchart
 
 
 def container(state: dict[str, Any], **last: Any) -> dict[str, Any]:
@@ -81,18 +81,18 @@ def unschedulable(message: str) -> dict[str, Any]:
     ],
 )
 def test_a_pods_status_becomes_a_reason(status: dict[str, Any], reason: str) -> None:
-    assert podstatus.diagnose({"status": status}).reason == reason
+    assert pod_problems.diagnose({"status": status}).reason == reason
 
 
 def test_a_pod_without_a_status_has_no_known_phase() -> None:
-    assert podstatus.diagnose({}) == podstatus.Diagnosis("phase unknown", False, "")
+    assert pod_problems.diagnose({}) == pod_problems.Diagnosis("phase unknown", False, "")
 
 
 @pytest.mark.parametrize(
     ("diagnosis", "permanent"),
     [
         (
-            podstatus.diagnose({"status": {"containerStatuses": [container(waiting(reason))]}}),
+            pod_problems.diagnose({"status": {"containerStatuses": [container(waiting(reason))]}}),
             permanent,
         )
         for reason, permanent in (
@@ -103,30 +103,30 @@ def test_a_pod_without_a_status_has_no_known_phase() -> None:
         )
     ]
     + [
-        (podstatus.diagnose_refusal('pod rejected: RuntimeClass "kata" not found'), True),
-        (podstatus.diagnose_refusal("forbidden: no PriorityClass with name high"), True),
-        (podstatus.diagnose_refusal('violates PodSecurity "restricted:latest": x'), True),
-        (podstatus.diagnose_refusal("exceeded quota: gpus"), False),
-        (podstatus.diagnose_refusal(""), False),
-        (podstatus.diagnose({"status": unschedulable("0/1 nodes: 1 Insufficient cpu")}), False),
+        (pod_problems.diagnose_refusal('pod rejected: RuntimeClass "kata" not found'), True),
+        (pod_problems.diagnose_refusal("forbidden: no PriorityClass with name high"), True),
+        (pod_problems.diagnose_refusal('violates PodSecurity "restricted:latest": x'), True),
+        (pod_problems.diagnose_refusal("exceeded quota: gpus"), False),
+        (pod_problems.diagnose_refusal(""), False),
+        (pod_problems.diagnose({"status": unschedulable("0/1 nodes: 1 Insufficient cpu")}), False),
     ],
 )
 def test_only_reasons_that_no_attempt_can_help_are_permanent(
-    diagnosis: podstatus.Diagnosis, permanent: bool
+    diagnosis: pod_problems.Diagnosis, permanent: bool
 ) -> None:
     assert diagnosis.permanent is permanent
 
 
 def test_a_refusal_is_quoted() -> None:
-    assert podstatus.diagnose_refusal("").reason == "the pod does not exist"
-    assert podstatus.diagnose_refusal("no").reason == "the pod does not exist: no"
+    assert pod_problems.diagnose_refusal("").reason == "the pod does not exist"
+    assert pod_problems.diagnose_refusal("no").reason == "the pod does not exist: no"
 
 
 def known() -> list[Any]:
     """Every entry of the table."""
     return [
         pytest.param(section, sign, entry, id=f"{section} {sign}")
-        for section, entries in podstatus.known_problems().items()
+        for section, entries in pod_problems.known_problems().items()
         for sign, entry in entries.items()
     ]
 
@@ -137,19 +137,19 @@ def test_pods_and_library_judge_each_known_reason_alike(
 ) -> None:
     pod: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}, "status": {}}
     if section == "refusal":
-        diagnosis = podstatus.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
-        assert pod_problems.advice_for_refusal(diagnosis.reason) == entry["remedy"]
+        diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
+        assert of_hvdchart.advice_for_refusal(diagnosis.reason) == entry["remedy"]
     elif section == "image":
         image_status = container(waiting("ErrImagePull", f"code = Unknown desc = {sign}: x"))
         pod["status"]["containerStatuses"] = [image_status]
-        diagnosis = podstatus.diagnose(pod)
-        problem = pod_problems.problem_of(pod, [])
+        diagnosis = pod_problems.diagnose(pod)
+        problem = of_hvdchart.problem_of(pod, [])
         assert problem
         assert problem.advice == entry["remedy"]
     elif section == "event":
         about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
         pod["status"]["containerStatuses"] = [container(waiting("ContainerCreating"))]
-        problem = pod_problems.problem_of(pod, [about])
+        problem = of_hvdchart.problem_of(pod, [about])
         assert problem
         assert problem.advice == entry["remedy"]
         # The master reads no events of pods.
@@ -160,15 +160,15 @@ def test_pods_and_library_judge_each_known_reason_alike(
             if section == "scheduling"
             else {"containerStatuses": [container(waiting(sign))]}
         )
-        diagnosis = podstatus.diagnose(pod)
-        problem = pod_problems.problem_of(pod, [])
+        diagnosis = pod_problems.diagnose(pod)
+        problem = of_hvdchart.problem_of(pod, [])
         assert problem
         assert problem.advice == entry["remedy"]
     assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
 
 
 def test_every_entry_has_a_verdict_and_a_remedy() -> None:
-    sections = podstatus.known_problems()
+    sections = pod_problems.known_problems()
     assert list(sections) == ["container", "image", "scheduling", "refusal", "event"]
     for entries in sections.values():
         for entry in entries.values():
@@ -181,7 +181,7 @@ def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     gate = {"name": "kueue.x-k8s.io/admission"}
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
-    diagnosis = podstatus.diagnose(pod)
+    diagnosis = pod_problems.diagnose(pod)
     assert diagnosis == (
         "in a queue (scheduling gate kueue.x-k8s.io/admission)",
         False,
@@ -207,5 +207,5 @@ def test_a_pod_that_fetches_its_data_may_take_long(
         "initContainerStatuses": [{**container({state: {}}), "name": "staging"}],
     }
     pod = {"metadata": metadata, "spec": {"nodeName": "node-7"}, "status": status}
-    diagnosis = podstatus.diagnose(pod)
+    diagnosis = pod_problems.diagnose(pod)
     assert (diagnosis.reason, diagnosis.queued) == (reason, may_take_long)

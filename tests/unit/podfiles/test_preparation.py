@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import preparation
 import pytest
-import ssh
-from settings import RunError
 
+from hvd_pods.common import ssh
+from hvd_pods.common.errors import RunError
+from hvd_pods.master import preparation
 from tests.unit.podfiles.runs import make_run
 
 

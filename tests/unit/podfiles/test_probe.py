@@ -6,11 +6,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-import probing
 import pytest
-from addresses import Endpoint
-from settings import Host
 
+from hvd_pods.common.run import Host
+from hvd_pods.master import probing
+from hvd_pods.master.addresses import Endpoint
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import FakeWorker, ssh_banner
 from tests.unit.podfiles.rendezvous import fail_on_thread_exceptions

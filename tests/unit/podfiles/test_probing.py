@@ -7,12 +7,11 @@ import socket
 import threading
 from itertools import pairwise
 
-import liveness
-import probing
 import pytest
-from addresses import Endpoint
-from settings import Host
 
+from hvd_pods.common.run import Host
+from hvd_pods.master import liveness, probing
+from hvd_pods.master.addresses import Endpoint
 from tests.unit.podfiles.test_probe import HOST, Probing
 
 

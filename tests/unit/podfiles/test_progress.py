@@ -13,13 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import kube
-import progress
 import pytest
-import remote
-from progress import Progress
-from settings import Host
 
+from hvd_pods.common.run import Host
+from hvd_pods.master import kube, progress, remote
+from hvd_pods.master.progress import Progress
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.runs import make_record, make_run

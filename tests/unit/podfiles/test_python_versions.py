@@ -10,17 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import settings
 
-FILES = Path(settings.__file__).parent
+from tests.unit.podfiles.copies import FILES
 
 
-@pytest.mark.parametrize("file", sorted(FILES.glob("*.py")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted(FILES.rglob("*.py")), ids=lambda file: f"{file.parent.name}/{file.name}"
+)
 def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
     file: Path,
 ) -> None:
     tree = ast.parse(file.read_text(), feature_version=(3, 8))
-    own = {other.stem for other in FILES.glob("*.py")} | {"horovod"}
+    own = {"hvd_pods", "horovod"}
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
@@ -34,6 +35,6 @@ def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
 
 def test_what_a_rank_imports_first_suits_any_python() -> None:
     """Scripts may have another Python than the chart's programs."""
-    tree = ast.parse((FILES / "cold_site.py").read_text(), feature_version=(3, 6))
+    tree = ast.parse((FILES / "hvd_pods/rank/child_site.py").read_text(), feature_version=(3, 6))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert "__future__" not in [node.module for node in imports], "annotations came with 3.7"

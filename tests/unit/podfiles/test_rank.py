@@ -9,13 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import cold
 import pytest
-import rank
-import ranks
-from binding import Binding, BindingError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hvd_pods.common.binding import Binding, BindingError
+from hvd_pods.rank import child_rank, ranks, start
 
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "3",
@@ -30,21 +29,21 @@ GLOO = {
     "HOROVOD_LOCAL_RANK": "1",
     "HOROVOD_LOCAL_SIZE": "2",
 }
-PROGRAM = Path(rank.__file__)
+PROGRAM = Path(start.__file__)
 
 
 @pytest.mark.parametrize("variables", [OPEN_MPI, HYDRA, GLOO], ids=["Open MPI", "Hydra", "Gloo"])
 def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, str]) -> None:
-    place = rank.find_place({**variables, "PATH": "/bin"})
-    assert place == rank.Place(rank=3, size=8, local_rank=1, local_size=2)
-    assert rank.find_problem(place, 8, "2") is None
+    place = start.find_place({**variables, "PATH": "/bin"})
+    assert place == start.Place(rank=3, size=8, local_rank=1, local_size=2)
+    assert start.find_problem(place, 8, "2") is None
 
 
 @pytest.mark.parametrize("missing", OPEN_MPI)
 def test_place_is_unknown_unless_all_four_variables_are_set(missing: str) -> None:
     variables = {name: value for name, value in OPEN_MPI.items() if name != missing}
-    assert rank.find_place(variables) is None
-    assert rank.find_place({**variables, **HYDRA}) == rank.Place(3, 8, 1, 2)
+    assert start.find_place(variables) is None
+    assert start.find_place({**variables, **HYDRA}) == start.Place(3, 8, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -61,40 +60,40 @@ def test_place_is_unknown_unless_all_four_variables_are_set(missing: str) -> Non
 def test_rank_in_a_wrong_place_is_a_problem(
     changes: dict[str, str], ranks: int, slots: str | None, words: str
 ) -> None:
-    assert words in str(rank.find_problem(rank.find_place({**OPEN_MPI, **changes}), ranks, slots))
+    assert words in str(start.find_problem(start.find_place({**OPEN_MPI, **changes}), ranks, slots))
 
 
 @pytest.mark.parametrize("ranks", [0, 8])
 def test_rank_of_an_unknown_launcher_is_a_problem(ranks: int) -> None:
-    assert "no known launcher" in str(rank.find_problem(None, ranks, "2"))
+    assert "no known launcher" in str(start.find_problem(None, ranks, "2"))
 
 
 def test_elastic_rank_may_have_any_place() -> None:
-    assert rank.find_problem(rank.Place(0, 3, 0, 1), 0, "2") is None
+    assert start.find_problem(start.Place(0, 3, 0, 1), 0, "2") is None
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_cpu_lists_name_every_cpu_once(cpus: set[int]) -> None:
     named: list[int] = []
-    for part in rank.format_cpus(cpus).split(","):
+    for part in start.format_cpus(cpus).split(","):
         first, _, last = part.partition("-")
         named += range(int(first), int(last or first) + 1)
     assert named == sorted(cpus)
 
 
 def test_cpu_lists_join_neighbours() -> None:
-    assert rank.format_cpus({0, 1, 2, 3, 8, 10, 11}) == "0-3,8,10-11"
+    assert start.format_cpus({0, 1, 2, 3, 8, 10, 11}) == "0-3,8,10-11"
 
 
 def test_arguments_of_a_rank_end_where_its_command_begins() -> None:
     words = "--bind-to core --cores-per-rank 3 --ranks-per-socket 2 8 python --bind-to x -- -h"
-    arguments = rank.parse_arguments(words.split())
+    arguments = start.parse_arguments(words.split())
     assert (arguments.binding, arguments.ranks) == (Binding("core", 3, 2), 8)
     assert arguments.command == ["python", "--bind-to", "x", "--", "-h"]
 
 
 def test_arguments_without_a_binding_ask_for_none() -> None:
-    arguments = rank.parse_arguments(["0", "python", "-c", "1"])
+    arguments = start.parse_arguments(["0", "python", "-c", "1"])
     assert arguments.command == ["python", "-c", "1"]
     assert arguments.binding == Binding() == ("none", 0, 0)
 
@@ -112,10 +111,10 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.mark.usefixtures("worker")
 def test_prepare_binds_the_rank_by_its_number_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Binding, int]] = []
-    monkeypatch.setattr(rank, "bind", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(start, "bind", lambda *arguments: calls.append(arguments))
     words = ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2", "8", "true"]
-    place, problem = rank.prepare(rank.parse_arguments(words))
-    assert (place, problem) == (rank.Place(3, 8, 1, 2), None)
+    place, problem = start.prepare(start.parse_arguments(words))
+    assert (place, problem) == (start.Place(3, 8, 1, 2), None)
     assert calls == [(Binding("core", 3, 2), 1)]
 
 
@@ -130,14 +129,14 @@ def test_prepare_binds_the_rank_by_its_number_on_the_host(monkeypatch: pytest.Mo
 def test_prepare_binds_nothing_when_there_is_a_problem(
     monkeypatch: pytest.MonkeyPatch, words: list[str], problem: str
 ) -> None:
-    monkeypatch.setattr(rank, "bind", lambda *_: pytest.fail("bound"))
-    assert problem in str(rank.prepare(rank.parse_arguments(words))[1])
+    monkeypatch.setattr(start, "bind", lambda *_: pytest.fail("bound"))
+    assert problem in str(start.prepare(start.parse_arguments(words))[1])
 
 
 @pytest.mark.usefixtures("worker")
 def test_prepare_reports_the_first_problem_only() -> None:
-    arguments = rank.parse_arguments(["9", "no-such-command"])
-    assert "add up to 9" in str(rank.prepare(arguments)[1])
+    arguments = start.parse_arguments(["9", "no-such-command"])
+    assert "add up to 9" in str(start.prepare(arguments)[1])
 
 
 @pytest.mark.usefixtures("worker")
@@ -145,8 +144,8 @@ def test_prepare_reports_a_binding_that_does_not_fit(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise BindingError("too few cores")
 
-    monkeypatch.setattr(rank, "bind", refuse)
-    assert rank.prepare(rank.parse_arguments(["8", "true"]))[1] == "too few cores"
+    monkeypatch.setattr(start, "bind", refuse)
+    assert start.prepare(start.parse_arguments(["8", "true"]))[1] == "too few cores"
 
 
 def start(
@@ -227,9 +226,9 @@ def test_elastic_rank_that_was_asked_to_leave_does_not_end_the_training_of_the_o
         monkeypatch.setattr(ranks, "was_asked_to_end", lambda one: asked and one == script)
         return status
 
-    monkeypatch.setattr(cold, "run", run)
+    monkeypatch.setattr(child_rank, "run", run)
     monkeypatch.setattr(ranks, "FOLDER", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["rank.py", number, "true"])
     monkeypatch.setenv("HVD_NOTICES", "")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert rank.main() == reported
+    assert start.main() == reported

@@ -7,18 +7,17 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import basics
-import notices
 import pytest
-import rank_end
-import ranks
+
+from hvd_pods.common import fast_start, notices
+from hvd_pods.rank import rank_end, ranks
 
 
 @pytest.fixture(autouse=True)
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the master is told of a worker whose rank 3 is this process."""
     monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
-    monkeypatch.setattr(basics, "GENERATED", str(tmp_path))
+    monkeypatch.setattr(fast_start, "GENERATED", str(tmp_path))
     monkeypatch.setenv("HVD_NOTICES", "127.0.0.1,1,secret")
     # This process goes on.
     monkeypatch.setattr(signal, "signal", lambda *_: None)

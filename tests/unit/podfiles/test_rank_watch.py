@@ -16,16 +16,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import basics
-import notice_server
-import notices as notices_program
 import pytest
-import rank_end
-import rank_watch
-import ranks
-import stacks
-from rank_watch import RankWatch
 
+from hvd_pods.common import fast_start
+from hvd_pods.common import notices as notices_program
+from hvd_pods.master import notice_server
+from hvd_pods.rank import rank_end, ranks
+from hvd_pods.worker import rank_watch, stacks
+from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.podfiles.rendezvous import Background
 from tests.waiting import wait_until
 
@@ -37,7 +35,7 @@ HOST = socket.gethostname()
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The worker's list of its ranks."""
     monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
-    monkeypatch.setattr(basics, "GENERATED", str(tmp_path))
+    monkeypatch.setattr(fast_start, "GENERATED", str(tmp_path))
     return tmp_path / "ranks"
 
 
@@ -273,7 +271,7 @@ def test_stack_is_shown_when_the_rank_has_written_all_of_it(
 ) -> None:
     written = iter([b"", b"one\n", b"one\ntwo\n", b"one\ntwo\n"])
     monkeypatch.setattr(stacks, "SETTLED", 0.0)
-    monkeypatch.setattr(basics, "read", lambda path: next(written))
+    monkeypatch.setattr(fast_start, "read", lambda path: next(written))
     shown = stacks.read(3, os.getpid(), time.monotonic() + 20)
     assert shown == "shows its Python stack:\none\ntwo\n"
 
@@ -311,13 +309,13 @@ def test_stack_is_shown_when_the_handler_of_its_signal_has_ended(
     folder: Path, background: Background, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     folder.mkdir()
-    looks, read = threading.Semaphore(0), basics.read
+    looks, read = threading.Semaphore(0), fast_start.read
 
     def look(path: str) -> bytes:
         looks.release()
         return read(path)
 
-    monkeypatch.setattr(basics, "read", look)
+    monkeypatch.setattr(fast_start, "read", look)
     monkeypatch.setattr(stacks, "SETTLED", 0.001)
     clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep)
     monkeypatch.setattr(stacks, "time", clock)

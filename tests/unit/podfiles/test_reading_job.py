@@ -6,10 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import ending
-import kube
 import pytest
 
+from hvd_pods.master import ending, kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import kube
 import pytest
-import record
-from record import RunRecord
-from settings import RunError
 
+from hvd_pods.common.errors import RunError
+from hvd_pods.master import kube, record
+from hvd_pods.master.record import RunRecord
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_record

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import remote
-import settings
 
+from hvd_pods.common import paths
+from hvd_pods.master import remote
 from tests.unit.podfiles.runs import make_run
 
 FIRST, SECOND, *_ = make_run().hosts
@@ -57,7 +57,7 @@ def test_program_of_a_host_gets_its_input_and_answers(
     ssh: Callable[[str], None], script: str, answer: tuple[int, str]
 ) -> None:
     ssh(script)
-    expected = answer[0], answer[1].replace("DIR", str(settings.FILES))
+    expected = answer[0], answer[1].replace("DIR", str(paths.FILES))
     assert remote.call([FIRST], ["a.py", "b c"], b"text", seconds=60.0) == {FIRST: expected}
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import results
-import settings
 
+from hvd_pods.master import results
 from tests.fakes.faults import TIMEOUT
+from tests.unit.podfiles.copies import PROGRAMS
 from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
 from tests.waiting import wait_until
 
-SCRIPT = Path(settings.__file__).with_name("results.sh")
+SCRIPT = PROGRAMS / "master/results.sh"
 STORE = 'cp model "$STORE"'
 Sidecar = Callable[[str], "subprocess.Popen[str]"]
 WANTED = {"results": {"timeoutSeconds": 60, "onFailure": False}}

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import results
-from events import EventRecorder
-from settings import InterruptedRunError
 
+from hvd_pods.common.errors import InterruptedRunError
+from hvd_pods.master import results
+from hvd_pods.master.events import EventRecorder
 from tests.unit.podfiles.runs import make_run
 
 

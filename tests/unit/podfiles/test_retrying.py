@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import kube
 import pytest
 
+from hvd_pods.master import kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 

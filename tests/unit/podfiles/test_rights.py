@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import kube
 import pytest
 from ruamel.yaml import YAML
+
+from hvd_pods.master import kube
 
 FILES = Path(kube.__file__).parent
 ROLE = FILES.parent / "templates" / "role.yaml"

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-import kube
-import lease
 import pytest
-import selftest
-from settings import RunError
 
+from hvd_pods.common.errors import RunError
+from hvd_pods.master import kube, lease, selftest
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT

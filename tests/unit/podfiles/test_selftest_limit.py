@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import selftest
-from fence import EPOCH
-from settings import Run, RunError
 
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.fence import EPOCH
+from hvd_pods.common.run import Run
+from hvd_pods.master import selftest
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.master_pod import JOB
 from tests.unit.podfiles.runs import make_run

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import basics
-import fence
 import pytest
-import session
+
+from hvd_pods.common import fast_start, fence
+from hvd_pods.worker import session
 
 
 def test_session_of_a_master_that_was_replaced_is_refused(
@@ -37,7 +37,7 @@ def test_session_has_the_containers_environment_and_the_epoch_that_was_admitted(
 ) -> None:
     saved = tmp_path / "environment"
     saved.write_bytes(b"OPTIONS=--a=b --c=d\0PATH=/own\0\0EMPTY=\0")
-    monkeypatch.setattr(basics, "ENVIRONMENT", str(saved))
+    monkeypatch.setattr(fast_start, "ENVIRONMENT", str(saved))
     monkeypatch.setattr(fence, "admit", lambda epoch: "8")
     monkeypatch.setenv(fence.EPOCH, "7")
     monkeypatch.setenv("SSH_CLIENT", "10.0.0.1")

@@ -7,9 +7,10 @@ import io
 from pathlib import Path
 
 import pytest
-import settings
-from binding import Binding
 
+from hvd_pods.common import errors, reporting, run
+from hvd_pods.common.binding import Binding
+from tests.unit.podfiles.copies import FILES
 from tests.unit.podfiles.runs import make_run
 
 ELASTIC = [
@@ -26,7 +27,7 @@ def test_hosts_and_ranks_follow_from_the_groups() -> None:
     ]
     assert make_run().ranks == 2 * 2 + 4
     last = make_run().hosts[-1]
-    assert last == settings.Host("hvd-gpu-0", "hvd-gpu-0.hvd", 4, "hvd-gpu", "r2", False)
+    assert last == run.Host("hvd-gpu-0", "hvd-gpu-0.hvd", 4, "hvd-gpu", "r2", False)
     assert make_run().stateful_sets == ["hvd-cpu", "hvd-gpu"]
 
 
@@ -84,17 +85,17 @@ def test_only_the_mode_elastic_is_elastic(mode: str, elastic: bool) -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (settings.RunError("x"), 1),
-        (settings.ConfigurationError("x"), 78),
-        (settings.InterruptedRunError("x"), 143),
-        (settings.LaunchError("x", 5), 5),
+        (errors.RunError("x"), 1),
+        (errors.ConfigurationError("x"), 78),
+        (errors.InterruptedRunError("x"), 143),
+        (errors.LaunchError("x", 5), 5),
     ],
 )
 def test_each_error_has_the_exit_code_that_the_job_expects(
-    error: settings.RunError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: errors.RunError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
-    assert settings.report_failure(error) == code
+    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "log")
+    assert reporting.report_failure(error) == code
     assert (tmp_path / "log").read_text() == "x\n"
 
 
@@ -102,16 +103,16 @@ def test_a_long_termination_message_is_cut_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet shows 4096 bytes, and would cut off the beginning."""
-    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
-    settings.report_failure(settings.RunError("why: " + "x" * 5000))
+    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "log")
+    reporting.report_failure(errors.RunError("why: " + "x" * 5000))
     assert (tmp_path / "log").read_text() == "why: " + "x" * 4091
 
 
 def test_a_termination_message_that_cannot_be_written_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "absent" / "log")
-    assert settings.report_failure(settings.RunError("no mpirun")) == 1
+    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "absent" / "log")
+    assert reporting.report_failure(errors.RunError("no mpirun")) == 1
     output = capsys.readouterr()
     assert output.err == "[hvd] error: no mpirun\n"
     assert "cannot write the termination message: " in output.out
@@ -127,11 +128,11 @@ def test_log_lines_and_errors_are_flushed_at_once(
             self.flushed = self.getvalue()
 
     log, errors = Stream(), Stream()
-    monkeypatch.setattr(settings, "TERMINATION_LOG", tmp_path / "log")
+    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "log")
     monkeypatch.setattr("sys.stdout", log)
     monkeypatch.setattr("sys.stderr", errors)
-    settings.log("training finished")
-    settings.report_failure(settings.RunError("no mpirun"))
+    reporting.log("training finished")
+    reporting.report_failure(errors.RunError("no mpirun"))
     assert log.flushed.endswith("] training finished\n")
     assert errors.flushed == "[hvd] error: no mpirun\n"
 
@@ -139,15 +140,15 @@ def test_log_lines_and_errors_are_flushed_at_once(
 def test_a_log_line_has_the_seconds_since_the_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(settings, "_START", 100.0)
+    monkeypatch.setattr(reporting, "_START", 100.0)
     monkeypatch.setattr("time.monotonic", lambda: 112.34)
-    settings.log("training finished")
+    reporting.log("training finished")
     assert capsys.readouterr().out == "[hvd +12.3s] training finished\n"
 
 
 def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
-    template = Path(settings.__file__).parents[1] / "templates" / "job.yaml"
-    codes = ", ".join(str(code) for code in sorted(settings.LOST_MASTER))
+    template = FILES.parent / "templates" / "job.yaml"
+    codes = ", ".join(str(code) for code in sorted(errors.LOST_MASTER))
     assert f"operator: NotIn, values: [{codes}]" in template.read_text()
 
 
@@ -163,7 +164,7 @@ def test_only_an_elastic_run_that_was_training_goes_on_with_fewer_ranks(
 
 
 def test_nan_is_sure_to_happen_again_and_has_the_exit_code_of_a_failure() -> None:
-    problem = settings.NotANumberError()
+    problem = errors.NotANumberError()
     assert (problem.exit_code, problem.repeats) == (1, "NaN")
 
 
@@ -171,16 +172,16 @@ def test_nan_is_sure_to_happen_again_and_has_the_exit_code_of_a_failure() -> Non
     ("problem", "code"),
     [
         (None, 0),
-        (settings.ConfigurationError("x"), 78),
-        (settings.LaunchError("x", 5), 5),
-        (settings.InterruptedRunError("x"), 143),
-        *((settings.LaunchError("x", code), 1) for code in settings.LOST_MASTER),
+        (errors.ConfigurationError("x"), 78),
+        (errors.LaunchError("x", 5), 5),
+        (errors.InterruptedRunError("x"), 143),
+        *((errors.LaunchError("x", code), 1) for code in errors.LOST_MASTER),
     ],
 )
 def test_ranks_that_end_as_a_lost_master_does_have_failed(
-    problem: settings.RunError | None, code: int, capsys: pytest.CaptureFixture[str]
+    problem: errors.RunError | None, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The Job would otherwise make another master for them."""
-    assert settings.report_end(problem) == code
+    assert reporting.report_end(problem) == code
     shown = capsys.readouterr().out
     assert shown.endswith(f" with exit code {code}: x\n") if problem else not shown

@@ -7,16 +7,11 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
-import hosts
-import idle
-import master
-import probing
 import pytest
-import remote
-import settings
-import ssh
-from spares import choose_hosts, record_hosts
 
+from hvd_pods.common import errors, run, ssh
+from hvd_pods.master import hosts, leftover_ranks, main, probing, remote
+from hvd_pods.master.spares import choose_hosts, record_hosts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod, read_log
@@ -81,7 +76,7 @@ def test_a_report_tells_how_many_are_needed_and_why_each_does_not_answer(
     end_wait_at(monkeypatch, 1)
     workers.start(0)
     workers.create_pod(1, phase="Pending")
-    with pytest.raises(settings.RunError) as raised:
+    with pytest.raises(errors.RunError) as raised:
         rendezvous(workers.run(2, maximum=3)).wait()
     lines = str(raised.value).splitlines()
     assert lines[0] == "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=60:"
@@ -111,7 +106,7 @@ def test_more_hosts_that_cannot_start_than_spares_fail_the_attempt(
     if fails:
         # The other host may not have answered yet.
         both = r"of 2 hosts cannot start:(?s:.*)hvd-worker-\[1-2\] \(2 hosts\): InvalidImageName"
-        with pytest.raises(settings.ConfigurationError, match=both):
+        with pytest.raises(errors.ConfigurationError, match=both):
             waiting.result(TIMEOUT)
         return
     checks = workers.checks()
@@ -127,7 +122,7 @@ def test_spares_are_created_again_with_the_others(
 ) -> None:
     scaled = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 0}}
     workers.api.put("apps/statefulsets", scaled)
-    with pytest.raises(settings.RunError):
+    with pytest.raises(errors.RunError):
         rendezvous(workers.run(2, maximum=3, hostsTimeoutSeconds=0.1)).wait()
     (patch,) = workers.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 3}}
@@ -140,13 +135,13 @@ def test_a_spare_takes_the_place_of_a_lost_worker_at_once(
     """The lost one does not come back."""
     pod.workers.start(2)
     pod.install('cp "$4" "$OUT/hosts-$HVD_ATTEMPT"; [ "$HVD_ATTEMPT" = 2 ]')
-    announce = master.announce_failure
+    announce = main.announce_failure
 
     def lose_a_host(*arguments: Any) -> None:
         pod.workers.stop(1)
         announce(*arguments)
 
-    monkeypatch.setattr(master, "announce_failure", lose_a_host)
+    monkeypatch.setattr(main, "announce_failure", lose_a_host)
     assert pod.run(maximum=3) == 0
     folder = pod.generated.parent
     used = [(folder / f"hosts-{attempt}").read_text().split()[::2] for attempt in (1, 2)]
@@ -175,7 +170,7 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
 
     stopped: list[Callable[[], bool]] = []
 
-    def call(asked: list[settings.Host], *_: Any, **options: Any) -> dict[settings.Host, Any]:
+    def call(asked: list[run.Host], *_: Any, **options: Any) -> dict[run.Host, Any]:
         stopped.append(options["is_stopped"])
         if asked:
             called.put([host.name for host in asked])
@@ -187,7 +182,7 @@ def test_workers_without_ranks_end_what_an_earlier_attempt_has_left(
     workers.start(0)
     current = rendezvous(workers.run(1, maximum=3, lostAfterSeconds=0.2))
     used = current.wait()
-    ending = background(idle.end_what_is_left, current.run, current, used)
+    ending = background(leftover_ranks.end_what_is_left, current.run, current, used)
     for _ in range(2):
         workers.listen(1, ssh_banner("r1"))
         assert called.get(timeout=TIMEOUT) == ["hvd-worker-1"]
@@ -212,7 +207,7 @@ def test_worker_whose_session_fails_is_named_unless_the_attempt_is_over(
     current.answering.update(dict.fromkeys(current.run.hosts, "10.0.0.1"))
     monkeypatch.setattr(ssh, "write_client_config", lambda port, addresses: None)
 
-    def call(called: list[settings.Host], *_: Any, **__: Any) -> dict[settings.Host, Any]:
+    def call(called: list[run.Host], *_: Any, **__: Any) -> dict[run.Host, Any]:
         if called == [second, third]:
             del current.answering[third]
             return {second: (255, "no route"), third: (0, "")}
@@ -221,7 +216,7 @@ def test_worker_whose_session_fails_is_named_unless_the_attempt_is_over(
         return dict.fromkeys(called, (255, "closed"))
 
     monkeypatch.setattr(remote, "call", call)
-    idle.end_what_is_left(current.run, current, {used: "10.0.0.1"})
+    leftover_ranks.end_what_is_left(current.run, current, {used: "10.0.0.1"})
     assert read_log(capsys) == [
         "cannot end what earlier attempts may have left on hvd-worker-1: no route"
     ]
@@ -233,7 +228,7 @@ def test_each_attempt_ends_what_is_left_on_workers_without_ranks(
 ) -> None:
     used: queue.Queue[int] = queue.Queue()
     monkeypatch.setattr(
-        master, "end_what_is_left", lambda run, rendezvous, hosts: used.put(len(hosts))
+        main, "end_what_is_left", lambda run, rendezvous, hosts: used.put(len(hosts))
     )
     pod.workers.start(2)
     pod.install('[ "$HVD_ATTEMPT" = 2 ]')

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import basics
 import pytest
-import ranks
-import stacks
+
+from hvd_pods.common import fast_start
+from hvd_pods.rank import ranks
+from hvd_pods.worker import stacks
 
 # No process has a number so high.
 NOBODY = 2**22 + 1
@@ -88,7 +89,7 @@ def test_file_that_a_process_closes_meanwhile_does_not_hide_the_others(
 ) -> None:
     with (folder / "0.stack").open("w") as file:
         names = ["999999", str(file.fileno())]
-        monkeypatch.setattr(basics, "list_names", lambda _: names)
+        monkeypatch.setattr(fast_start, "list_names", lambda _: names)
         assert stacks.has_open(os.getpid(), file.name)
         names.pop()
         assert not stacks.has_open(os.getpid(), file.name)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import kube
 import pytest
-import staged
-from settings import Host, Pod, Run
 
+from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.master import kube, staged
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.master_pod import MasterPod, read_log

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import hosts
-import kube
-import missing
 import pytest
 
+from hvd_pods.master import hosts, kube, missing
 from tests.fakes import faults
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import Workers, ssh_banner

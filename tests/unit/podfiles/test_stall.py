@@ -8,15 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-import attempts
-import launch
-import progress
 import pytest
-import remote
-import stall
-from launch import Launcher
-from settings import LaunchError
 
+from hvd_pods.common.errors import LaunchError
+from hvd_pods.master import attempts, launch, progress, remote, stall
+from hvd_pods.master.launch import Launcher
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.master_pod import MasterPod, read_log
 from tests.unit.podfiles.runs import make_run

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import kube
 import pytest
-import statefulsets
 
+from hvd_pods.master import kube, statefulsets
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.podfiles.runs import make_run

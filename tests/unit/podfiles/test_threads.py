@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import rank
-import threads
 
+from hvd_pods.common import threads
+from hvd_pods.rank import start
 from hvdchart.plan import rules
 from tests.unit.podfiles.test_rank import OPEN_MPI
 
@@ -115,9 +115,9 @@ def test_rank_that_is_bound_keeps_its_cores_while_it_waits(own: set[int], yields
     assert (rules.YIELD in threads.choose_threads({}, 2, own, {0, 1, 2, 3})) == yields
 
 
-def start(environment: dict[str, str], *before: str) -> list[str]:
+def lines_of(environment: dict[str, str], *before: str) -> list[str]:
     """The lines of a rank whose script prints a variable of threads."""
-    command = [sys.executable, "-I", rank.__file__, "8", "sh", "-c", "echo $OMP_NUM_THREADS"]
+    command = [sys.executable, "-I", start.__file__, "8", "sh", "-c", "echo $OMP_NUM_THREADS"]
     done = subprocess.run(
         [*before, *command], env=environment, capture_output=True, text=True, check=True
     )
@@ -130,14 +130,14 @@ def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
     own = {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": number, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
     environment = {"PATH": os.environ["PATH"], "HVD_SLOTS": "1", **own}
     cores = str(threads.count_cores(os.sched_getaffinity(0)))
-    first, *said, printed = start(environment)
+    first, *said, printed = lines_of(environment)
     assert first.startswith(f"[hvd] rank {number} of 8")
     assert printed == cores
     assert [f"OMP_NUM_THREADS={cores} " in line for line in said] == [True] * (number == "0")
     # Bound to one CPU by its launcher, which itself is not bound.
     cpu = str(min(os.sched_getaffinity(0)))
-    assert start(environment, "taskset", "-c", cpu)[-1] == "1"
-    assert start({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"
+    assert lines_of(environment, "taskset", "-c", cpu)[-1] == "1"
+    assert lines_of({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"
 
 
 def test_rank_that_its_launcher_has_bound_has_the_container_of_the_launcher(

@@ -9,13 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import packages
 import pytest
-import remote
-import settings
-import user_code
-from settings import ConfigurationError, Host, Pod, RunError
 
+from hvd_pods.common import packages, paths
+from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.master import remote, user_code
 from tests.unit.podfiles.runs import make_run
 
 
@@ -48,7 +47,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (source / "..2026_11_22").mkdir(parents=True)
     (source / "..data").symlink_to("..2026_11_22")
     code.mkdir()
-    for module in (user_code, settings):
+    for module in (user_code, paths):
         monkeypatch.setattr(module, "CODE_SOURCE", source)
         monkeypatch.setattr(module, "CODE", code)
     return source
@@ -100,7 +99,7 @@ def test_run_without_code_starts_in_the_images_directory(mounted: Path) -> None:
     code.unpack()
     code.deliver({make_run().hosts[0]: Pod("127.0.0.1")})
     assert code.directory == Path.cwd()
-    assert not list(settings.CODE.iterdir())
+    assert not list(paths.CODE.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -126,11 +125,11 @@ def test_broken_archive_is_a_wrong_configuration(
 
 
 def test_directory_that_exists_is_complete_and_stays(mounted: Path) -> None:
-    directory = settings.CODE / "v1"
+    directory = paths.CODE / "v1"
     directory.mkdir()
     (directory / "train.py").write_text("first")
     user_code.unpack(make_archive((make_file("train.py"), b"second")), directory)
-    assert list_files(settings.CODE) == {"v1/train.py": b"first"}
+    assert list_files(paths.CODE) == {"v1/train.py": b"first"}
 
 
 @pytest.fixture
@@ -254,7 +253,7 @@ def test_worker_keeps_the_code_that_it_gets_and_no_other(
     capsys: pytest.CaptureFixture[str],
     keeps: bool,
 ) -> None:
-    code = settings.CODE
+    code = paths.CODE
     monkeypatch.setattr(packages, "FOLDER", code / ".packages")
     for folder in (code / "v1", code / ".packages"):
         folder.mkdir()

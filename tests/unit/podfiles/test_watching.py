@@ -15,11 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import mesh
-import metrics
 import pytest
-import worker
 
+from hvd_pods.common import metrics
+from hvd_pods.master import mesh
+from hvd_pods.worker import main
 from tests.ports import find_port
 from tests.unit.podfiles.runs import make_run as run
 from tests.waiting import wait_until
@@ -99,14 +99,14 @@ def test_a_worker_starts_its_server_in_an_empty_directory(
     folder = tmp_path / "metrics"
     folder.mkdir()
     (folder / "0").write_text("horovod_step 1\n")
-    monkeypatch.setattr(worker, "FILES", Path(worker.__file__).parent)
+    monkeypatch.setattr(main, "FILES", Path(main.__file__).parent)
     started: list[subprocess.Popen[Any]] = []
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)))
-    worker.start_metrics({"HVD_METRICS_DIR": str(tmp_path / "unserved")})
+    main.start_metrics({"HVD_METRICS_DIR": str(tmp_path / "unserved")})
     assert started == []
     assert (tmp_path / "unserved").is_dir()
-    worker.start_metrics(
+    main.start_metrics(
         {"HVD_METRICS_DIR": str(folder), "HVD_METRICS_PORT": str(port), "HVD_SLOTS": "4"}
     )
     try:

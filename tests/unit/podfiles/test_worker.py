@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import threads
-import warm_client
-import worker
+
+from hvd_pods.common import threads
+from hvd_pods.warm import client
+from hvd_pods.worker import main
 
 SERVE = (
     "import sys, worker; worker.DRAIN_WITHIN = float(sys.argv[2]);"
@@ -26,7 +27,7 @@ def serve(script: str, drain_within: float) -> subprocess.CompletedProcess[str]:
     """Run a worker with a script in place of its sshd."""
     return subprocess.run(
         [sys.executable, "-c", SERVE, script, str(drain_within)],
-        cwd=Path(worker.__file__).parent, capture_output=True, text=True, timeout=20, check=False,
+        cwd=Path(main.__file__).parent, capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
 
 
@@ -35,7 +36,7 @@ def test_all_messages_of_an_sshd_that_ends_are_logged_but_those_of_clients_that_
     left = "kex_exchange_identification: Connection closed by remote host"
     # More than a pipe holds, so that the last ones are still on their way when sshd has ended.
     script = f"seq 30000 >&2; echo '{left}' >&2; echo 'cannot bind' >&2; exit 3"
-    done = serve(script, worker.DRAIN_WITHIN)
+    done = serve(script, main.DRAIN_WITHIN)
     assert done.returncode == 3, done.stderr[-500:]
     assert done.stderr.splitlines() == [*map(str, range(1, 30001)), "cannot bind"]
     assert "sshd has ended with exit code 3" in done.stdout
@@ -60,7 +61,7 @@ sys.exit(worker.serve(["true"], worker.Signals()))
 def test_worker_finds_out_whether_its_ranks_may_read_each_other() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NOTES],
-        env={**os.environ, "HVD_SLOTS": "2"}, cwd=Path(worker.__file__).parent,
+        env={**os.environ, "HVD_SLOTS": "2"}, cwd=Path(main.__file__).parent,
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert "slots 2" in done.stdout.splitlines()
@@ -78,7 +79,7 @@ print(signals.asked_to_end, select.select([signals._reader], [], [], 0)[0])
 @pytest.mark.slow
 def test_signal_wakes_a_worker_once() -> None:
     command = [sys.executable, "-c", SIGNALLED]
-    files = Path(worker.__file__).parent
+    files = Path(main.__file__).parent
     assert subprocess.check_output(command, cwd=files, timeout=20) == b"True []\n"
 
 
@@ -87,13 +88,13 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of the warm process' socket, whose path must be short."""
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         for constant in ("SOCKET", "DESCRIPTION"):
-            file = Path(name, Path(getattr(warm_client, constant)).name)
-            monkeypatch.setattr(warm_client, constant, str(file))
+            file = Path(name, Path(getattr(client, constant)).name)
+            monkeypatch.setattr(client, constant, str(file))
         for constant in ("CGROUPS", "DEVICES"):
             monkeypatch.setattr(threads, constant, name)
         monkeypatch.setattr(threads, "count_cores", len)
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3} if not pid else {0})
-        monkeypatch.setattr(worker, "FILES", Path(name))
+        monkeypatch.setattr(main, "FILES", Path(name))
         yield Path(name)
 
 
@@ -123,17 +124,17 @@ def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
     monkeypatch.setattr(subprocess, "Popen", note_start)
     (generated / "warm_server.py").write_text(SHOWS)
     # Of the container's earlier start.
-    for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
+    for left in (client.SOCKET, client.DESCRIPTION):
         Path(left).write_text("left")
     environment = {"HVD_PRELOAD": "one, two", "HVD_SLOTS": "2", "SHOWN": str(generated / "shown")}
     mask = os.umask(0o022)
     os.umask(mask)
-    worker.start_warm_process(sys.executable, environment)
+    main.start_warm_process(sys.executable, environment)
     now = os.umask(mask)
     assert now == mask
     assert started[0].wait(60) == 0
     shown = json.loads((generated / "shown").read_text())
-    described = json.loads(Path(warm_client.DESCRIPTION).read_text())
+    described = json.loads(Path(client.DESCRIPTION).read_text())
     given, own = described.pop("environment"), shown.pop("environment")
     assert shown == {
         "words": ["one", "two"], "room": 2000, "leads a session": True, "input": "", "listens": 1,
@@ -144,15 +145,15 @@ def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
     cpus = {0, 1, 2, 3}
     assert given == {**environment, **threads.choose_threads(environment, 2, cpus, cpus)}
     assert own["OMP_NUM_THREADS"] == "2"
-    for file in (warm_client.SOCKET, warm_client.DESCRIPTION):
+    for file in (client.SOCKET, client.DESCRIPTION):
         assert Path(file).stat().st_mode & 0o777 == 0o600, "it may have secrets"
 
 
 def test_worker_without_modules_to_preload_only_clears_what_was_left(generated: Path) -> None:
     for preload in ({}, {"HVD_PRELOAD": " , "}):
-        for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
+        for left in (client.SOCKET, client.DESCRIPTION):
             Path(left).write_text("left")
-        worker.start_warm_process("/nonexistent/python", preload)
+        main.start_warm_process("/nonexistent/python", preload)
         assert list(generated.iterdir()) == []
 
 
@@ -162,7 +163,7 @@ def test_ended_processes_are_reaped_and_the_end_of_sshd_is_noted() -> None:
         with subprocess.Popen(["sh", "-c", script]) as sshd, subprocess.Popen(["true"]) as other:
             os.waitid(os.P_PID, sshd.pid, os.WEXITED | os.WNOWAIT)
             os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-            worker.reap(sshd)
+            main.reap(sshd)
             assert sshd.returncode == expected
             with pytest.raises(ChildProcessError):
                 os.waitpid(other.pid, os.WNOHANG)

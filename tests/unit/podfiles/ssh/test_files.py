@@ -9,15 +9,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import basics
 import pytest
-import session
-import settings
-import ssh
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from hvd_pods.common import errors, fast_start, ssh
+from hvd_pods.worker import session
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.ssh.pods import (
     PYTHON,
@@ -53,7 +51,7 @@ def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssh, "ENVIRONMENT", Path(directory) / "environment")
-        patch.setattr(basics, "ENVIRONMENT", f"{directory}/environment")
+        patch.setattr(fast_start, "ENVIRONMENT", f"{directory}/environment")
         ssh.write_environment(environment)
         assert session.read_environment() == environment
         # A restarted container writes it again.
@@ -190,7 +188,7 @@ def test_unusable_key_is_named_with_what_to_do(
     key.unlink()
     if content is not None:
         key.write_bytes(content)
-    with pytest.raises(settings.ConfigurationError) as refused:
+    with pytest.raises(errors.ConfigurationError) as refused:
         ssh.prepare_worker(2222, "r1", "python3")
     for word in ("SSH Secret", "ssh.existingSecret", *words):
         assert word in str(refused.value)
@@ -207,7 +205,7 @@ def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Pa
     """The kubelet shows the termination message, and the Job gives up on exit code 78."""
     pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
     done = run_worker(pod)
-    assert done.returncode == settings.BAD_CONFIGURATION
+    assert done.returncode == errors.BAD_CONFIGURATION
     for shown in (done.stderr.decode(), (pod.generated / "termination-log").read_text()):
         assert "cannot read key 'host-key' of the SSH Secret" in shown
 
@@ -218,7 +216,7 @@ def test_worker_of_root_without_a_capability_does_not_start(tmp_path: Path) -> N
     user = make_user(0, tmp_path, root_capabilities="+setgid,+sys_chroot")
     pod = Pod(tmp_path / "pod", user, {name: make_key() for name in ("user-key", "host-key")})
     done = run_worker(pod)
-    assert done.returncode == settings.BAD_CONFIGURATION
+    assert done.returncode == errors.BAD_CONFIGURATION
     assert b"without the capabilities SETUID: set podSecurityContext.runAsUser" in done.stderr
 
 
@@ -227,7 +225,7 @@ def test_worker_of_root_without_a_capability_does_not_start(tmp_path: Path) -> N
 def test_missing_capability_of_root_is_named(name: str, bit: int) -> None:
     status = "Name:\tpython3\nCapPrm:\t{0:016x}\nCapEff:\t{0:016x}\nCapBnd:\t0\n"
     ssh.check_capabilities(status.format(ALL_CAPABILITIES))
-    with pytest.raises(settings.ConfigurationError, match=f"capabilities {name}: set") as refused:
+    with pytest.raises(errors.ConfigurationError, match=f"capabilities {name}: set") as refused:
         ssh.check_capabilities(status.format(ALL_CAPABILITIES ^ 1 << bit))
     assert "podSecurityContext.runAsUser" in str(refused.value)
 
@@ -247,5 +245,5 @@ def test_programs_are_found_on_path_and_where_servers_are(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ssh.find_program("sshd", "openssh-server") == str(program)
     assert ssh.find_program("chroot", "coreutils").startswith("/usr/")
-    with pytest.raises(settings.ConfigurationError, match=r"no no-such.*package openssh-server"):
+    with pytest.raises(errors.ConfigurationError, match=r"no no-such.*package openssh-server"):
         ssh.find_program("no-such", "openssh-server")

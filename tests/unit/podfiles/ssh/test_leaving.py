@@ -14,12 +14,11 @@ from subprocess import PIPE
 from types import SimpleNamespace
 from typing import Any, cast
 
-import notice_server
 import pytest
-import stall
-import worker as worker_program
-from leavers import TerminatingRanks
 
+from hvd_pods.master import notice_server, stall
+from hvd_pods.master.terminating_ranks import TerminatingRanks
+from hvd_pods.worker import main as worker_program
 from tests.unit.podfiles.runs import make_run
 from tests.unit.podfiles.ssh.pods import CONTAINER, WORKER, SshPods, read_banner, start_ssh_pods
 from tests.waiting import wait_until

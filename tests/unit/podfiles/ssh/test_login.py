@@ -8,12 +8,12 @@ import threading
 from contextlib import ExitStack, suppress
 from subprocess import PIPE
 
-import probing
 import pytest
-from addresses import Endpoint
-from settings import Host
-from ssh import find_program
 
+from hvd_pods.common.run import Host
+from hvd_pods.common.ssh import find_program
+from hvd_pods.master import probing
+from hvd_pods.master.addresses import Endpoint
 from tests.unit.podfiles.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, read_banner
 from tests.waiting import wait_until
 

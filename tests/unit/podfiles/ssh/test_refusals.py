@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import ssh
 
+from hvd_pods.common import ssh
 from tests.unit.podfiles.ssh.pods import WORKER, Master, SshPods, make_key
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from warm_checks import (
+
+from hvd_pods.warm.checks import (
     ColdStart,
     Program,
     check_environment,

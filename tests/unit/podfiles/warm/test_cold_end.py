@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import notice_server
 import pytest
 
+from hvd_pods.master import notice_server
 from tests.unit.podfiles.warm.worker import ONLY_RANK, Worker
 
 pytestmark = pytest.mark.slow

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm_fork
-import warm_wire
-from basics import PR_SET_CHILD_SUBREAPER
-from fence import GUARD
+
+from hvd_pods.common.fast_start import PR_SET_CHILD_SUBREAPER
+from hvd_pods.common.fence import GUARD
+from hvd_pods.warm import fork, wire
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_signals_that_launchers_send_to_groups_reach_the_group_of_the_rank(
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(bytes([signal.SIGTERM, signal.SIGUSR1]))
-        assert warm_fork._pass_on(ours, 7)
+        assert fork._pass_on(ours, 7)
     assert sent == expected
 
 
@@ -46,7 +46,7 @@ def test_client_that_has_gone_is_noticed(unread: bytes) -> None:
     with ours, theirs:
         ours.sendall(unread)
         theirs.close()
-        assert not warm_fork._pass_on(ours, 7)
+        assert not fork._pass_on(ours, 7)
 
 
 def test_process_that_ends_meanwhile_does_not_save_the_others(
@@ -57,9 +57,9 @@ def test_process_that_ends_meanwhile_does_not_save_the_others(
 
     with subprocess.Popen(["sleep", "600"]) as other:
         with monkeypatch.context() as patch:
-            patch.setattr(warm_fork, "descendants", lambda of: [2**22 + 1, other.pid])
+            patch.setattr(fork, "descendants", lambda of: [2**22 + 1, other.pid])
             patch.setattr(os, "waitpid", wait)
-            warm_fork.kill_descendants()
+            fork.kill_descendants()
         assert other.wait(20) == -signal.SIGKILL
 
 
@@ -79,7 +79,7 @@ print(warm_fork.descendants(os.getpid()))
 
 def test_nothing_is_left_of_what_a_rank_has_started() -> None:
     """In whichever session: also no process that has ended and was not reaped."""
-    command = [sys.executable, "-I", "-c", STARTS_OTHERS, str(Path(warm_fork.__file__).parent)]
+    command = [sys.executable, "-I", "-c", STARTS_OTHERS, str(Path(fork.__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "2\n[]\n", done.stderr
 
@@ -98,12 +98,12 @@ def test_guard_that_fails_ends_and_does_not_become_a_warm_process(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(os, "fork", note_fork)
-    monkeypatch.setattr(warm_fork, "_guard", fail)
+    monkeypatch.setattr(fork, "_guard", fail)
     ours, theirs = socket.socketpair()
     here = os.getpid()
     with ours, theirs:
         try:
-            is_rank = warm_fork.fork_rank(ours, theirs.fileno(), -1, [])
+            is_rank = fork.fork_rank(ours, theirs.fileno(), -1, [])
         finally:
             if os.getpid() != here:
                 os._exit(99)
@@ -120,10 +120,10 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         noted.append((name, *words))
 
     (tmp_path / "comm").write_text("python3")
-    monkeypatch.setattr(warm_fork, "COMM", tmp_path / "comm")
+    monkeypatch.setattr(fork, "COMM", tmp_path / "comm")
     for module, name in (
         (os, "setsid"), (os, "setpgid"), (signal, "set_wakeup_fd"), (signal, "signal"),
-        (warm_fork, "set_process_option"), (warm_fork, "die_with_parent"), (warm_fork, "_watch"),
+        (fork, "set_process_option"), (fork, "die_with_parent"), (fork, "_watch"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, partial(note, name))
     return noted
@@ -139,12 +139,12 @@ def test_guard_keeps_no_file_of_its_rank(
     readers, writers = zip(os.pipe(), os.pipe(), strict=True)
     with client, connection:
         client.settimeout(20)
-        client.sendall(warm_wire.GO)
-        warm_fork._guard(connection, 602, list(writers))
+        client.sendall(wire.GO)
+        fork._guard(connection, 602, list(writers))
         for reader in readers:
             os.set_blocking(reader, False)
             assert os.read(reader, 1) == b""
-        assert warm_wire.receive(client) == ({"pid": 4321}, [])
+        assert wire.receive(client) == ({"pid": 4321}, [])
         assert calls[-1] == ("_watch", connection, 600, 4321)
     for reader in readers:
         os.close(reader)
@@ -153,7 +153,7 @@ def test_guard_keeps_no_file_of_its_rank(
         ("setsid",),
         ("set_process_option", PR_SET_CHILD_SUBREAPER, 1),
         ("set_wakeup_fd", 601),
-        ("signal", signal.SIGCHLD, warm_fork._do_nothing),
+        ("signal", signal.SIGCHLD, fork._do_nothing),
     ]
 
 
@@ -165,8 +165,8 @@ def test_rank_leads_its_own_group_and_keeps_no_file_of_its_guard(
     alive, of_the_guard = os.pipe()
     with client:
         client.settimeout(20)
-        client.sendall(warm_wire.GO)
-        assert warm_fork._guard(connection, of_the_guard, [])
+        client.sendall(wire.GO)
+        assert fork._guard(connection, of_the_guard, [])
         assert client.recv(1) == b""
     os.set_blocking(alive, False)
     assert os.read(alive, 1) == b""
@@ -191,5 +191,5 @@ def test_guard_whose_client_was_killed_before_starts_no_rank(
     client, connection = socket.socketpair()
     client.close()
     with connection, pytest.raises(SystemExit):
-        warm_fork._guard(connection, 602, [])
+        fork._guard(connection, 602, [])
     assert calls == []

@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import notice_server
 import pytest
 
+from hvd_pods.master import notice_server
 from tests.unit.podfiles.warm.worker import Worker
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import warm_script
+
+from hvd_pods.warm import script
 
 NAMES = (
     "numpy.random",
@@ -46,14 +47,14 @@ def put(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) -> None:
 
 
 def test_rank_without_these_modules_has_nothing_to_renew() -> None:
-    warm_script.renew_randomness()
+    script.renew_randomness()
     assert not set(NAMES) & sys.modules.keys(), "an import would take its time"
 
 
 def test_numpy_is_seeded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     renewed: list[str] = []
     put(monkeypatch, "numpy.random", seed=lambda: renewed.append("numpy"))
-    warm_script.renew_randomness()
+    script.renew_randomness()
     assert renewed == ["numpy"]
 
 
@@ -68,7 +69,7 @@ def test_torch_is_seeded_anew_where_an_import_has_drawn_a_number(
         Generator=lambda: SimpleNamespace(get_state=lambda: State([1, 2])),
         seed=lambda: renewed.append("torch"),
     )  # fmt: skip
-    warm_script.renew_randomness()
+    script.renew_randomness()
     assert bool(renewed) == is_renewed
 
 
@@ -81,7 +82,7 @@ def test_generator_of_tensorflow_is_made_anew_where_there_is_one(
         monkeypatch, NAMES[2], global_generator=generator, set_global_generator=renewed.append,
         Generator=SimpleNamespace(from_non_deterministic_state=lambda: "of the rank"),
     )  # fmt: skip
-    warm_script.renew_randomness()
+    script.renew_randomness()
     assert renewed == (["of the rank"] if generator else [])
 
 
@@ -91,18 +92,18 @@ def test_seeds_of_operations_are_drawn_anew_where_any_was_drawn(
     renewed: list[str] = []
     for context in (None, SimpleNamespace(), SimpleNamespace(_rng=None)):
         put(monkeypatch, NAMES[3], _context=context)
-        warm_script.renew_randomness()
+        script.renew_randomness()
     assert renewed == []
     random = SimpleNamespace(seed=lambda: renewed.append("operations"))
     put(monkeypatch, NAMES[3], _context=SimpleNamespace(_rng=random))
-    warm_script.renew_randomness()
+    script.renew_randomness()
     assert renewed == ["operations"]
 
 
 def test_generator_of_keras_is_made_anew_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"global_seed_generator": "of the import", "other": "stays"}
     put(monkeypatch, NAMES[4], set_global_attribute=kept.__setitem__)
-    warm_script.renew_randomness()
+    script.renew_randomness()
     assert kept == {"global_seed_generator": None, "other": "stays"}
 
 
@@ -117,12 +118,12 @@ def test_what_multiprocessing_has_kept_of_the_import_is_corrected(
     )  # fmt: skip
     put(monkeypatch, "multiprocessing.spawn", set_executable=python.append)
     monkeypatch.chdir(tmp_path)
-    warm_script._correct_multiprocessing()
+    script._correct_multiprocessing()
     assert vars(sys.modules["multiprocessing.process"])["ORIGINAL_DIR"] == str(tmp_path)
     assert (len(process.authkey), python) == (32, [sys.executable])
     for name in ("multiprocessing.process", "multiprocessing.spawn"):
         monkeypatch.delitem(sys.modules, name)
-    warm_script._correct_multiprocessing()
+    script._correct_multiprocessing()
     assert python == [sys.executable], "it was not imported"
 
 
@@ -135,10 +136,10 @@ def test_first_folder_of_modules_is_that_of_a_new_python(
     monkeypatch.chdir(tmp_path)
     folders = {"file": str(tmp_path / "project"), "module": str(tmp_path), "code": ""}
     for kind, folder in folders.items():
-        assert warm_script.first_path({"kind": kind, "target": "link.py"}) == folder
+        assert script.first_path({"kind": kind, "target": "link.py"}) == folder
     monkeypatch.setattr(sys, "flags", SimpleNamespace(safe_path=True))
     for kind in folders:
-        assert warm_script.first_path({"kind": kind, "target": "link.py"}) is None
+        assert script.first_path({"kind": kind, "target": "link.py"}) is None
 
 
 def test_older_python_adds_the_folder_of_the_script(
@@ -147,19 +148,19 @@ def test_older_python_adds_the_folder_of_the_script(
     """It has no option to leave it out."""
     monkeypatch.setattr(sys, "flags", SimpleNamespace())
     script = {"kind": "file", "target": str(tmp_path / "train.py")}
-    assert warm_script.first_path(script) == str(tmp_path)
+    assert script.first_path(script) == str(tmp_path)
 
 
 def test_traceback_begins_in_the_script() -> None:
     """Frames of the chart's own are only left out before those of the script."""
     program = {"kind": "code", "target": "def f():\n  1 / 0\nf()"}
-    error = warm_script._execute(program, {"__name__": "__main__"})
+    error = script._execute(program, {"__name__": "__main__"})
     assert isinstance(error, ZeroDivisionError)
-    trace = warm_script._own_part(error.__traceback__)
+    trace = script._own_part(error.__traceback__)
     assert trace is not None
     assert (trace.tb_frame.f_code.co_filename, trace.tb_lineno) == ("<string>", 3)
     assert trace.tb_next is not None
     assert trace.tb_next.tb_frame.f_code.co_name == "f"
-    error = warm_script._execute({"kind": "code", "target": "1 /"}, {})
+    error = script._execute({"kind": "code", "target": "1 /"}, {})
     assert isinstance(error, SyntaxError)
-    assert warm_script._own_part(error.__traceback__) is None
+    assert script._own_part(error.__traceback__) is None

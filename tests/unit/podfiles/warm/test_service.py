@@ -17,11 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ranks
-import warm_fork
-import warm_script
-import warm_service
-import warm_wire
+
+from hvd_pods.rank import ranks
+from hvd_pods.warm import fork, script, service, wire
 
 Pair = tuple[socket.socket, socket.socket]
 REQUEST = {"program": {"kind": "code", "target": "", "arguments": []}, "rank": 3}
@@ -97,10 +95,10 @@ def test_warm_process_that_is_killed_again_and_again_is_started_three_times(
         assert os.getpid() != here
         os._exit(2)
 
-    monkeypatch.setattr(warm_service, "serve", serve)
-    warm_service.ready_file(listener).touch()
-    assert warm_service.supervise(listener, []) is None
-    assert not warm_service.ready_file(listener).exists(), "ranks would wait for its answer"
+    monkeypatch.setattr(service, "serve", serve)
+    service.ready_file(listener).touch()
+    assert service.supervise(listener, []) is None
+    assert not service.ready_file(listener).exists(), "ranks would wait for its answer"
     assert capsys.readouterr().out.splitlines() == [
         "[hvd] the warm process ended (wait status 512), start 1 of 3",
         "[hvd] the warm process ended (wait status 512), start 2 of 3",
@@ -114,13 +112,13 @@ def test_rank_that_asks_while_others_end_is_refused_and_its_files_are_closed(
 ) -> None:
     alive, guard = os.pipe()
     reader, writer = os.pipe()
-    waits = background(warm_service.wait_for_ranks, listener, alive)
+    waits = background(service.wait_for_ranks, listener, alive)
     # One that was killed meanwhile.
     connect(listener).close()
     with connect(listener) as client:
-        warm_wire.send(client, REQUEST, [writer])
+        wire.send(client, REQUEST, [writer])
         os.close(writer)
-        assert warm_wire.receive(client) == ({"cold": "the warm process was killed"}, [])
+        assert wire.receive(client) == ({"cold": "the warm process was killed"}, [])
     assert is_at_end(reader), "who reads from the rank waits for all that could write"
     assert not waits.done(), "a guard still runs"
     os.close(guard)
@@ -141,19 +139,19 @@ def test_warm_process_says_what_it_has_imported_and_serves_one_rank_after_the_ot
     clock = iter([10.0, 12.5])
     asked = []
 
-    def answer(connection: socket.socket, *arguments: object) -> warm_service.Rank | None:
+    def answer(connection: socket.socket, *arguments: object) -> service.Rank | None:
         asked.append((connection.recv(1), arguments, signal.getsignal(signal.SIGCHLD)))
         return ({"rank": 3}, [5]) if len(asked) == 2 else None
 
-    monkeypatch.setattr(warm_service, "WarmState", lambda: state)
-    monkeypatch.setattr(warm_service, "answer", answer)
-    monkeypatch.setattr(warm_service, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(service, "WarmState", lambda: state)
+    monkeypatch.setattr(service, "answer", answer)
+    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     before, number = signal.getsignal(signal.SIGCHLD), listener.fileno()
     with connect(listener) as first, connect(listener) as second:
         first.send(b"a")
         second.send(b"b")
-        ready = warm_service.ready_file(listener)
-        assert warm_service.serve(listener, 7, ["framework", "other"]) == ({"rank": 3}, [5])
+        ready = service.ready_file(listener)
+        assert service.serve(listener, 7, ["framework", "other"]) == ({"rank": 3}, [5])
     assert (imported, ready.exists()) == (["framework", "other"], True)
     arguments = (state, number, 7)
     assert asked == [(b"a", arguments, signal.SIG_IGN), (b"b", arguments, signal.SIG_IGN)]
@@ -177,16 +175,16 @@ def test_request_that_is_granted_is_answered_before_the_fork(
         forked.append((connection, connection.gettimeout(), arguments))
         return forks
 
-    monkeypatch.setattr(warm_fork, "fork_rank", fork_rank)
+    monkeypatch.setattr(fork, "fork_rank", fork_rank)
     reader, writer = os.pipe()
     folder = os.open(tmp_path, os.O_RDONLY)
-    warm_wire.send(ours, REQUEST, [writer, folder])
+    wire.send(ours, REQUEST, [writer, folder])
     os.close(writer)
     os.close(folder)
     asked: list[Any] = []
     here = Path.cwd()
-    rank = warm_service.answer(theirs, make_state(None, asked), 7, 8)
-    assert warm_wire.receive(ours) == ({}, [])
+    rank = service.answer(theirs, make_state(None, asked), 7, 8)
+    assert wire.receive(ours) == ({}, [])
     ((connection, limit, (listener, alive, received)),) = forked
     assert (connection, limit, listener, alive) == (theirs, None, 7, 8)
     assert asked == [(str(tmp_path), str(tmp_path), "")], "the folder of the rank"
@@ -205,14 +203,14 @@ def test_request_that_is_refused_is_told_the_reason_and_its_files_are_closed(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = pair
-    monkeypatch.setattr(warm_fork, "fork_rank", lambda *_: pytest.fail("it has forked"))
+    monkeypatch.setattr(fork, "fork_rank", lambda *_: pytest.fail("it has forked"))
     reader, writer = os.pipe()
     folder = os.open(tmp_path, os.O_RDONLY)
-    warm_wire.send(ours, REQUEST, [writer, folder])
+    wire.send(ours, REQUEST, [writer, folder])
     os.close(writer)
     os.close(folder)
-    assert warm_service.answer(theirs, make_state("it differs"), 7, 8) is None
-    assert warm_wire.receive(ours) == ({"cold": "it differs"}, [])
+    assert service.answer(theirs, make_state("it differs"), 7, 8) is None
+    assert wire.receive(ours) == ({"cold": "it differs"}, [])
     assert is_at_end(reader)
     os.close(reader)
 
@@ -224,7 +222,7 @@ def test_request_that_is_nonsense_is_logged(
     ours, theirs = pair
     ours.sendall(content)
     ours.shutdown(socket.SHUT_WR)
-    assert warm_service.answer(theirs, make_state(), 7, 8) is None
+    assert service.answer(theirs, make_state(), 7, 8) is None
     assert capsys.readouterr().out.startswith("[hvd] a rank's request failed: ")
 
 
@@ -232,9 +230,9 @@ def test_process_of_another_user_is_not_listened_to(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, theirs = pair
-    monkeypatch.setattr(warm_wire, "peer_uid", lambda _: os.geteuid() + 1)
-    warm_wire.send(ours, REQUEST)
-    assert warm_service.answer(theirs, make_state("it differs"), 7, 8) is None
+    monkeypatch.setattr(wire, "peer_uid", lambda _: os.geteuid() + 1)
+    wire.send(ours, REQUEST)
+    assert service.answer(theirs, make_state("it differs"), 7, 8) is None
     assert capsys.readouterr().out == "[hvd] refused a process of another user\n"
     ours.settimeout(0)
     with pytest.raises(BlockingIOError):
@@ -243,31 +241,31 @@ def test_process_of_another_user_is_not_listened_to(
 
 @pytest.mark.parametrize("rank", [None, ({"command": ["python3"], "program": 1, "rank": 3}, [9])])
 def test_modules_of_the_chart_are_hidden_before_any_other_is_imported(
-    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, rank: warm_service.Rank | None
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, rank: service.Rank | None
 ) -> None:
     """A script may have modules of these names."""
     seen: list[Any] = []
 
-    def supervise(own: socket.socket, modules: list[str]) -> warm_service.Rank | None:
+    def supervise(own: socket.socket, modules: list[str]) -> service.Rank | None:
         seen.append((own.getsockname(), modules))
         own.detach()
         return rank
 
     # Only a copy: this process still needs them.
-    monkeypatch.setattr(sys, "modules", {**sys.modules, "__main__": warm_wire})
+    monkeypatch.setattr(sys, "modules", {**sys.modules, "__main__": wire})
     words = ["warm_server.py", str(listener.fileno()), "framework", "other", " " * 9]
     monkeypatch.setattr(sys, "argv", words)
-    monkeypatch.setattr(warm_service, "die_with_parent", seen.append)
-    monkeypatch.setattr(warm_service, "supervise", supervise)
+    monkeypatch.setattr(service, "die_with_parent", seen.append)
+    monkeypatch.setattr(service, "supervise", supervise)
     monkeypatch.setattr(ranks, "open_stack_file", lambda number: number + 500)
     monkeypatch.setattr(faulthandler, "register", lambda *words: seen.append(words))
     for name in ("take_over", "set_up_python", "set_title", "run"):
         note = partial(lambda name, *words: seen.append((name, *words)), name)
-        monkeypatch.setattr(warm_script, name, note)
+        monkeypatch.setattr(script, name, note)
     namespace = {"__name__": "__main__"}
     if rank:
         rank[0]["environment"] = {"A": "1"}
-    warm_service.main(namespace)
+    service.main(namespace)
     assert not {"warm_service", "warm_wire", "basics", "ranks"} & sys.modules.keys()
     assert {"__main__", "sys", "socket", "pytest"} <= sys.modules.keys()
     parent, supervised, *rest = seen

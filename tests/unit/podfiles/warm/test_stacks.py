@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import stacks
 
+from hvd_pods.worker import stacks
 from tests.unit.podfiles.warm.worker import Worker, running
 from tests.waiting import wait_until
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm_state
+
+from hvd_pods.warm import state
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -27,14 +28,14 @@ def request(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch) -> warm_state.WarmState:
+def warm_state(monkeypatch: pytest.MonkeyPatch) -> state.WarmState:
     """A warm process of one thread."""
-    monkeypatch.setattr(warm_state, "threads", lambda: 1)
-    return warm_state.WarmState()
+    monkeypatch.setattr(state, "threads", lambda: 1)
+    return state.WarmState()
 
 
-def test_request_without_differences_is_granted(state: warm_state.WarmState) -> None:
-    assert state.find_reason(request(), None) is None
+def test_request_without_differences_is_granted(warm_state: state.WarmState) -> None:
+    assert warm_state.find_reason(request(), None) is None
 
 
 @pytest.mark.parametrize(
@@ -47,29 +48,29 @@ def test_request_without_differences_is_granted(state: warm_state.WarmState) -> 
     ],
 )
 def test_bound_rank_must_not_have_counted_other_cpus(
-    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch,
+    warm_state: state.WarmState, monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str], libraries: str | None, reason: str | None,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(warm_state, "find_library", lambda parts: libraries)
-    refusal = state.find_reason(request(cpus=[999], environment=environment), None)
+    monkeypatch.setattr(state, "find_library", lambda parts: libraries)
+    refusal = warm_state.find_reason(request(cpus=[999], environment=environment), None)
     assert (reason in refusal) if reason and refusal else (refusal == reason)
 
 
 def test_rank_on_the_cpus_of_the_import_needs_no_other_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(warm_state, "threads", lambda: 1)
-    monkeypatch.setattr(warm_state, "find_library", lambda parts: "libgomp.so.1")
+    monkeypatch.setattr(state, "threads", lambda: 1)
+    monkeypatch.setattr(state, "find_library", lambda parts: "libgomp.so.1")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1} if pid else {3})
-    assert warm_state.WarmState().find_reason(request(cpus=[3]), None) is None
+    assert state.WarmState().find_reason(request(cpus=[3]), None) is None
 
 
 @pytest.mark.parametrize(("nice", "refused"), [(6, True), (7, False), (8, False)])
 def test_nice_value_can_be_raised_only(
-    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch, nice: int, refused: bool
+    warm_state: state.WarmState, monkeypatch: pytest.MonkeyPatch, nice: int, refused: bool
 ) -> None:
     monkeypatch.setattr(os, "getpriority", lambda kind, pid: 0 if pid else 7)
-    reason = state.find_reason(request(nice=nice), None)
+    reason = warm_state.find_reason(request(nice=nice), None)
     assert reason == (f"its nice value is {nice}" if refused else None)
 
 
@@ -77,13 +78,13 @@ def test_threads_that_an_import_has_started_may_end_a_moment_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     left = iter([3, 2, 1])
-    monkeypatch.setattr(warm_state, "threads", lambda: next(left))
-    assert warm_state._find_threads() is None
+    monkeypatch.setattr(state, "threads", lambda: next(left))
+    assert state._find_threads() is None
 
 
 def test_loaded_library_is_found_by_a_part_of_its_name() -> None:
-    assert "libc" in str(warm_state.find_library(("libc.so", "libc-")))
-    assert warm_state.find_library(("no-such-library",)) is None
+    assert "libc" in str(state.find_library(("libc.so", "libc-")))
+    assert state.find_library(("no-such-library",)) is None
 
 
 @pytest.mark.parametrize(
@@ -98,13 +99,13 @@ def test_loaded_library_is_found_by_a_part_of_its_name() -> None:
     ],
 )
 def test_what_a_fork_cannot_take_over_is_named(
-    state: warm_state.WarmState, changes: dict[str, Any], reason: str
+    warm_state: state.WarmState, changes: dict[str, Any], reason: str
 ) -> None:
-    assert state.find_reason(request(**changes), None) == reason
+    assert warm_state.find_reason(request(**changes), None) == reason
 
 
 def test_descriptor_that_an_import_has_opened_is_not_replaced(
-    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: None)
     with (tmp_path / "file").open("w") as file:
@@ -113,14 +114,14 @@ def test_descriptor_that_an_import_has_opened_is_not_replaced(
         os.close(number)
     with (tmp_path / "of the rank").open("w") as later:
         number_of_the_rank = later.fileno() + 1
-        reason = state.find_reason(request(descriptors=[0, number]), None)
-        other = state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
+        reason = warm_state.find_reason(request(descriptors=[0, number]), None)
+        other = warm_state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
     assert reason == f"an imported module uses descriptor {number}"
     assert other is None
 
 
 def test_garbage_is_not_collected_during_imports(
-    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: None)
     (tmp_path / "looks_at_gc.py").write_text("import gc\nWAS_ENABLED = gc.isenabled()\n")
@@ -133,9 +134,9 @@ def test_garbage_is_not_collected_during_imports(
 
 
 def test_module_that_uses_a_gpu_is_not_forked() -> None:
-    reason = warm_state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
+    reason = state._find_gpu({5: "/dev/null", 7: "/dev/nvidia0"})
     assert reason == "an imported module uses the GPU (/dev/nvidia0)"
-    assert warm_state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None
+    assert state._find_gpu({5: "/dev/null", 6: "socket:[1]"}) is None
 
 
 @pytest.mark.parametrize(
@@ -150,14 +151,14 @@ def test_module_that_uses_a_gpu_is_not_forked() -> None:
     ],
 )
 def test_hard_limit_can_be_lowered_only(
-    state: warm_state.WarmState,
+    warm_state: state.WarmState,
     monkeypatch: pytest.MonkeyPatch,
     own: int,
     wanted: int,
     refused: bool,
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1, own))
-    reason = state.find_reason(request(limits={"RLIMIT_NOFILE": [9, wanted]}), None)
+    reason = warm_state.find_reason(request(limits={"RLIMIT_NOFILE": [9, wanted]}), None)
     assert reason == (f"its RLIMIT_NOFILE is {wanted}" if refused else None)
 
 
@@ -165,10 +166,10 @@ def test_hard_limit_can_be_lowered_only(
     ("path", "folder"), [("/a:/b", "/elsewhere"), ("", "/elsewhere"), ("src", str(Path.cwd()))]
 )
 def test_path_that_has_the_same_meaning_is_no_reason(
-    state: warm_state.WarmState, path: str, folder: str
+    warm_state: state.WarmState, path: str, folder: str
 ) -> None:
     changes = {"environment": {"PYTHONPATH": path}, "folder": folder}
-    assert state.find_reason(request(**changes), None) is None
+    assert warm_state.find_reason(request(**changes), None) is None
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_path_that_has_the_same_meaning_is_no_reason(
     ],
 )
 def test_module_of_another_folder_takes_precedence(
-    state: warm_state.WarmState, tmp_path: Path, entry: str, shadows: bool, shadows_a_part: bool
+    warm_state: state.WarmState, tmp_path: Path, entry: str, shadows: bool, shadows_a_part: bool
 ) -> None:
     state.tops = {"framework", "sys"}
     (tmp_path / entry).parent.mkdir(exist_ok=True)
@@ -199,7 +200,7 @@ def test_module_of_another_folder_takes_precedence(
 
 
 def test_current_folder_is_looked_at_and_a_missing_one_is_not(
-    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state.tops = {"framework"}
     (tmp_path / "framework.py").touch()
@@ -209,7 +210,7 @@ def test_current_folder_is_looked_at_and_a_missing_one_is_not(
 
 
 def test_process_that_ends_the_threads_of_libraries_by_a_fork_is_reaped(
-    state: warm_state.WarmState, monkeypatch: pytest.MonkeyPatch
+    warm_state: state.WarmState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before ranks are forked: nothing else of the warm process waits for it."""
     forked: list[int] = []
@@ -230,7 +231,7 @@ def test_process_that_ends_the_threads_of_libraries_by_a_fork_is_reaped(
     monkeypatch.setattr(os, "waitpid", note_end)
     state.load([])
     assert forked == [], "there are no threads"
-    monkeypatch.setattr(warm_state, "threads", lambda: 2)
+    monkeypatch.setattr(state, "threads", lambda: 2)
     try:
         state.load([])
     finally:
@@ -240,7 +241,7 @@ def test_process_that_ends_the_threads_of_libraries_by_a_fork_is_reaped(
 
 
 def test_modules_whose_files_change_are_named_but_not_those_of_python(
-    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No rank runs from memory what is another text now."""
     monkeypatch.setattr(gc, "freeze", lambda: None)
@@ -248,20 +249,20 @@ def test_modules_whose_files_change_are_named_but_not_those_of_python(
     file.write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     state.load(["changes_later"])
-    assert str(file) in set(warm_state._own_files())
-    assert state.find_reason(request(), None) is None
+    assert str(file) in set(state._own_files())
+    assert warm_state.find_reason(request(), None) is None
     changed = f"{file} has changed since it was imported"
     os.utime(file, ns=(1, 1))
-    assert state.find_reason(request(), None) == changed
+    assert warm_state.find_reason(request(), None) == changed
     file.unlink()
-    assert state.find_reason(request(), None) == changed
+    assert warm_state.find_reason(request(), None) == changed
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
-    assert str(file) not in set(warm_state._own_files())
+    assert str(file) not in set(state._own_files())
     del sys.modules["changes_later"]
 
 
 def test_module_that_cannot_be_imported_is_the_reason_of_all_ranks(
-    state: warm_state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The warm process goes on, to tell them."""
     monkeypatch.setattr(gc, "freeze", lambda: None)
@@ -270,5 +271,5 @@ def test_module_that_cannot_be_imported_is_the_reason_of_all_ranks(
     state.load(["asks_to_end", "no_such_module"])
     reason = "cannot import asks_to_end: SystemExit: 3"
     assert state.problem == reason
-    assert state.find_reason(request(), None) == reason
+    assert warm_state.find_reason(request(), None) == reason
     assert gc.isenabled()

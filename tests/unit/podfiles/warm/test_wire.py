@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import warm_client
-import warm_wire
-from warm_checks import ColdStart, Program
+
+from hvd_pods.warm import client, wire
+from hvd_pods.warm.checks import ColdStart, Program
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -38,14 +38,14 @@ def open_files() -> int:
 
 def test_message_arrives_with_its_descriptors(pair: Pair) -> None:
     reader, writer = os.pipe()
-    warm_wire.send(pair[0], {"a": "ü"}, [writer])
-    message, (copy,) = warm_wire.receive(pair[1])
+    wire.send(pair[0], {"a": "ü"}, [writer])
+    message, (copy,) = wire.receive(pair[1])
     assert message == {"a": "ü"}
     assert not os.get_inheritable(copy)
     os.write(copy, b"x")
     assert os.read(reader, 2) == b"x"
-    warm_wire.send(pair[0], {})
-    assert warm_wire.receive(pair[1]) == ({}, [])
+    wire.send(pair[0], {})
+    assert wire.receive(pair[1]) == ({}, [])
     for descriptor in (reader, writer, copy):
         os.close(descriptor)
 
@@ -59,7 +59,7 @@ def test_message_may_come_in_pieces(pair: Pair) -> None:
     rest = threading.Timer(0.05, lambda: pair[0].sendall(whole[2:] + whole))
     rest.start()
     for _ in range(2):
-        assert warm_wire.receive(pair[1]) == ({"key": "value"}, [])
+        assert wire.receive(pair[1]) == ({"key": "value"}, [])
     rest.join()
 
 
@@ -69,12 +69,12 @@ def test_message_that_is_cut_or_nonsense_leaves_no_open_file(pair: Pair, content
     socket.send_fds(pair[0], [content], [0, 1])
     pair[0].shutdown(socket.SHUT_WR)
     with pytest.raises((ConnectionError, ValueError)):
-        warm_wire.receive(pair[1])
+        wire.receive(pair[1])
     assert open_files() <= before
 
 
 def test_user_on_the_other_side_is_known(pair: Pair) -> None:
-    assert warm_wire.peer_uid(pair[0]) == os.getuid()
+    assert wire.peer_uid(pair[0]) == os.getuid()
 
 
 @pytest.mark.parametrize(("number", "is_asked"), [(252, True), (253, False)])
@@ -82,19 +82,19 @@ def test_rank_with_more_files_than_a_message_has_starts_cold(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, number: int, is_asked: bool
 ) -> None:
     """One more is its folder."""
-    monkeypatch.setattr(warm_client, "inheritable_descriptors", lambda: [0] * number)
+    monkeypatch.setattr(client, "inheritable_descriptors", lambda: [0] * number)
     # An answer that is there already.
-    warm_wire.send(pair[1], {})
+    wire.send(pair[1], {})
     program = Program("code", "", [], unbuffered=False)
     if is_asked:
-        warm_client._ask(pair[0], 0, ["python3"], program)
-        request, received = warm_wire.receive(pair[1])
+        client._ask(pair[0], 0, ["python3"], program)
+        request, received = wire.receive(pair[1])
         assert (len(request["descriptors"]), len(received)) == (number, number + 1)
         for descriptor in received:
             os.close(descriptor)
         return
     with pytest.raises(ColdStart, match="the rank has 253 open files"):
-        warm_client._ask(pair[0], 0, ["python3"], program)
+        client._ask(pair[0], 0, ["python3"], program)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\2{]"])
@@ -102,7 +102,7 @@ def test_rank_starts_cold_when_the_answer_is_cut_or_nonsense(pair: Pair, answer:
     pair[1].sendall(answer)
     pair[1].shutdown(socket.SHUT_WR)
     with pytest.raises(ColdStart, match="the warm process does not answer: "):
-        warm_client._ask(pair[0], 0, ["python3"], Program("code", "", [], unbuffered=False))
+        client._ask(pair[0], 0, ["python3"], Program("code", "", [], unbuffered=False))
 
 
 GUARD_IS_GONE = """
@@ -122,7 +122,7 @@ for answer in (None, b"", b"\\0\\0\\0\\2{{]"):
 
 def test_rank_whose_guard_is_gone_was_killed() -> None:
     """Before the rank is told to begin, or while it runs."""
-    code = GUARD_IS_GONE.format(files=str(Path(warm_client.__file__).parent))
+    code = GUARD_IS_GONE.format(files=str(Path(client.__file__).parent))
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"-9\n-9\n-9\n"), done.stderr.decode()
 
@@ -143,7 +143,7 @@ print("goes on")
 
 def test_signal_after_the_end_of_the_rank_is_not_an_error() -> None:
     """The launcher sends one while this process tells the master how the rank has ended."""
-    code = AFTER_THE_END.format(files=str(Path(warm_client.__file__).parent))
+    code = AFTER_THE_END.format(files=str(Path(client.__file__).parent))
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
@@ -154,15 +154,15 @@ def test_no_more_is_read_than_the_message_has() -> None:
     """However it is cut: what follows is the next message."""
     stream = BytesIO(b"body1 body2 ")
     connection: Any = SimpleNamespace(recv=lambda size: stream.read(min(size, 4)))
-    assert [warm_wire._read(connection, 6) for _ in range(2)] == [b"body1 ", b"body2 "]
+    assert [wire._read(connection, 6) for _ in range(2)] == [b"body1 ", b"body2 "]
     with pytest.raises(ConnectionResetError, match="the other side closed the connection"):
-        warm_wire._read(connection, 1)
+        wire._read(connection, 1)
 
 
 def test_group_and_process_of_the_other_side_are_not_taken_for_its_user() -> None:
     credentials = struct.pack("3i", 4321, 1000, 2000)
     connection: Any = SimpleNamespace(getsockopt=lambda *_: credentials)
-    assert warm_wire.peer_uid(connection) == 1000
+    assert wire.peer_uid(connection) == 1000
 
 
 NO_CORE = """
@@ -179,7 +179,7 @@ warm_client.exit_like_rank(-signal.SIGTERM)
 
 @pytest.mark.slow
 def test_client_ends_by_the_signal_of_its_rank_where_no_core_may_be_written() -> None:
-    code = NO_CORE.format(files=str(Path(warm_client.__file__).parent))
+    code = NO_CORE.format(files=str(Path(client.__file__).parent))
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
@@ -190,14 +190,14 @@ def test_rank_starts_cold_where_no_warm_process_of_its_user_listens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
-        monkeypatch.setattr(warm_client, "SOCKET", f"{name}/warm.sock")
+        monkeypatch.setattr(client, "SOCKET", f"{name}/warm.sock")
         with pytest.raises(ColdStart, match=r"the warm process does not answer: .*No such file"):
-            warm_client._connect()
+            client._connect()
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(warm_client.SOCKET)
+            listener.bind(client.SOCKET)
             listener.listen()
-            with warm_client._connect() as connection:
-                assert connection.gettimeout() == warm_client.WAIT_SECONDS
-            monkeypatch.setattr(warm_wire, "peer_uid", lambda _: os.geteuid() + 1)
+            with client._connect() as connection:
+                assert connection.gettimeout() == client.WAIT_SECONDS
+            monkeypatch.setattr(wire, "peer_uid", lambda _: os.geteuid() + 1)
             with pytest.raises(ColdStart, match=r"warm\.sock belongs to another user"):
-                warm_client._connect()
+                client._connect()

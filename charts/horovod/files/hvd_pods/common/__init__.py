@@ -1,0 +1,1 @@
+"""What all pods and hvdchart know: the run, its errors, launchers, threads, pod problems."""

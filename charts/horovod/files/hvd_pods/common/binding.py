@@ -1,0 +1,86 @@
+"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, horovodrun, Gloo."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, List, NamedTuple, Set
+
+from hvd_pods.common import fast_start
+
+if TYPE_CHECKING:
+    from hvd_pods.common.fast_start import Folder
+
+CPUS = "/sys/devices/system/cpu"
+# Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
+Topology = List[List[Set[int]]]
+
+
+class Binding(NamedTuple):
+    """What a rank is bound to: `to` is none, core or socket; a number is 0 where it is not set.
+
+    With `cores_per_rank`, each rank has that many cores of its own, in the order of local ranks.
+    With `ranks_per_socket`, that many ranks share each socket.
+    """
+
+    to: str = "none"
+    cores_per_rank: int = 0
+    ranks_per_socket: int = 0
+
+
+class BindingError(Exception):
+    """The ranks cannot be bound as the values say; the message names the key and the CPUs."""
+
+
+def read_topology(allowed: set[int], root: Folder = CPUS) -> Topology:
+    """The CPUs that this container may use, as sockets and cores. Raises BindingError."""
+    cores: dict[tuple[int, int], set[int]] = {}
+    for cpu in allowed:
+        folder = os.path.join(root, f"cpu{cpu}", "topology")
+        try:
+            socket = int(fast_start.read(f"{folder}/physical_package_id"))
+            core = int(fast_start.read(f"{folder}/core_id"))
+        except (OSError, ValueError) as problem:
+            raise BindingError(
+                f"launch.binding.to is not none, but this host does not report the socket and core "
+                f"of CPU {cpu} ({problem}): set launch.binding.to to none"
+            ) from problem
+        cores.setdefault((socket, core), set()).add(cpu)
+    sockets: dict[int, list[set[int]]] = {}
+    for (socket, _), cpus in cores.items():
+        sockets.setdefault(socket, []).append(cpus)
+    return [sorted(sockets[socket], key=min) for socket in sorted(sockets)]
+
+
+def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
+    """The CPUs of one of a host's ranks. Raises BindingError when there are not enough."""
+    if binding.to == "core" and not binding.ranks_per_socket:
+        return _take_cores([core for socket in topology for core in socket], binding, local_rank)
+    socket, place = divmod(local_rank, binding.ranks_per_socket)
+    if socket >= len(topology):
+        raise BindingError(
+            f"launch.binding.ranksPerSocket is {binding.ranks_per_socket}, so local rank "
+            f"{local_rank} needs {socket + 1} sockets, but the CPUs of this container are on "
+            f"{len(topology)}: raise it, or lower worker.slots"
+        )
+    if binding.to == "socket":
+        return set().union(*topology[socket])
+    return _take_cores(topology[socket], binding, place)
+
+
+def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
+    """The CPUs of the rank at index `place` of the ranks that share `cores`."""
+    first, end = place * binding.cores_per_rank, (place + 1) * binding.cores_per_rank
+    if end > len(cores):
+        raise BindingError(
+            f"launch.binding.coresPerRank is {binding.cores_per_rank}, which takes {end} cores for "
+            f"{place + 1} ranks, but this container has {len(cores)} there: lower it, or "
+            "worker.slots"
+        )
+    return set().union(*cores[first:end])
+
+
+def bind(binding: Binding, local_rank: int) -> None:
+    """Bind this process, and the program that replaces it. Raises BindingError."""
+    if binding.to != "none":
+        topology = read_topology(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, select_cpus(binding, topology, local_rank))

@@ -1,0 +1,65 @@
+"""Packs the user's code into an archive, and unpacks it; masters and workers do both alike."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+from pathlib import Path
+
+# The key of the ConfigMap with an archive of a folder. Every other key is a file.
+ARCHIVE = "archive.tgz"
+
+
+def pack(source: Path) -> bytes:
+    """Return one tar.gz of a mounted ConfigMap: the archive's entries and the files."""
+    content = io.BytesIO()
+    # mtime 0: the same code is the same bytes.
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
+        if (source / ARCHIVE).is_file():
+            with tarfile.open(source / ARCHIVE) as folder:
+                for member in folder:
+                    archive.addfile(member, folder.extractfile(member) if member.isfile() else None)
+        for file in sorted(source.iterdir()):
+            # The kubelet's own entries, ..data and the directory that it links to, begin with dots.
+            if file.is_file() and file.name != ARCHIVE and not file.name.startswith(".."):
+                member = tarfile.TarInfo(file.name)
+                member.size = file.stat().st_size
+                with file.open("rb") as stream:
+                    archive.addfile(member, stream)
+    return content.getvalue()
+
+
+def unpack(content: bytes, directory: Path) -> None:
+    """Unpack a tar.gz into a directory, which has all of it from the moment that it exists.
+
+    Raises OSError or tarfile.TarError.
+    """
+    if directory.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=directory.parent) as name:
+        complete = Path(name) / "complete"
+        complete.mkdir()
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for member in archive:
+                unpack_member(archive, member, complete)
+        complete.rename(directory)
+
+
+def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
+    """Write one entry of an archive. Raises TarError for one that would leave the directory.
+
+    tarfile's own filters are missing from older releases of Python 3.8.
+    """
+    path = directory / member.name
+    if member.name.startswith("/") or ".." in Path(member.name).parts:
+        raise tarfile.TarError(f"{member.name!r} is outside the archived folder")
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    stream = archive.extractfile(member) if member.isreg() else None
+    if stream is None:
+        raise tarfile.TarError(f"{member.name!r} is neither a file nor a directory")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(stream.read())
+    path.chmod(0o755 if member.mode & 0o111 else 0o644)

@@ -1,0 +1,62 @@
+"""Why a run cannot go on, and the exit codes that tell the Job whether to retry."""
+
+from __future__ import annotations
+
+import signal
+
+from hvd_pods.common import fast_start
+
+BAD_CONFIGURATION = fast_start.BAD_CONFIGURATION
+# A defect of the master itself (EX_SOFTWARE): the Job makes another one.
+EXIT_INTERNAL_ERROR = 70
+# Exit codes that end the master's pod but not the run: the Job makes another master.
+LOST_MASTER = (EXIT_INTERNAL_ERROR, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+
+
+class RunError(Exception):
+    """The run cannot go on, for the reason in the message. Another attempt may help."""
+
+    exit_code = 1
+
+
+class ConfigurationError(RunError):
+    """The run cannot go on, and another attempt cannot help."""
+
+    exit_code = BAD_CONFIGURATION
+
+
+class HostsTimeoutError(RunError):
+    """Hosts are missing, and none came in a whole time-out. No other attempt waits once more."""
+
+
+class InterruptedRunError(RunError):
+    """The master was asked to end. Its Job may make another one."""
+
+    exit_code = 128 + signal.SIGTERM
+
+
+class LaunchError(RunError):
+    """The launcher failed. Its exit code becomes the master's: a rank may have chosen it.
+
+    `repeats` is what is sure to happen again, on whichever rank; empty where nothing is.
+    """
+
+    def __init__(self, message: str, exit_code: int, repeats: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.repeats = repeats
+
+
+class LostHostError(LaunchError):
+    """Hosts went away while they had ranks. That says nothing about the script."""
+
+
+class WorkerLeftError(LaunchError):
+    """The attempt ended because a worker was asked to leave, which does not count as a failure."""
+
+
+class NotANumberError(LaunchError):
+    """The attempt was ended because the loss that the script reports is not a number."""
+
+    def __init__(self) -> None:
+        super().__init__("the loss is NaN (launch.failOnNaN)", 1, repeats="NaN")

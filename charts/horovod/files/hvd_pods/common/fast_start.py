@@ -1,0 +1,99 @@
+"""What programs need that start for each SSH session or each rank.
+
+They do without pathlib, dataclasses, argparse and others, whose import takes longer than all that
+these programs do. So paths are texts here.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, Tuple, Union
+
+    Folder = Union[str, os.PathLike[str]]
+    # Number, state, parent and session.
+    Process = Tuple[int, str, int, int]
+
+# Where the package `hvd_pods` is in the pods: a folder of it is a ConfigMap.
+PROGRAMS = "/horovod/bin/hvd_pods"
+SECRETS = "/horovod/ssh"
+# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
+GENERATED = "/horovod/generated"
+# The user's code: as the chart mounts it into the master, and where every pod unpacks it.
+CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
+# The packages that it asks for (files/packages.py). `*` in a shell does not match the name.
+PACKAGES = f"{CODE}/.packages"
+# The container's environment for its SSH sessions: each entry ended by a NUL.
+ENVIRONMENT = f"{GENERATED}/environment"
+# The newest epoch that this worker has served.
+EPOCH = f"{GENERATED}/epoch"
+
+# linux/prctl.h.
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+# The Job fails at once on this code (78): another attempt cannot help.
+BAD_CONFIGURATION = os.EX_CONFIG
+
+
+def which(program: str) -> str | None:
+    """The path of a program as shells find it, or None."""
+    folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in folders:
+        path = os.path.join(folder, program)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def read(path: str) -> bytes:
+    """The content of a file. Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def list_names(folder: Folder) -> list[str]:
+    """The names in a folder; none where it is missing."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def read_stat(pid: int | str) -> list[str]:
+    """The fields of /proc/PID/stat from the third one, the state, on. Raises OSError."""
+    # The command's name, in parentheses, may have any characters.
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+
+
+def processes() -> Iterator[Process]:
+    """The processes that this one can see; of those that end meanwhile, some."""
+    for name in list_names("/proc"):
+        if name.isdigit():
+            try:
+                fields = read_stat(name)
+            except OSError:
+                continue
+            yield int(name), fields[0], int(fields[1]), int(fields[3])
+
+
+def set_process_option(option: int, value: int) -> None:
+    """prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
+    # Few of the programs come here.
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, *(ctypes.c_ulong(number) for number in (value, 0, 0, 0))):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def die_with_parent(parent: int) -> None:
+    """Let this process be killed when its parent dies. Raises as `set_process_option` does."""
+    import signal
+
+    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It died before.
+        os._exit(128 + signal.SIGKILL)

@@ -1,0 +1,128 @@
+"""A worker serves one master at a time: the one whose SSH sessions have the highest epoch.
+
+The master sends the epoch with each session (`SendEnv`). The first session of a newer epoch ends
+everything that older ones have left in this worker before its own command starts. A session of an
+older epoch is refused. So nothing of an earlier attempt, or of a master that was replaced, writes
+to the run's output beside the present attempt.
+
+Each session starts with this (files/basics.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from hvd_pods.common import fast_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
+EPOCH = "HVD_EPOCH"
+# The name of the process that guards a warm rank (files/warm_fork.py).
+GUARD = "hvd-guard"
+SIGKILL = 9
+# Seconds in which processes that were killed have to be gone: one may wait for a file server.
+GONE_WITHIN = 30.0
+
+
+class FenceError(Exception):
+    """This worker does not serve the session, for the reason in the message."""
+
+    exit_code = 1
+
+
+def admit(requested: str | None) -> str:
+    """Let a session of this epoch in, and return the epoch; None is the present one.
+
+    Raises FenceError for an older epoch, and when processes of an older one do not end.
+    """
+    with open(fast_start.EPOCH, "a+", encoding="ascii") as file:
+        # The others of a new epoch wait until nothing of the old one is left.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        newest = int(file.read() or 0)
+        epoch = newest if requested is None else _parse(requested)
+        if epoch < newest:
+            raise FenceError(
+                f"refused: this master's epoch is {epoch}, but a newer master or attempt "
+                f"uses this worker with epoch {newest}"
+            )
+        if epoch > newest:
+            # Written first: a session of the old epoch that comes now is refused.
+            file.truncate(0)
+            file.write(str(epoch))
+            file.flush()
+            end_older(epoch)
+    return str(epoch)
+
+
+def _parse(epoch: str) -> int:
+    if not epoch.isdigit():
+        raise FenceError(f"refused: {EPOCH}={epoch!r} is not a number")
+    return int(epoch)
+
+
+def end_older(epoch: int) -> None:
+    """Kill all processes of older epochs, and wait until they are gone. Raises FenceError."""
+    give_up_at = time.monotonic() + GONE_WITHIN
+    while True:
+        left = list(older_processes(epoch))
+        if not left:
+            return
+        if time.monotonic() > give_up_at:
+            raise FenceError(f"cannot end processes of an earlier epoch: {left}")
+        for pid in left:
+            try:
+                # A guard ends the rest of a warm rank, and then itself, as its client is gone.
+                if not _is_guard(f"/proc/{pid}"):
+                    os.kill(pid, SIGKILL)
+            except (ProcessLookupError, FileNotFoundError):
+                continue
+        time.sleep(0.01)
+
+
+def older_processes(epoch: int) -> Iterator[int]:
+    """Yield the processes that sessions of older epochs have started, and their descendants."""
+    parents, older = {}, set()
+    for pid, state, parent, _ in fast_start.processes():
+        folder = f"/proc/{pid}"
+        try:
+            is_older = _is_guard(folder) or _is_older(fast_start.read(f"{folder}/environ"), epoch)
+            is_here = is_older and _is_here(folder)
+        except OSError:
+            # It has ended, or is another user's.
+            continue
+        if state != "Z":
+            parents[pid] = parent
+            if is_here:
+                older.add(pid)
+    # A process may overwrite its environment, as setproctitle does.
+    yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
+
+
+def _is_older(environment: bytes, epoch: int) -> bool:
+    for entry in environment.split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name == EPOCH.encode():
+            return value.isdigit() and int(value) < epoch
+    return False
+
+
+def _is_guard(folder: str) -> bool:
+    """Whether a process guards a warm rank, whose environment does not show its epoch."""
+    return fast_start.read(f"{folder}/comm").strip() == GUARD.encode()
+
+
+def _is_here(folder: str) -> bool:
+    """Whether a process is in this container: with hostPID, /proc has those of the whole node."""
+    namespaces = [os.stat(f"{one}/ns/mnt").st_ino for one in (folder, "/proc/self")]
+    return namespaces[0] == namespaces[1]
+
+
+def _ancestry(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    while pid in parents:
+        yield pid
+        pid = parents[pid]

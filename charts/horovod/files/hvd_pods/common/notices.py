@@ -1,0 +1,37 @@
+"""Notices: what workers report to the master during an attempt, each a line of JSON over TCP.
+
+The launchers' own connections cannot carry them: a notice would have to go through the output of a
+rank, which may be a socket, a file or closed. The master's address and a secret come with each SSH
+session (`SendEnv`), as the epoch does.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any, Dict
+
+ADDRESS = "HVD_NOTICES"
+# Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
+# and that its script has ended after that.
+RAISED, FAILED, ASKED, ENDED = "raised", "failed", "asked", "ended"
+# A stopped rank, and a worker whose pod is terminating.
+STOPPED, LEAVING = "stopped", "leaving"
+# Seconds in which a notice has to be sent.
+SEND_WITHIN = 3.0
+Notice = Dict[str, Any]
+
+
+def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
+    """Send a notice to the master of an epoch, which must answer within `answer_within` seconds.
+
+    Raises OSError, or ValueError for the address.
+    """
+    host, _, rest = address.partition(",")
+    port, _, secret = rest.partition(",")
+    line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
+    with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
+        connection.sendall(line.encode())
+        connection.settimeout(answer_within)
+        # The master closes the connection when it has taken the notice.
+        connection.recv(1)

@@ -1,0 +1,213 @@
+"""The packages in requirements.txt beside the user's code: pip installs them in this pod, once.
+
+They go into a virtual environment on the volume of the code, in which pip finds what the image has
+and leaves it as it is. Ranks keep the image's Python: PYTHONPATH names the packages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Mapping, Sequence
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import fast_start
+from hvd_pods.common.errors import ConfigurationError, RunError
+
+REQUIREMENTS = "requirements.txt"
+FOLDER = Path(fast_start.PACKAGES)
+# A link to the environment that ranks use. Its path stays, so that all processes know it.
+CURRENT, COMPLETE = "current", "complete"
+# Lines that name other files of the code, whose content then counts as well.
+REFERS = re.compile(r"^\s*(-[rcef]|--(requirement|constraint|editable|find-links)|[-\w.]*/)", re.M)
+# What Horovod was compiled for: another version would not work with it.
+FIXED = ("horovod", "mxnet", "torch")
+# One package under the names of its builds.
+TENSORFLOW = ("tensorflow", "tensorflow-cpu", "intel-tensorflow")
+# How the image's Python finds packages, and the versions of those that stay.
+LOOK = """
+import json, sys
+from importlib.metadata import distributions
+versions = {str(d.metadata["Name"]).lower().replace("_", "-"): d.version for d in distributions()}
+print(json.dumps({"path": [p for p in sys.path if p],
+                  "versions": {n: versions[n] for n in sys.argv[1:] if n in versions}}))
+"""
+PIP = (
+    *("-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
+    *("--no-warn-script-location", "--progress-bar", "off", "--requirement", REQUIREMENTS),
+)
+DEFAULT_INDEX = "https://pypi.org/simple"
+# Where nothing else is set, pip would try for minutes to reach an index that does not answer.
+PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
+UNREACHABLE = re.compile(
+    r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
+)
+REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
+INSTEAD = (
+    "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
+    "of worker.env, or set code.requirements to Ignore"
+)
+
+
+def add_to(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python finds the packages, before those of PYTHONPATH."""
+    current = FOLDER / CURRENT
+    paths = [str(current / "site"), *filter(None, [environment.get("PYTHONPATH")])]
+    # Behind the image's programs: the environment has a python3 of its own.
+    programs = [*filter(None, [environment.get("PATH")]), str(current / "bin")]
+    return {**environment, "PYTHONPATH": ":".join(paths), "PATH": ":".join(programs)}
+
+
+def without(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python does not find the packages of an earlier run."""
+    own = f"{FOLDER / CURRENT}/"
+    words = environment.get("PYTHONPATH", "").split(":")
+    return {**environment, "PYTHONPATH": ":".join(w for w in words if not w.startswith(own))}
+
+
+def identify(code: Path) -> str:
+    """A name for what requirements.txt asks for."""
+    text = (code / REQUIREMENTS).read_text(errors="replace")
+    refers = ".whl" in text or "file:" in text or REFERS.search(text)
+    return hashlib.sha256(f"{text}{code.name if refers else ''}".encode()).hexdigest()[:10]
+
+
+def install(code: Path) -> str:
+    """Make the packages that this code asks for those of the ranks; what was done for that.
+
+    Raises RunError when pip cannot install them.
+    """
+    try:
+        FOLDER.mkdir(exist_ok=True)
+        with (FOLDER / "lock").open("w") as lock:
+            # The pip of an earlier master may still run.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            environment = FOLDER / identify(code)
+            done = "nothing: the packages are there from an earlier run"
+            if not (environment / COMPLETE).exists():
+                remove_environments()
+                done = fill(environment, code)
+                (environment / COMPLETE).touch()
+            beside = FOLDER / f"{CURRENT}.new"
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(environment.name)
+            beside.replace(FOLDER / CURRENT)
+    except OSError as problem:
+        raise ConfigurationError(f"{problem}: {INSTEAD}") from problem
+    return done
+
+
+def remove_environments() -> None:
+    """Remove what earlier runs or an interrupted pip have left."""
+    for entry in FOLDER.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+
+
+def fill(environment: Path, code: Path) -> str:
+    """Install into a new virtual environment; what was installed, and what pip warns of."""
+    variables = {**PIP_LIMITS, **without(os.environ)}
+    look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
+    image = json.loads(run(look, variables, environment.parent, "look at the image's packages"))
+    make = [sys.executable, "-I", "-m", "venv", "--without-pip", str(environment)]
+    run(make, variables, environment.parent, "make a virtual environment")
+    (site,) = environment.glob("lib/python3*/site-packages")
+    (environment / "site").symlink_to(site.relative_to(environment))
+    (site / "image.pth").write_text("".join(f"{path}\n" for path in image["path"]))
+    constraints = environment / "constraints.txt"
+    constraints.write_text(keep(image["versions"], site))
+    pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
+    done = subprocess.run(
+        pip, env=variables, cwd=code, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise explain(done.stdout)
+    return summarize(done.stdout)
+
+
+def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
+    """What a program prints. Raises ConfigurationError when it fails."""
+    done = subprocess.run(
+        command, env=dict(variables), cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        words = (done.stderr + done.stdout).split("\n")
+        last = next((line for line in reversed(words) if line.strip()), "no output")
+        raise ConfigurationError(f"cannot {purpose}: {last.strip()}: {INSTEAD}")
+    return done.stdout
+
+
+def keep(versions: Mapping[str, str], site: Path) -> str:
+    """Constraints under which what Horovod was compiled for stays, by each name that it has."""
+    kept = dict(versions)
+    tensorflow = next((versions[name] for name in TENSORFLOW if name in versions), None)
+    for name in TENSORFLOW if tensorflow else ():
+        if name not in versions:
+            # So that pip does not install it a second time, under another name.
+            info = site / f"{name.replace('-', '_')}-{tensorflow}.dist-info"
+            info.mkdir()
+            text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {tensorflow}\n"
+            (info / "METADATA").write_text(text)
+            (info / "RECORD").touch()
+            kept[name] = str(tensorflow)
+    return "".join(f"{name}=={version}\n" for name, version in sorted(kept.items()))
+
+
+def summarize(output: str) -> str:
+    """What pip has done, in one line, and a line for each package of the image that may not work.
+
+    pip says that at the end, and succeeds.
+    """
+    lines = output.splitlines()
+    begins = "Successfully installed "
+    done = next((line[len(begins) :] for line in lines if line.startswith(begins)), "")
+    broken = [line for line in lines if line.endswith("which is incompatible.")]
+    return "\n".join([done or "nothing: the image has all packages", *broken])
+
+
+def explain(output: str) -> RunError:
+    """Why pip failed, in one line with the index and what to do instead."""
+    lines = output.splitlines()
+    named = next((line for line in lines if line.startswith("Looking in indexes: ")), None)
+    # pip has replaced passwords in what it prints.
+    index = named.partition(": ")[2] if named else DEFAULT_INDEX
+    if "No module named pip" in output:
+        return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")
+    errors = [line[len("ERROR: ") :].strip() for line in lines if line.startswith("ERROR: ")]
+    found = UNREACHABLE.search(output)
+    if found:
+        reason = REASON.search(output)
+        why = reason[0] if reason else found[1] or found[2]
+        return RunError(f"no answer from the package index {index} ({why}): {INSTEAD}")
+    if "The conflict is caused by:" in lines:
+        at = lines.index("The conflict is caused by:") + 1
+        asked = [line.strip() for line in lines[at:] if line.startswith("    ")]
+        what = "; ".join(asked) + " (Horovod was compiled for what the image has)"
+        return ConfigurationError(f"{what}: ask for another version, or use another image")
+    what = errors[-1] if errors else (lines[-1] if lines else "no output")
+    if "DO NOT MATCH THE HASHES" in output:
+        name = next((line.strip() for line in lines if line.startswith("    ")), "")
+        what = f"the hashes in {REQUIREMENTS} are not those of the file that the index has: {name}"
+    return ConfigurationError(f"{what} (package index {index}): {INSTEAD}")
+
+
+def main() -> int:
+    """On a worker: install what the code asks for; prints what was done, or why not."""
+    try:
+        print(install(Path(fast_start.CODE) / sys.argv[1]))
+    except RunError as problem:
+        print(problem, file=sys.stderr)
+        return problem.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Why a worker's pod does not run, and whether waiting or another attempt can help.
+
+The known reasons are in pod_problems.json, which the hvdchart library reads, too. Its keys are a
+container's waiting reason (`container`), a part of the kubelet's message about an image that it
+cannot pull (`image`), a part of the scheduler's message (`scheduling`), a part of the API server's
+message about a pod that it refuses (`refusal`), and the reason of an event about a pod (`event`).
+`permanent` means that another attempt cannot help. `waitSeconds` is for how many seconds the master
+waits for the problem to pass; without it, until launch.hostsTimeoutSeconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, Dict, NamedTuple
+
+from hvd_pods.common.errors import BAD_CONFIGURATION
+
+Pod = Dict[str, Any]
+TABLE = Path(__file__).with_name("pod_problems.json")
+# Waiting reasons of a container that is starting as it should.
+STARTING = (None, "ContainerCreating", "PodInitializing")
+# Seconds to wait for a worker with a wrong configuration: whoever sees it may correct a Secret.
+BAD_CONFIGURATION_WAIT_SECONDS = 60.0
+
+
+class Diagnosis(NamedTuple):
+    """Why a host is missing, whether that is permanent, and what a person can do about it.
+
+    `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
+    take long.
+    """
+
+    reason: str
+    permanent: bool = False
+    remedy: str = ""
+    queued: bool = False
+    # Seconds to wait for it to pass; None: as long as for a host that merely starts.
+    wait_seconds: float | None = None
+
+
+@functools.lru_cache(maxsize=None)
+def known_problems() -> dict[str, dict[str, Any]]:
+    """Read the table: section -> sign -> permanent, remedy and waitSeconds."""
+    table: dict[str, dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return table
+
+
+def diagnose(pod: Pod) -> Diagnosis:
+    """Explain a container's state, else why no node takes the pod, else give its phase."""
+    status = pod.get("status", {})
+    for container in [
+        *status.get("initContainerStatuses", []),
+        *status.get("containerStatuses", []),
+    ]:
+        problem = _diagnose_container(container)
+        if problem:
+            return problem
+    for condition in status.get("conditions", []):
+        if condition["status"] == "False" and condition.get("reason") == "SchedulingGated":
+            spec = pod.get("spec", {})
+            gates = ", ".join(gate["name"] for gate in spec.get("schedulingGates", []))
+            return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
+        if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
+            message = str(condition.get("message", ""))
+            return _look_up("scheduling", message, f"Unschedulable: {message}")
+    what, is_fetching = f"phase {status.get('phase', 'unknown')}", False
+    if "deletionTimestamp" in pod.get("metadata", {}):
+        what = "terminating"
+    elif _is_running("staging", status.get("initContainerStatuses", [])):
+        what, is_fetching = "the container staging fetches the data", True
+    node = pod.get("spec", {}).get("nodeName")
+    return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
+
+
+def _is_running(name: str, containers: list[dict[str, Any]]) -> bool:
+    return any(item["name"] == name and "running" in item.get("state", {}) for item in containers)
+
+
+def diagnose_refusal(message: str) -> Diagnosis:
+    """Explain why there is no pod; `message` is the API server's, empty when it gave none."""
+    reason = f"the pod does not exist: {message}" if message else "the pod does not exist"
+    return _look_up("refusal", message, reason)
+
+
+def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
+    state = container.get("state", {})
+    ended = container.get("lastState", {}).get("terminated") or state.get("terminated") or {}
+    if ended.get("exitCode"):
+        return _diagnose_exit(container["name"], ended)
+    waiting = state.get("waiting") or {}
+    if waiting.get("reason") in STARTING:
+        return None
+    message = str(waiting.get("message", ""))
+    reason = f"{waiting['reason']}: {message} (image {container['image']})"
+    found = _look_up("container", waiting["reason"], reason)
+    if "ImagePull" in waiting["reason"]:
+        # The message tells an image that does not exist from a registry that is away.
+        sure = _look_up("image", message, reason)
+        return found._replace(permanent=sure.permanent, remedy=sure.remedy or found.remedy)
+    return found
+
+
+def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
+    detail = (ended.get("message") or ended.get("reason", "")).strip()
+    reason = f"container {container} exited with {ended['exitCode']}: {detail}"
+    if ended["exitCode"] == BAD_CONFIGURATION:
+        # The chart's own program says so, and its message says what to correct.
+        return Diagnosis(reason, permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
+    return Diagnosis(reason)
+
+
+def _look_up(section: str, text: str, reason: str) -> Diagnosis:
+    """The diagnosis by the first sign of the table that is in `text`."""
+    for sign, known in known_problems()[section].items():
+        if sign in text:
+            return Diagnosis(
+                reason, known["permanent"], known["remedy"], wait_seconds=known.get("waitSeconds")
+            )
+    return Diagnosis(reason)

@@ -1,0 +1,45 @@
+"""What master and workers print: lines of the log, and the termination message of the pod."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from hvd_pods.common.errors import LOST_MASTER, InterruptedRunError, RunError
+
+TERMINATION_LOG = Path("/dev/termination-log")
+LONGEST_TERMINATION_MESSAGE = 4096
+
+_START = time.monotonic()
+
+
+def log(message: str) -> None:
+    """Print one line; the prefix distinguishes it from the ranks' output."""
+    print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", flush=True)
+
+
+def report_failure(error: RunError) -> int:
+    """Write an error to the log and the pod's termination message, and return its exit code."""
+    print(f"[hvd] error: {error}", file=sys.stderr, flush=True)
+    try:
+        # Of a longer message, the kubelet would keep the end.
+        TERMINATION_LOG.write_bytes(f"{error}\n".encode()[:LONGEST_TERMINATION_MESSAGE])
+    except OSError as problem:
+        # Outside a pod, or where the platform does not offer the file. The log has the error.
+        log(f"cannot write the termination message: {problem}")
+    return error.exit_code
+
+
+def report_end(problem: RunError | None) -> int:
+    """Return the master's exit code: that of the ranks where the Job may have it.
+
+    The log's last line names the problem, for whoever reads the end only.
+    """
+    code = problem.exit_code if problem else 0
+    if code in LOST_MASTER and not isinstance(problem, InterruptedRunError):
+        code = 1
+    if problem:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        log(f"ended at {now} with exit code {code}: {' '.join(str(problem).split())}")
+    return code

@@ -1,0 +1,171 @@
+"""The run as the chart describes it to the master, and its hosts."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Mapping, NamedTuple
+
+from hvd_pods.common.binding import Binding
+
+
+@dataclass(frozen=True)
+class Host:
+    """A worker: `name` is its pod's name, `address` the host name that the launcher uses."""
+
+    name: str
+    address: str
+    slots: int
+    stateful_set: str
+    revision: str
+    # Beyond the number to start with: a spare, or one that an elastic run uses if it is there.
+    optional: bool = False
+
+
+class Pod(NamedTuple):
+    """Where a host is at a moment. DNS tells neither the pod's `uid` nor its `node`."""
+
+    address: str
+    uid: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run, as the chart's template `horovod.run` describes it.
+
+    `id` is a hash of the values that decide what is trained, `settings` of those that decide what
+    runs and where.
+    """
+
+    id: str
+    settings: str
+    hosts: list[Host]
+    stateful_sets: list[str]
+    service: str
+    worker_selector: str
+    args: list[str]
+    mode: str
+    options: list[str]
+    hosts_timeout: float
+    interface: str
+    ssh_port: int
+    cleanup: str
+    record: str
+    api: bool
+    min_ranks: int
+    max_ranks: int
+    binding: Binding
+    transport: str
+    retries: int
+    # Seconds after which a host that is silent is lost; 0: never.
+    lost_after: float
+    # The version of the user's code; empty when the image has the code.
+    code: str
+    # Whether the workers install what requirements.txt beside it asks for.
+    requirements: bool
+    # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
+    stall_timeout: float
+    fail_on_nan: bool
+    # Seconds that the master has to end when it is asked to.
+    grace: float
+    # The records of the nodes that have the data, by the name of the StatefulSet (files/staged.py).
+    staged: Mapping[str, str]
+    # Seconds that storing the results may take; 0 when there is nothing to store.
+    results_within: float
+    # Whether the results of a run that failed are stored, too.
+    results_on_failure: bool
+    # Hosts are waited for no longer, by time.monotonic().
+    wait_until: float = math.inf
+    # The master was started again after it had trained.
+    resumed: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks to start with: the slots of all hosts that are not optional."""
+        return sum(host.slots for host in self.hosts if not host.optional)
+
+    @property
+    def ranks_to_start(self) -> int:
+        """The number of ranks without which the run does not start.
+
+        An elastic run that was training already goes on with what is left.
+        """
+        return self.min_ranks if self.elastic and self.resumed else self.ranks
+
+    @functools.cached_property
+    def needed_workers(self) -> dict[str, int]:
+        """How many workers the ranks start on, by the name of the StatefulSet."""
+        return self._count_workers(with_optional=False)
+
+    @functools.cached_property
+    def initial_workers(self) -> dict[str, int]:
+        """How many workers are created to start with, spares among them."""
+        return self._count_workers(with_optional=not self.elastic)
+
+    def _count_workers(self, with_optional: bool) -> dict[str, int]:
+        hosts = (host for host in self.hosts if with_optional or not host.optional)
+        found = Counter(host.stateful_set for host in hosts)
+        return {name: found[name] for name in self.stateful_sets}
+
+    @property
+    def elastic(self) -> bool:
+        """Whether hosts may come and go during the run."""
+        return self.mode == "elastic"
+
+
+def parse_run(text: str) -> Run:
+    """Parse the JSON that the chart passes to the master in HVD_RUN."""
+    document: dict[str, Any] = json.loads(text)
+    service, results = document["service"], document.get("results", {})
+    hosts = [
+        Host(
+            name=f"{group['statefulSet']}-{ordinal}",
+            address=f"{group['statefulSet']}-{ordinal}.{service}",
+            slots=group["slots"],
+            stateful_set=group["statefulSet"],
+            revision=group["revision"],
+            optional=ordinal >= group["number"],
+        )
+        for group in document["groups"]
+        for ordinal in range(group["maximum"])
+    ]
+    return Run(
+        id=document["id"],
+        settings=document["settings"],
+        hosts=hosts,
+        stateful_sets=[group["statefulSet"] for group in document["groups"]],
+        service=service,
+        worker_selector=document["workerSelector"],
+        args=document["args"],
+        mode=document["mode"],
+        options=document["options"],
+        hosts_timeout=float(document["hostsTimeoutSeconds"]),
+        interface=document["interface"],
+        ssh_port=document["sshPort"],
+        cleanup=document["cleanup"],
+        min_ranks=document["minRanks"],
+        max_ranks=document["maxRanks"],
+        record=document["record"],
+        api=document["api"],
+        binding=Binding(
+            document["binding"]["to"],
+            document["binding"]["coresPerRank"],
+            document["binding"]["ranksPerSocket"],
+        ),
+        transport=document["transport"],
+        # Without access to the API. Otherwise the Job says it.
+        retries=document.get("retries", 0),
+        lost_after=float(document.get("lostAfterSeconds", 0)),
+        code=document["code"],
+        requirements=document["requirements"],
+        stall_timeout=float(document["stallTimeoutSeconds"]),
+        fail_on_nan=document["failOnNaN"],
+        grace=float(document["gracePeriodSeconds"]),
+        staged={group["statefulSet"]: group.get("staged", "") for group in document["groups"]},
+        results_within=float(results.get("timeoutSeconds", 0)),
+        results_on_failure=results.get("onFailure", False),
+    )

@@ -1,0 +1,100 @@
+"""How many threads a rank's libraries start where nobody set it: from the cores that it was given.
+
+Without a number, TensorFlow and OpenMP start as many threads as the host has CPUs, in every rank.
+hvdchart's plan sets the same variables by the same rules, from the spec (hvdchart/plan/rules.py).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Mapping, MutableMapping
+
+from hvd_pods.common import binding, fast_start
+
+if TYPE_CHECKING:
+    from hvd_pods.common.fast_start import Folder
+
+# Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
+# ranks on two cores trained ResNet-50 by a fifth faster (tests/bench/bench_defaults.py).
+YIELD = "OMPI_MCA_mpi_yield_when_idle"
+CGROUPS = "/sys/fs/cgroup"
+DEVICES = "/dev"
+
+
+def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
+    """Set the variables that this rank's environment lacks; what to log, empty for none.
+
+    `ranks` is the number of ranks in this container.
+    """
+    own = os.sched_getaffinity(0)
+    # The launcher binds its ranks and not itself.
+    chosen = choose_threads(environment, ranks, own, own | os.sched_getaffinity(os.getppid()))
+    environment.update(chosen)
+    pairs = " ".join(f"{name}={value}" for name, value in chosen.items())
+    return f"chosen for the cores of each rank; worker.env overrides: {pairs}" if pairs else ""
+
+
+def choose_threads(
+    environment: Mapping[str, str], ranks: int, own: set[int], container: set[int]
+) -> dict[str, str]:
+    """The variables that `environment` lacks, for one of `ranks` ranks in this container.
+
+    `own` are the CPUs that the rank may use, and `container` those of its container.
+    """
+    cores = cores_of_a_rank(
+        count_cores(own), count_cores(container), read_quota(CGROUPS), max(1, ranks)
+    )
+    gpus = has_gpus(DEVICES)
+    wanted = plan_threads(cores, gpus)
+    if own == container and not gpus:
+        wanted[YIELD] = "1"
+    return {name: value for name, value in wanted.items() if name not in environment}
+
+
+def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -> int:
+    """The cores of each of `ranks` equal ranks: of their container, or fewer where bound to fewer.
+
+    `quota` is the container's CPU limit, None without one.
+    """
+    given = container if quota is None else min(container, quota)
+    return max(1, int(min(own, given / ranks)))
+
+
+def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
+    """The variables of a rank with this number of cores."""
+    inter_op = max(2, cores - 2) if gpus else min(2, cores)
+    variables = {
+        "OMP_NUM_THREADS": str(cores),
+        "TF_NUM_INTRAOP_THREADS": str(max(cores - 2, min(cores, 3))),
+        "TF_NUM_INTEROP_THREADS": str(inter_op),
+    }
+    return variables if gpus else {**variables, "TF_ENABLE_ONEDNN_OPTS": "1"}
+
+
+def count_cores(cpus: set[int], root: Folder = binding.CPUS) -> int:
+    """The physical cores of some CPUs: hyperthreads share one."""
+    try:
+        return sum(len(socket) for socket in binding.read_topology(cpus, root))
+    except binding.BindingError:
+        # A host that does not describe its CPUs, such as some virtual machines: each is a core.
+        return len(cpus)
+
+
+def read_quota(root: Folder) -> float | None:
+    """The CPU limit of this container, in CPUs; None without one, or where it cannot be read."""
+    for names in ("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"):
+        try:
+            texts = [fast_start.read(os.path.join(root, name)).decode() for name in names]
+            quota, period = " ".join(texts).split()[:2]
+            # Without a limit, cgroup v2 has the word max and v1 has -1.
+            return int(quota) / int(period) if int(quota) > 0 else None
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def has_gpus(root: Folder) -> bool:
+    """Whether this container has the file of an accelerator: NVIDIA's, AMD's, Intel's graphics."""
+    names, graphics = fast_start.list_names(root), fast_start.list_names(os.path.join(root, "dri"))
+    is_nvidia = any(name.startswith("nvidia") and name[6:7].isdigit() for name in names)
+    return is_nvidia or "kfd" in names or any(name.startswith("renderD") for name in graphics)

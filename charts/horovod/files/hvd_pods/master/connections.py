@@ -1,0 +1,69 @@
+"""What the launcher's SSH clients need in the master's container: memory and open files."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+from typing import Sequence
+
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.launcher_options import KNOWLEDGE
+from hvd_pods.common.reporting import log
+
+# Files that the launcher has open for each client or host, and for everything else.
+FILES_PER_HOST, BASE_FILES = 8, 1024
+# The container's limit with cgroup version 2, and with version 1.
+LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+MIB = 1 << 20
+
+
+def needed_memory(clients: int) -> int:
+    """The memory in MiB that the master needs with this number of SSH clients at a time."""
+    known = KNOWLEDGE["connections"]
+    return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)
+
+
+def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
+    """The container's memory limit in MiB; None where there is none."""
+    for file in files:
+        if file.exists():
+            text = file.read_text().strip()
+            return None if text == "max" else int(text) // MIB
+    return None
+
+
+def check_memory(clients: int, limit: int | None) -> None:
+    """Raise ConfigurationError when the clients would be killed for memory."""
+    needed = needed_memory(clients)
+    if limit is not None and limit < needed:
+        raise ConfigurationError(
+            f"the launcher keeps {clients} SSH clients open, which need about {needed} MiB, and "
+            f"the master's container may use {limit} MiB: set master.resources.limits.memory to "
+            f"{needed}Mi or more, or use an MPI that starts its daemons in a tree (Open MPI, Intel "
+            "MPI)"
+        )
+
+
+def raise_file_limit(hosts: int) -> None:
+    """Raise the limit on open files, which the launcher inherits, as far as these hosts need.
+
+    Not to the hard limit: Open MPI closes every number below the limit in each process that it
+    starts, and runtimes set hard limits of a billion.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = BASE_FILES + FILES_PER_HOST * hosts
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    granted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if granted < needed:
+        log(f"{hosts} connections may need {needed} open files; the container's limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+
+
+def prepare(clients: int, hosts: int) -> None:
+    """Make room for this launch. Raises ConfigurationError when the memory limit forbids it."""
+    check_memory(clients, memory_limit())
+    raise_file_limit(max(clients, hosts))

@@ -1,0 +1,231 @@
+"""Why the launcher failed, in one line: which rank was first, on which host, and with what.
+
+The reason is buried under the launcher's banners and the errors of the ranks that lost their peer.
+The launcher's error output is passed on and read on the way, without TensorFlow's notes on how it
+computes: no variable keeps TensorFlow 2.21 from writing these, and each rank does so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections import deque
+from typing import IO, Callable, NamedTuple, Sequence
+
+from hvd_pods.common import hints
+from hvd_pods.common.notices import Notice
+from hvd_pods.common.run import Host
+
+# Lines of the launcher's end that are searched, and seconds before it in which the cause was
+# printed: a script may print tracebacks of errors that it has handled.
+LAST_LINES, LAST_SECONDS = 400, 15.0
+# Seconds to wait for output of processes that outlive the launcher.
+DRAIN_WITHIN = 2.0
+# What horovodrun, and mpirun with --tag-output, put before each line of a rank.
+TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<std(?:err|out)>:")
+# What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
+NOTES = re.compile(
+    rb"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
+    rb"(?:WARNING: All log messages before absl::InitializeLog\(\)"
+    rb"|I0000 \S+ +\d+ \S+\] (?:oneDNN custom operations are|This TensorFlow binary is optimized))"
+    rb"[^\n]*\n",
+    re.M,
+)
+FRAME = re.compile(r'^  File "([^"]+)", line (\d+)')
+EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$")
+# The first rank that failed, as the launchers name it.
+RANKS = (
+    re.compile(r"rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<signal>\d+)"),
+    re.compile(r"Process name:\s+\[\[\d+,\d+\],(?P<rank>\d+)\]"),
+    re.compile(r"Process name:\s+\[prterun-\S+,(?P<rank>\d+)\]"),
+    re.compile(r"Process (?P<rank>\d+) exit with status code \d+"),
+)
+EXPLANATIONS = {
+    signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
+    "(worker.resources.limits.memory)",
+    signal.SIGBUS: "bus error, as when shared memory is full (shm.sizeLimit)",
+    signal.SIGILL: "illegal instruction: the image was built for other CPUs than this node's",
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGABRT: "aborted, after the message above",
+}
+# Exceptions that the same command raises again wherever it runs.
+SURE_TO_REPEAT = {
+    *("AttributeError", "FloatingPointError", "ImportError", "IndentationError", "NameError"),
+    *("ModuleNotFoundError", "SyntaxError", "TabError", "TypeError"),
+}
+# What the kernel says of volumes that stay full.
+FULL = ("No space left on device", "Disk quota exceeded")
+# What ranks raise that have lost their peer; TensorFlow has errors of its own with Horovod's words.
+# The last two are horovodrun's own, about ranks that have failed.
+CONSEQUENCES = (
+    *("HorovodInternalError", "Horovod has been shut down"),
+    *("Horovod detected that one or more processes", "mpirun failed with exit code"),
+)
+# The exit code of argparse and other parsers for a wrong command line.
+USAGE = 2
+
+
+class Traceback(NamedTuple):
+    """An uncaught exception: when it was printed, its rank if that is known, and its line."""
+
+    at: float
+    rank: int | None
+    text: str
+
+
+class Cause(NamedTuple):
+    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again."""
+
+    who: str
+    what: str
+    is_sure_to_repeat: bool
+
+    @property
+    def text(self) -> str:
+        """The cause in one line."""
+        return self.who + self.what
+
+
+class ErrorOutput:
+    """Passes a launcher's error output on, and remembers what may be the cause of its end.
+
+    `follow` gets each line of the ranks.
+    """
+
+    def __init__(
+        self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._source, self._target, self._follow = source, target, follow
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._tracebacks: deque[Traceback] = deque(maxlen=LAST_LINES)
+        # The place of the last frame of each traceback that is being printed, by rank.
+        self._open: dict[int | None, str] = {}
+        # The line of the script at that place.
+        self._lines_at: dict[int | None, str] = {}
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def find_cause(
+        self,
+        hosts: Sequence[Host],
+        code: int,
+        raised: Sequence[Notice] = (),
+        failed: Sequence[Notice] = (),
+    ) -> Cause | None:
+        """Return why the launcher ended with `code`; None when nothing says it.
+
+        `raised` and `failed`: what ranks told of their exceptions (files/exception_notice.py), and
+        of their exit codes and signals (files/rank_end.py), in this order.
+        """
+        self._thread.join(DRAIN_WITHIN)
+        since = time.monotonic() - LAST_SECONDS
+        # Copies: what outlives the launcher may still write.
+        recent = [item for item in self._tracebacks.copy() if item.at > since]
+        lines = self._lines.copy()
+        match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
+        rank = int(match["rank"]) if match else None
+        # By the launcher: the first rank that ended may be one that lost its peer.
+        named = rank
+        number = (match.groupdict().get("signal") if match else None) or "0"
+        ended = next((n for n in failed if n["at"] > since and rank in (None, n["rank"])), None)
+        if ended and number == "0":
+            # Hydra names no rank, and horovodrun neither the signal nor the exit code.
+            rank, status = ended["rank"], ended["status"]
+            number, code = (str(-status), code) if status < 0 else ("0", status)
+        own_words = (n for n in raised if n["at"] > since and not is_consequence(n["text"]))
+        told = next(own_words, None)
+        if told and (number == "0" or told["rank"] == rank):
+            return _judge(f"rank {told['rank']} on {told['host']}: ", told["text"])
+        # Ranks that lost their peer: a consequence, unless it is all that there is.
+        own = [item for item in recent if not is_consequence(item.text)]
+        candidates = own if own or rank is not None else recent
+        first = next((t for t in candidates if t.rank is None or named in (None, t.rank)), None)
+        if number == "0" and first:
+            # Of several that ended, the launcher's first may be one that lost its peer.
+            is_known = first.rank is None and len(own) == len(recent)
+            who = _describe_rank(rank if is_known else first.rank, hosts)
+            return _judge(who, first.text)
+        if rank is None:
+            return None
+        what = f"exit code {code}" if number == "0" else _describe_signal(int(number))
+        # An elastic run may have replaced the hosts with which it began.
+        who = f"rank {rank} on {ended['host']}: " if ended else _describe_rank(rank, hosts)
+        return Cause(who, what, number == "0" and code == USAGE)
+
+    def _pass_on(self) -> None:
+        rest = b""
+        while True:
+            chunk = os.read(self._source.fileno(), 1 << 16)
+            if not chunk:
+                return
+            _write(self._target, NOTES.sub(b"", chunk))
+            *lines, rest = (rest + chunk).split(b"\n")
+            # A line without an end, such as a progress bar's, is kept in part only.
+            rest = rest[-4096:]
+            for line in lines:
+                self._look_at(line.decode(errors="replace").rstrip("\r"))
+
+    def _look_at(self, line: str) -> None:
+        self._lines.append(line)
+        tag = TAG.match(line)
+        rank = int(tag[1]) if tag else None
+        line = line[tag.end() :] if tag else line
+        self._follow(line)
+        frame, exception = FRAME.match(line), EXCEPTION.match(line)
+        if line.startswith("Traceback (most recent call last)"):
+            self._open[rank] = ""
+        elif frame:
+            # A SyntaxError has a frame without a traceback before it.
+            self._open[rank] = f"{os.path.basename(frame[1])}:{frame[2]}"  # noqa: PTH119
+            self._lines_at.pop(rank, None)
+        elif rank in self._open and exception:
+            place, source = self._open.pop(rank), self._lines_at.pop(rank, "")
+            text = f"{line}, {place}" if place else line
+            text += hints.find(line, source)
+            self._tracebacks.append(Traceback(time.monotonic(), rank, text))
+        elif rank in self._open:
+            self._lines_at.setdefault(rank, line)
+
+
+def is_consequence(text: str) -> bool:
+    """Whether a rank raised this because it has lost its peer."""
+    return any(words in text for words in CONSEQUENCES)
+
+
+def _judge(who: str, text: str) -> Cause:
+    is_full = any(words in text for words in FULL)
+    return Cause(who, text, is_full or text.split(":")[0] in SURE_TO_REPEAT)
+
+
+def _write(target: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(target, content) :]
+
+
+def find_host(rank: int, hosts: Sequence[Host]) -> Host | None:
+    """Find the host of a rank: launchers fill hosts in their order."""
+    first = 0
+    for host in hosts:
+        first += host.slots
+        if rank < first:
+            return host
+    return None
+
+
+def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:
+    if rank is None:
+        return "a rank: "
+    host = find_host(rank, hosts)
+    return f"rank {rank} on {host.name}: " if host else f"rank {rank}: "
+
+
+def _describe_signal(number: int) -> str:
+    try:
+        known: str | None = EXPLANATIONS.get(signal.Signals(number))
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"ended by signal {number}"
+    return f"ended by {name} ({known})" if known else f"ended by {name}"

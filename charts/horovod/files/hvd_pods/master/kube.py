@@ -1,0 +1,300 @@
+"""The calls to the Kubernetes API that the master makes, with its service account's token.
+
+Any call can fail: the API server restarts, is upgraded, or asks to be called later. Reads, patches
+and deletions have the same result when they are made twice, so they are repeated while the failure
+may be temporary. `retry_seconds` shortens that for callers that can go on without the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import ssl
+import time
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator
+from urllib.parse import urlencode
+
+from hvd_pods.common.reporting import log
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# Seconds without a byte from the API server after which a call fails.
+CALL_TIMEOUT = 10.0
+# Seconds after which the API server ends a watch. A silent server is given a tenth longer.
+WATCH_SECONDS, WATCH_GRACE = 300, 1.1
+# Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
+# minutes, in which no pod can report its end anyway.
+RETRY_SECONDS = 900.0
+# The same for a call before the training, which goes on without it.
+START_RETRY_SECONDS = 10.0
+# The same between two attempts, which also wait no longer for an answer.
+AGAIN_RETRY_SECONDS = 2.0
+# The same once this pod was asked to end: by default, the kubelet kills it 30 s after that.
+STOP_RETRY_SECONDS = 10.0
+# Seconds between two attempts: the first pause, and the longest one.
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+# After a call was given up, calls are not repeated for this many seconds.
+GIVEN_UP_FOR = 60.0
+# Items that a list returns at once.
+PAGE = 500
+# The `status` of an ApiError that has no HTTP status.
+NO_ANSWER = 0
+# What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
+# them because the server reads the service account to verify a token, which may fail as well.
+TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
+Object = Dict[str, Any]
+Opened = Callable[[socket.socket], None]
+
+
+class ApiError(Exception):
+    """A call to the API failed.
+
+    `status` is the HTTP status, or NO_ANSWER when the API server could not be reached or its answer
+    was cut or is not what the API server sends. `retry_after`: seconds that the server asks for.
+    """
+
+    def __init__(self, status: int, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message if status == NO_ANSWER else f"{status}: {message}")
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.status in TEMPORARY and not isinstance(
+            self.__cause__, (FileNotFoundError, ssl.SSLCertVerificationError)
+        )
+
+
+def pauses(first: float, longest: float) -> Iterator[float]:
+    """Yield seconds to wait before each further attempt: doubled each time, and at random.
+
+    Masters that lost the same API server would otherwise all come back at the same moment.
+    """
+    pause = first
+    while True:
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311
+        pause = min(pause * 2, longest)
+
+
+class Api:
+    """One namespace of the API server that this pod runs under. Each method raises ApiError.
+
+    `is_stopped` answers whether this pod was asked to end. `is_away`: the last call was given up.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopped: Callable[[], bool] = lambda: False
+        self.is_away = False
+        self._stopped_at: float | None = None
+        self._gave_up_at = -GIVEN_UP_FOR
+        self._host = os.environ["KUBERNETES_SERVICE_HOST"]
+        self._port = int(os.environ["KUBERNETES_SERVICE_PORT"])
+        self._tls = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+        # Strict verification is the default from Python 3.13 on. It needs extensions that the
+        # certificates of many clusters lack, such as the issuer's key identifier. Chain, name and
+        # dates are verified without it, too.
+        self._tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        self.namespace = (ACCOUNT / "namespace").read_text().strip()
+
+    def get(
+        self, path: str, retry_seconds: float | None = None, timeout: float | None = None
+    ) -> Object:
+        """Read an object; `path` is below the namespace: `core/pods/NAME`."""
+        return self._call("GET", path, retry_seconds=retry_seconds, timeout=timeout)
+
+    def list_all(
+        self, path: str, query: dict[str, str], retry_seconds: float | None = None
+    ) -> tuple[list[Object], str]:
+        """Read all objects that the query selects, and the version to watch them from."""
+        items: list[Object] = []
+        query = {**query, "limit": str(PAGE)}
+        while True:
+            page = self._call("GET", path, query, retry_seconds=retry_seconds)
+            items += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            if "resourceVersion" not in metadata:
+                raise ApiError(NO_ANSWER, f"the response to GET {path} is not a list")
+            following = metadata.get("continue")
+            if not following:
+                return items, str(metadata["resourceVersion"])
+            query["continue"] = following
+
+    def delete(
+        self, path: str, uid: str = "", retry_seconds: float | None = None, grace: int | None = None
+    ) -> Object:
+        """Delete the object if it still has this UID: another one may have its name by now.
+
+        With a `grace` of 0 seconds, a pod is gone at once, whether or not its node says so.
+        """
+        body: Object = {"preconditions": {"uid": uid}} if uid else {}
+        if grace is not None:
+            body["gracePeriodSeconds"] = grace
+        return self._call("DELETE", path, body=body or None, retry_seconds=retry_seconds)
+
+    def merge_patch(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
+        """Change some fields of an object."""
+        kind = "application/merge-patch+json"
+        return self._call("PATCH", path, body=body, content_type=kind, retry_seconds=retry_seconds)
+
+    def apply(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
+        """Create an object if there is none of this name, else give it these fields, too.
+
+        Other than in `create`, the name is a part of the request, to which a Role can restrict it.
+        """
+        kind, query = "application/apply-patch+yaml", {"fieldManager": "horovod", "force": "true"}
+        return self._call("PATCH", path, query, body, kind, retry_seconds)
+
+    def create(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
+        """Create an object of this name. When the call was repeated, 409 may mean success."""
+        return self._call("POST", path, body=body, retry_seconds=retry_seconds)
+
+    def watch(
+        self, path: str, query: dict[str, str], opened: Opened = lambda connection: None
+    ) -> Iterator[Object]:
+        """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
+
+        It is not repeated: what happened in between is only in a new list. `opened` gets a socket.
+        """
+        query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
+        timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
+        with self._send("GET", path, query, timeout=timeout, opened=opened) as response:
+            for line in response:
+                event = json.loads(line)
+                if not _has(event, "type", "object"):
+                    raise ValueError(f"this is not an event: {line[:80]!r}")
+                if event["type"] != "ERROR" and not _has(event["object"], "metadata"):
+                    raise ValueError(f"this is not an event of an object: {line[:80]!r}")
+                yield event
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        retry_seconds: float | None = None,
+        timeout: float | None = None,
+    ) -> Object:
+        """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
+
+        Without `retry_seconds`, a call is repeated for RETRY_SECONDS. After one that was given up,
+        the next ones are not repeated, so that a series of calls does not take that long each.
+        """
+        began = time.monotonic()
+        shares = retry_seconds is None
+        if retry_seconds is None:
+            retry_seconds = RETRY_SECONDS if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
+        is_logged = False
+        for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
+            try:
+                with self._send(method, path, query, body, content_type, timeout) as response:
+                    answer = json.loads(response.read())
+                    if not isinstance(answer, dict) or (method == "GET" and not answer):
+                        raise ValueError("this is not an object")
+                    self.is_away = False
+                    return answer
+            except ApiError as problem:
+                if not problem.is_temporary:
+                    self.is_away = False
+                    raise
+                if not self._wait(max(pause, problem.retry_after), began + retry_seconds):
+                    self.is_away = True
+                    if shares:
+                        self._gave_up_at = time.monotonic()
+                    raise
+                if not is_logged:
+                    log(f"{problem}: trying again")
+                    is_logged = True
+        raise AssertionError("the pauses do not end")
+
+    def _wait(self, pause: float, until: float) -> bool:
+        """Wait before another attempt; False when there is no time for one."""
+        now = time.monotonic()
+        wake_at = now + pause
+        while True:
+            if self.is_stopped():
+                if self._stopped_at is None:
+                    self._stopped_at = now
+                until = min(until, self._stopped_at + STOP_RETRY_SECONDS)
+                wake_at = min(wake_at, now + 1.0)
+            if wake_at > until:
+                return False
+            if now >= wake_at:
+                return True
+            # A request to end wakes no thread.
+            time.sleep(min(0.5, wake_at - now))
+            now = time.monotonic()
+
+    @contextmanager
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,
+        opened: Opened = lambda connection: None,
+    ) -> Iterator[HTTPResponse]:
+        """Send a request and yield the response. Every call goes through here.
+
+        Whatever goes wrong, also while the response is read, is raised as ApiError: a caller that
+        can do without an answer catches that and nothing else.
+        """
+        limit = timeout or CALL_TIMEOUT
+        connection = HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
+        try:
+            headers = {
+                # Read for each request: the kubelet replaces the token before it expires.
+                "Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}",
+                "Accept": "application/json",
+                "Content-Type": content_type,
+            }
+            content = json.dumps(body) if body else None
+            connection.request(method, self._url(path, query), content, headers)
+            opened(connection.sock)
+            response = connection.getresponse()
+            if response.status >= 400:
+                text = response.read().decode(errors="replace")
+                after = response.headers.get("Retry-After", "")
+                seconds = float(after) if after.isdecimal() else 0.0
+                raise ApiError(response.status, _status_message(text), seconds)
+            yield response
+        # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
+        except (OSError, HTTPException, ValueError) as problem:
+            what = f"{type(problem).__name__}: {problem}"
+            message = f"no complete response from the API server to {method} {path} ({what})"
+            raise ApiError(NO_ANSWER, message) from problem
+        finally:
+            connection.close()
+
+    def _url(self, path: str, query: dict[str, str] | None) -> str:
+        group, _, rest = path.partition("/")
+        root = "/api/v1" if group == "core" else f"/apis/{group}/v1"
+        url = f"{root}/namespaces/{self.namespace}/{rest}"
+        return f"{url}?{urlencode(query)}" if query else url
+
+
+def _has(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and all(key in value for key in keys)
+
+
+def _status_message(text: str) -> str:
+    """The message of a Status object, or the text itself when it is not a Status."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text
+
+
+def parse_time(text: str) -> float:
+    """Return a time of the API server's, in seconds since the epoch."""
+    parsed = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    return parsed.timestamp()

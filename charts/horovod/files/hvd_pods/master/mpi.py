@@ -1,0 +1,195 @@
+"""The MPI implementations that an image's mpirun may be: detection, command line, host file.
+
+Seen with Open MPI 4.1.4 and 5.0.11, Intel MPI 2021.18 and MPICH 4.3 and 5.0; docs/launch.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, Sequence
+
+from hvd_pods.common import launcher_options
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.paths import GENERATED
+from hvd_pods.common.run import Host, Run
+
+HOSTFILE = GENERATED / "hostfile"
+SSH = GENERATED / "bin" / "ssh"
+
+
+# The master starts the daemons of so many hosts, and these start the others.
+BRANCHES: int = launcher_options.KNOWLEDGE["connections"]["branches"]
+TREE: Sequence[str] = launcher_options.KNOWLEDGE["connections"]["tree"]
+
+
+@dataclass(frozen=True)
+class MpiImplementation:
+    """An MPI: its id in launchers.json, and whether its mpirun is Hydra (Intel MPI and MPICH)."""
+
+    launcher: str
+    hydra: bool
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return str(launcher_options.KNOWLEDGE["launchers"][self.launcher])
+
+
+OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False)
+OPEN_MPI_5 = MpiImplementation("openmpi5", hydra=False)
+INTEL_MPI = MpiImplementation("intel", hydra=True)
+MPICH = MpiImplementation("mpich", hydra=True)
+
+
+def detect_mpi(version_output: str) -> MpiImplementation | None:
+    """The MPI that prints this for `mpirun --version`; None when it is not one of those known."""
+    open_mpi = re.search(r"(?:Open MPI|OpenRTE)\)? (\d+)", version_output)
+    if open_mpi:
+        return OPEN_MPI_5 if int(open_mpi[1]) >= 5 else OPEN_MPI_4
+    if "Intel(R) MPI" in version_output:
+        return INTEL_MPI
+    return MPICH if "HYDRA" in version_output or "MPICH" in version_output else None
+
+
+def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
+    """Run the image's `mpirun --version`. Raises ConfigurationError without an mpirun to use."""
+    program = shutil.which("mpirun", path=environment["PATH"])
+    if program is None:
+        raise ConfigurationError(
+            f"the image has no mpirun on PATH ({environment['PATH']}): install an MPI, or set "
+            "launch.mode to horovodrun or elastic, which need none"
+        )
+    done = subprocess.run(
+        [program, "--version"],
+        env=dict(environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    implementation = detect_mpi(done.stdout)
+    if implementation is None:
+        raise ConfigurationError(
+            f"{program} --version (exit code {done.returncode}) names none of the known MPIs (Open "
+            f"MPI, Intel MPI, MPICH): {done.stdout.strip()[:300]!r}; give its whole command line "
+            "with launch.mode custom"
+        )
+    return implementation
+
+
+def launches_in_tree(run: Run) -> bool:
+    """Whether hosts start the daemons of other hosts. horovodrun starts all ranks itself.
+
+    Open MPI 5 lets no ssh end before all daemons are up, so that a lower limit on connections would
+    never be reached without a tree: the launch would hang.
+    """
+    return run.mode in ("mpirun", "custom") and len(run.hosts) > BRANCHES
+
+
+def count_connections(run: Run, implementation: MpiImplementation) -> int:
+    """How many SSH clients the launcher keeps open in the master's container."""
+    known = launcher_options.KNOWLEDGE["connections"]
+    if run.mode in known["perRank"]:
+        return max(run.ranks, run.max_ranks)
+    hosts = len(run.hosts)
+    return min(hosts, BRANCHES) if implementation.launcher in TREE else hosts
+
+
+def format_hostfile(
+    run: Run, addresses: Mapping[Host, str], implementation: MpiImplementation
+) -> str:
+    """The host file as the MPI reads it; Open MPI's form is horovodrun's and older charts' too.
+
+    Workers that start daemons on others get IPv4 addresses, which need no DNS. MPIs do not read
+    IPv6 addresses in host files; the workers look these names up.
+    """
+    separator = ":" if implementation.hydra else " slots="
+    by_address = launches_in_tree(run) and implementation.launcher in TREE
+    lines = []
+    for host, address in addresses.items():
+        name = address if by_address and ":" not in address else host.address
+        lines.append(f"{name}{separator}{host.slots}\n")
+    return "".join(lines)
+
+
+def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
+    """The command line up to the ranks' own command."""
+    start = ["mpirun", "-np", str(run.ranks)]
+    if not implementation.hydra:
+        return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *run.options]
+    if implementation is INTEL_MPI:
+        # With -f it fills hosts by their cores; only here do the numbers in the file count.
+        hosts = ["-machinefile", str(HOSTFILE)]
+    else:
+        # Workers call back, and may not resolve the master's name. Intel MPI has an interface.
+        hosts = ["-f", str(HOSTFILE), "-localhost", os.environ["HVD_POD_IP"]]
+    # The ranks' environment is their worker's, not the master's.
+    return [*start, *hosts, "-genvnone", *run.options]
+
+
+def _open_mpi_binding(run: Run) -> list[str]:
+    """By default Open MPI binds each rank to a core, in a container often all to the same one."""
+    given = {option.get("binding") for _, option in launcher_options.given_options(run.options)}
+    if "binds" in given:
+        return []
+    binding = run.binding
+    if binding.to == "none":
+        mapping = [] if "maps" in given else ["--map-by", "slot"]
+        return [*mapping, "--bind-to", "none"]
+    where = f"ppr:{binding.ranks_per_socket}:socket" if binding.ranks_per_socket else "slot"
+    cores = f":PE={binding.cores_per_rank}" if binding.to == "core" else ""
+    return ["--map-by", f"{where}{cores}", "--bind-to", binding.to, "--report-bindings"]
+
+
+def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
+    """What each MPI's mpirun must know to use the hosts; the other MPIs' variables do nothing.
+
+    `interface` is that of the master's default route, by which workers reach it; empty when there
+    is none.
+    """
+    without_tree = "0" if launches_in_tree(run) else "1"
+    return {
+        # Hosts are POD.SERVICE: cut at the dot, two names of one host would be two hosts.
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
+        # Workers reach one another with the same wrapper, at the same path as the master's.
+        "OMPI_MCA_plm_rsh_agent": str(SSH),
+        "PRTE_MCA_plm_ssh_agent": str(SSH),
+        "OMPI_MCA_plm_rsh_no_tree_spawn": without_tree,
+        "PRTE_MCA_plm_ssh_no_tree_spawn": without_tree,
+        "OMPI_MCA_routed_radix": str(BRANCHES),
+        "PRTE_MCA_rml_base_radix": str(BRANCHES),
+        "OMPI_MCA_plm_rsh_num_concurrent": str(BRANCHES),
+        "PRTE_MCA_plm_ssh_num_concurrent": str(BRANCHES),
+        # After a rank has failed, Open MPI sends the others SIGCONT, SIGTERM and SIGKILL, a second
+        # apart. They wait in a collective of the lost rank, where no handler would run.
+        "OMPI_MCA_odls_base_sigkill_timeout": "0",
+        "PRTE_MCA_odls_base_sigkill_timeout": "0",
+        "I_MPI_HYDRA_BRANCH_COUNT": str(BRANCHES),
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": str(SSH),
+        "HYDRA_LAUNCHER": "ssh",
+        "HYDRA_LAUNCHER_EXEC": str(SSH),
+        # Shared memory and TCP unless RDMA is asked for; the others find RDMA themselves.
+        "OMPI_MCA_pml": "ucx" if run.transport == "RDMA" else "ob1",
+        # None of these carries messages, but each rank would look for their devices, which takes
+        # 150 ms of CPU time. Debian's own settings, which this replaces, exclude them, too.
+        "OMPI_MCA_btl": "^openib,ofi,uct,usnic",
+        # A container is the jail here; root images are run as root on purpose.
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT": "1",
+        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **launcher_options.master_interface_variables(run.interface, interface),
+    }
+
+
+def default_interface(table: str = "") -> str:
+    """The interface of this pod's default route, empty when there is none."""
+    rows = (table or Path("/proc/net/route").read_text()).splitlines()[1:]
+    return next((row.split()[0] for row in rows if row.split()[1] == "00000000"), "")

@@ -1,0 +1,139 @@
+"""The user's code: the master hands it to the workers, so that changed code needs no new image.
+
+The chart mounts the code into the master only. A worker gets it over SSH before the ranks start, in
+a directory that is named after its content, so that workers need not be replaced for it.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Callable, Mapping, Sequence
+
+from hvd_pods.common import packages
+from hvd_pods.common.code_archive import pack, unpack
+from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
+from hvd_pods.common.paths import CODE, CODE_SOURCE
+from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.master import remote
+
+# Seconds in which a host has to take the code, which is at most one MiB.
+DELIVERY_TIMEOUT = 60.0
+
+
+class UserCode:
+    """The code of a run, which its `name` identifies; without a name the run has no code.
+
+    `install_within` are the seconds that pip has for requirements.txt; with 0, nothing is
+    installed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        install_within: float = 0.0,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.name = name
+        self._install_within, self._is_stopped = install_within, is_stopped
+        self._content = b""
+        self._delivered: dict[Host, Pod] = {}
+
+    @property
+    def directory(self) -> Path:
+        """The directory in which the launcher and the ranks start."""
+        return CODE / self.name if self.name else Path.cwd()
+
+    def unpack(self) -> None:
+        """Unpack the code in this pod. Raises ConfigurationError when its archive is broken."""
+        if not self.name:
+            return
+        try:
+            self._content = pack(CODE_SOURCE)
+            unpack(self._content, self.directory)
+        except (OSError, tarfile.TarError, EOFError) as problem:
+            raise ConfigurationError(f"cannot unpack code.archive: {problem}") from problem
+
+    @property
+    def has_packages(self) -> bool:
+        """Whether the unpacked code asks for packages, and they are to be installed."""
+        requirements = self.directory / packages.REQUIREMENTS
+        return bool(self.name and self._install_within) and requirements.is_file()
+
+    def prepare_launcher(self, mode: str, variables: dict[str, str]) -> dict[str, str]:
+        """The environment of a launcher in this mode. Raises RunError when pip fails.
+
+        Of a command of the user's own, any part may be a script that needs the packages here.
+        """
+        if not self.has_packages:
+            return variables
+        if mode == "custom":
+            installed = packages.install(self.directory).splitlines()[0]
+            log(f"{packages.REQUIREMENTS}: the master has installed {installed}")
+        # Some launchers give the ranks their own PYTHONPATH.
+        is_used = mode == "custom" or variables.get("PYTHONPATH")
+        return packages.add_to(variables) if is_used else variables
+
+    def is_on(self, host: Host, pod: Pod) -> bool:
+        """Whether this pod has the code, if there is any."""
+        return not self.name or self._delivered.get(host) == pod
+
+    def forget_addresses(self) -> None:
+        """Before another attempt: keep in mind those pods only that are known by their uid.
+
+        A new pod may have an old one's address, on the network of its node even as a rule.
+        """
+        self._delivered = {host: pod for host, pod in self._delivered.items() if pod.uid}
+
+    def deliver(self, pods: Mapping[Host, Pod]) -> None:
+        """Hand the code to those pods that do not have it. Raises RunError when one fails."""
+        hosts = [host for host, pod in pods.items() if not self.is_on(host, pod)]
+        if not hosts:
+            return
+        receive = [
+            "worker/receive_code.py",
+            self.name,
+            *(["keep-packages"] if self.has_packages else []),
+        ]
+        answers = remote.call(hosts, receive, self._content, seconds=DELIVERY_TIMEOUT)
+        reached = [host for host in hosts if not answers[host][0]]
+        if reached:
+            log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")
+        failed = self._install(reached) if self.has_packages and reached else {}
+        reached = [host for host in reached if host not in failed]
+        self._delivered.update({host: pods[host] for host in reached})
+        reasons = [f"{host.name}: {output}" for host, (code, output) in answers.items() if code]
+        if reasons:
+            raise RunError("cannot copy the code to the workers: " + "; ".join(reasons))
+        if failed:
+            raise _describe(failed)
+
+    def _install(self, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
+        """Let hosts install the packages; the exit code and the message of those that cannot."""
+        limit = self._install_within
+        log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} hosts, at most {limit:.0f} s")
+        command = ["common/packages.py", self.name]
+        answers = remote.call(hosts, command, seconds=limit, is_stopped=self._is_stopped)
+        done = Counter(output for code, output in answers.values() if not code)
+        for output, number in done.items():
+            first, *warnings = output.splitlines()
+            log(f"{packages.REQUIREMENTS}: {number} hosts have installed {first}")
+            for line in warnings:
+                log(f"{packages.REQUIREMENTS}: {line}")
+        return {host: answer for host, answer in answers.items() if answer[0]}
+
+
+def _describe(failed: Mapping[Host, tuple[int, str]]) -> RunError:
+    """Name the first host for each reason: all have the same one, as a rule."""
+    hosts: dict[str, list[str]] = {}
+    for host, (_, output) in failed.items():
+        hosts.setdefault(output, []).append(host.name)
+    parts = [
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {output}"
+        for output, names in hosts.items()
+    ]
+    is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())
+    kind = ConfigurationError if is_sure else RunError
+    return kind(f"cannot install {packages.REQUIREMENTS} on " + "; ".join(parts))

@@ -1,0 +1,1 @@
+"""What the launcher starts for each rank, before and after the script; small imports only."""

@@ -1,0 +1,46 @@
+"""Checks and times an allreduce over all ranks; rank 0 prints the bandwidth."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from typing import Any
+
+from hvd_pods.rank.check import import_horovod
+
+TENSOR_MEBIBYTES = 32
+ROUNDS = 10
+
+
+def make_tensor(hvd: Any) -> Any:
+    """Return a tensor of TENSOR_MEBIBYTES of float32 ones, of the framework that `hvd` is for."""
+    framework = importlib.import_module(hvd.__name__.rpartition(".")[2])
+    return framework.ones(TENSOR_MEBIBYTES * 2**20 // 4)
+
+
+def main() -> None:
+    """Print the bandwidth, or exit with a message when the sum is wrong."""
+    hvd = import_horovod()
+    hvd.init()
+    tensor = make_tensor(hvd)
+    total = hvd.allreduce(tensor, op=hvd.Sum, name="warm-up")
+    if float(total[0]) != hvd.size():
+        sys.exit(f"bandwidth: the sum of a 1 from each of {hvd.size()} ranks is {float(total[0])}")
+    began = time.monotonic()
+    for _ in range(ROUNDS):
+        hvd.allreduce(tensor, op=hvd.Sum, name="timed")
+    seconds = (time.monotonic() - began) / ROUNDS
+    if hvd.rank() == 0:
+        # The bus bandwidth of nccl-tests (doc/PERFORMANCE.md): each rank sends and receives
+        # 2 (n - 1) / n of the tensor.
+        bus = TENSOR_MEBIBYTES / seconds * 2 * (hvd.size() - 1) / hvd.size()
+        print(
+            f"allreduce of {TENSOR_MEBIBYTES} MiB over {hvd.size()} ranks: "
+            f"{seconds * 1000:.1f} ms, bus bandwidth {bus:.0f} MiB/s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

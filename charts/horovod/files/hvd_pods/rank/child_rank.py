@@ -1,0 +1,94 @@
+"""A rank that starts cold: its script is a child of the process that the launcher has started.
+
+That process tells the launcher how the script ended, at the right moment (files/rank_end.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+from typing import Callable, Sequence
+
+from hvd_pods.common import fast_start
+from hvd_pods.common.fast_start import die_with_parent
+from hvd_pods.rank.ranks import STACK_SIGNAL
+
+# Python itself ignores these two in each of its processes.
+IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+# These have an effect on this process as well, or cannot be caught.
+NOT_TO_CATCH = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN),
+    *(signal.SIGTTOU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+}
+# A folder for PYTHONPATH, with files/cold_site.py alone.
+SITE = f"{fast_start.GENERATED}/site"
+# What a shell ends with that cannot start a program.
+NOT_STARTED = 126
+
+
+def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: None) -> int:
+    """Run a command to its end; its exit code, or minus the number of its signal.
+
+    `started` gets its process ID, in the child.
+    """
+    own = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    # Where a launcher has ignored it, the end of a child could not be waited for.
+    of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    script = os.fork()
+    if script == 0:
+        try:
+            with suppress(ImportError, OSError):
+                die_with_parent(own)
+            started(os.getpid())
+            for number in IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGCHLD, of_children)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.execvp(command[0], [*command])
+        except OSError as problem:
+            print(f"[hvd] error: cannot start {command[0]}: {problem}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(NOT_STARTED)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        # Hydra asks this process to end; other launchers send signals to the group of both.
+        if number == signal.SIGTERM and "PMI_FD" in os.environ:
+            os.kill(script, number)
+
+    for number in signal.valid_signals() - NOT_TO_CATCH:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # Not reaped yet: until then, its number is no other process'.
+    os.waitid(os.P_PID, script, os.WEXITED | os.WNOWAIT)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _, status = os.waitpid(script, 0)
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def prepare_python(program: str, rank: int, descriptor: int) -> None:
+    """Let Python tell the master of the exception that ends this rank (files/cold_site.py).
+
+    At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
+    Other programs than Python start as if this had not been called.
+    """
+    if not os.path.basename(program).startswith("python"):
+        return
+    try:
+        os.makedirs(SITE, exist_ok=True)
+        module = f"{fast_start.PROGRAMS}/rank/child_site.py"
+        os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
+    except FileExistsError:
+        # Another rank has made it.
+        pass
+    except OSError:
+        # The memory of this worker is full. The rank can do without.
+        return
+    os.set_inheritable(descriptor, True)
+    os.environ["HVD_SITE"] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *([given] if given else [])])

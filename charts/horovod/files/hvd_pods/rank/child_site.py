@@ -1,0 +1,73 @@
+"""What Python imports first in a rank that starts cold, in place of any `sitecustomize`.
+
+The rank writes its stack when it is asked to (files/stacks.py), and tells the master of the
+exception that ends it (files/exception_notice.py). Apart from that, it finds what it would find
+without this: the path, the variables and the image's own `sitecustomize`. The image's Python may be
+3.5 or newer; notices need 3.7.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List
+
+# A folder with a link to this file alone.
+HERE = os.path.dirname(__file__)
+
+
+def report_end(rank: int) -> None:
+    """Let the master know the exception that ends this process, before it is shown."""
+    show, process, path = sys.excepthook, os.getpid(), list(sys.path)
+
+    def excepthook(kind: "Any", error: "Any", trace: "Any") -> None:
+        # A script may show what it has caught, and a fork may fail without the rank. Python forgets
+        # to end itself by SIGINT when anything is imported.
+        is_end = getattr(sys, "last_value", None) is error and os.getpid() == process
+        if is_end and not isinstance(error, KeyboardInterrupt):
+            notify(rank, error, path)
+        show(kind, error, trace)
+
+    if sys.__excepthook__ is show:
+        # Scripts compare the two, and hooks of their own call this one.
+        sys.__excepthook__ = excepthook
+    sys.excepthook = excepthook
+
+
+def notify(rank: int, error: BaseException, path: "List[str]") -> None:
+    """Send the notice. Whatever goes wrong here must not change how the rank ends."""
+    before = sys.path
+    try:
+        # Without the script's folder, whose modules may have any name.
+        sys.path = [os.readlink(__file__).rsplit("/", 3)[0], *path]
+        from hvd_pods.rank import exception_notice
+
+        exception_notice.notify(os.environ, rank, error)
+    except BaseException:  # noqa: BLE001, S110
+        pass
+    finally:
+        sys.path = before
+
+
+sys.path[:] = [folder for folder in sys.path if folder != HERE]
+given = [word for word in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if word != HERE]
+if given:
+    os.environ["PYTHONPATH"] = os.pathsep.join(given)
+chosen = os.environ.pop("HVD_SITE", "")
+try:
+    descriptor, number, own_rank = map(int, chosen.split())
+    report_end(own_rank)
+
+    import faulthandler
+
+    faulthandler.register(number, descriptor)
+    if descriptor > 2:
+        # For this process only, not for those that it starts.
+        os.set_inheritable(descriptor, False)
+except (AttributeError, ImportError, OSError, ValueError):
+    # Another Python than CPython.
+    pass
+# The image's own, if it has one; without, Python goes on.
+del sys.modules[__name__]
+__import__(__name__)

@@ -1,0 +1,64 @@
+"""How the end of a rank's script is reported to the launcher and to the master.
+
+A launcher that sees one rank fail kills all others, also those that still save. So a rank that was
+asked to end, and fails, reports that to the launcher only when the scripts of all ranks that were
+asked have ended. The master knows when that is (files/leavers.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from hvd_pods.common.notices import ENDED, FAILED
+from hvd_pods.rank import ranks
+
+# The exit code of a program that SIGTERM has ended.
+LEFT = 128 + signal.SIGTERM
+# Signals that launchers use to stop a rank.
+END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def exit_code_to_report(rank: int, status: int) -> int:
+    """What to report of an elastic rank's script: LEFT if it was asked to leave and ended with 0.
+
+    At a 0, horovodrun takes the training for finished and ends it on all other workers.
+    """
+    script = ranks.find(rank)
+    is_asked = script is not None and ranks.was_asked_to_end(script)
+    return LEFT if is_asked and status == 0 else status
+
+
+def report_failure(rank: int, status: int) -> None:
+    """Tell the master that a rank has failed by itself: not all launchers name it, and its signal.
+
+    `status` is its exit code or minus its signal.
+    """
+    script = ranks.find(rank)
+    if status and script is not None and not ranks.was_asked_to_end(script):
+        ranks.notify(script, kind=FAILED, status=status)
+
+
+def report_end(rank: int, status: int) -> None:
+    """Tell the master that a rank's script has ended, if the rank was asked to leave.
+
+    `status` is its exit code or minus its signal. After a failure, returns when the launcher may
+    know of it.
+    """
+    script = ranks.find(rank)
+    if script is None or not script.notices or not ranks.was_asked_to_end(script):
+        return
+    for number in signal.valid_signals():
+        # Those that were passed on to the script.
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
+    marker = ranks.mark_waiting()
+    try:
+        # The kubelet kills the worker by then.
+        answer_within = float(os.environ.get("HVD_GRACE", "30"))
+        ranks.send(script, answer_within, kind=ENDED, waits=bool(status))
+    except (OSError, ValueError):
+        # The master does not answer, or one of the ranks has not ended in time.
+        return
+    finally:
+        ranks.mark_not_waiting(marker)

@@ -1,0 +1,160 @@
+"""The scripts of the ranks that run in this worker, as files/rank.py writes them down.
+
+By this, the worker's main program finds the processes to which it passes on a notice to leave, and
+sees which of them are stopped. What the launcher started may be another process: the client of a
+fork, or a parent that Hydra needs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+from typing import Iterator, NamedTuple
+
+from hvd_pods.common import fast_start, notices
+from hvd_pods.common.fence import EPOCH
+
+FOLDER = f"{fast_start.GENERATED}/ranks"
+# Descriptors from this number on are no concern of scripts.
+HIGH = 512
+# At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
+# C libraries take the first ones, and Java, Go and MPI none of them.
+STACK_SIGNAL = signal.SIGRTMAX - 2
+
+
+class Script(NamedTuple):
+    """A rank's script: its process, and where its master takes notices."""
+
+    rank: int
+    pid: int
+    # When the process began, by which another one of the same number is told from it; empty if it
+    # had ended before it was written down.
+    began: str
+    notices: str
+    epoch: str
+
+
+def register(rank: int, pid: int) -> None:
+    """Write down that this process is, or becomes, the script of a rank."""
+    address, epoch = os.environ.get(notices.ADDRESS, ""), os.environ.get(EPOCH, "")
+    beside = os.path.join(FOLDER, f".{rank}")
+    try:
+        began = fast_start.read_stat(pid)[19]
+    except OSError:
+        # It has ended already, and its exit code is still told to its master.
+        began = ""
+    try:
+        os.makedirs(FOLDER, exist_ok=True)
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(Script(rank, pid, began, address, epoch), file)
+        # In one step: the worker reads at any moment.
+        os.replace(beside, os.path.join(FOLDER, str(rank)))
+    except OSError as problem:
+        # This is no worker, or its memory is full. The rank can do without.
+        if os.path.exists(fast_start.GENERATED):
+            print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
+
+
+def stack_file(rank: int) -> str:
+    """The file to which a rank writes its Python stack when it is asked to (files/stacks.py)."""
+    return os.path.join(FOLDER, f"{rank}.stack")
+
+
+def open_stack_file(rank: int) -> int:
+    """Open that file in the rank; its descriptor, or that of standard error if there is no room."""
+    try:
+        os.makedirs(FOLDER, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        file = os.open(stack_file(rank), flags, 0o600)
+        try:
+            return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        finally:
+            os.close(file)
+    except OSError:
+        return 2
+
+
+def running() -> Iterator[Script]:
+    """Yield the scripts that have not ended, by their ranks."""
+    names = [name for name in fast_start.list_names(FOLDER) if name.isdigit()]
+    for name in sorted(names, key=int):
+        script = find(int(name))
+        try:
+            fields = fast_start.read_stat(script.pid) if script else []
+        except OSError:
+            continue
+        if script and fields[0] not in "ZX" and fields[19] == script.began:
+            yield script
+
+
+def find(rank: int) -> Script | None:
+    """The script that was last written down for a rank, whether it has ended or not."""
+    try:
+        return Script(*json.loads(fast_start.read(os.path.join(FOLDER, str(rank)))))
+    except (OSError, ValueError):
+        return None
+
+
+def ask_to_end(script: Script) -> bool:
+    """Send SIGTERM to a script. False when it has got it before: it may end itself at a second."""
+    try:
+        os.close(os.open(_asked(script), os.O_CREAT | os.O_EXCL))
+        os.kill(script.pid, signal.SIGTERM)
+    except (FileExistsError, ProcessLookupError):
+        return False
+    return True
+
+
+def was_asked_to_end(script: Script) -> bool:
+    """Whether a script was asked to end."""
+    return os.path.exists(_asked(script))
+
+
+def _asked(script: Script) -> str:
+    return os.path.join(FOLDER, f"{script.rank}.{script.pid}.{script.began}.asked")
+
+
+def mark_waiting() -> str:
+    """Write down that this process waits to report the end of its script; the marker to remove."""
+    marker = os.path.join(FOLDER, f"{os.getpid()}.waits")
+    os.close(os.open(marker, os.O_CREAT))
+    return marker
+
+
+def mark_not_waiting(marker: str) -> None:
+    """The process no longer waits."""
+    os.unlink(marker)
+
+
+def is_any_waiting() -> bool:
+    """Whether a rank waits to report the end of its script."""
+    names = (name.partition(".") for name in fast_start.list_names(FOLDER))
+    return any(end == "waits" and os.path.exists(f"/proc/{pid}") for pid, _, end in names)
+
+
+def send(script: Script, answer_within: float, **content: object) -> None:
+    """Send a notice about a rank to its master, and wait `answer_within` seconds for the answer.
+
+    Raises OSError and ValueError.
+    """
+    content = {"host": socket.gethostname(), "rank": script.rank, **content}
+    notices.send(script.notices, script.epoch, answer_within, **content)
+
+
+def notify(script: Script, **content: object) -> bool:
+    """Send a notice about a rank to its master. False for a failure, which is logged."""
+    if not script.notices:
+        return True
+    try:
+        send(script, notices.SEND_WITHIN, **content)
+    except (OSError, ValueError) as problem:
+        # Each rank imports this module, and few come here.
+        from hvd_pods.common.reporting import log
+
+        notice = f"the notice {content.get('kind')} about rank {script.rank}"
+        log(f"cannot send the master {notice}: {problem}")
+        return False
+    return True

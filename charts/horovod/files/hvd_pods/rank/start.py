@@ -1,0 +1,141 @@
+"""What the launcher starts for every rank: check the rank's place, then start the script, or have
+the warm process fork it, and end as the script ends.
+
+A launcher that ignores its host list trains on one host and reports success. Each rank therefore
+checks that it runs in a worker, that all ranks of the run were started, and that its host has as
+many ranks as slots; together these checks put the right number of ranks on every host.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from functools import partial
+from typing import Mapping, NamedTuple, Sequence
+
+sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
+from hvd_pods.common import fast_start, memory_access, threads
+from hvd_pods.common.binding import Binding, BindingError, bind
+from hvd_pods.common.fast_start import BAD_CONFIGURATION
+from hvd_pods.common.launcher_options import KNOWLEDGE
+from hvd_pods.rank import child_rank, hydra, rank_end, ranks
+from hvd_pods.warm import client
+
+
+class Arguments(NamedTuple):
+    """How to bind, how many ranks the run has (0 when their number may change), and the script."""
+
+    binding: Binding
+    ranks: int
+    command: list[str]
+
+
+class Place(NamedTuple):
+    """A rank's number and the number of ranks: in the run, and on its host."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+
+
+def find_place(environment: Mapping[str, str]) -> Place | None:
+    """Read the variables that the launcher set; None when no known launcher set all of its own."""
+    for names in KNOWLEDGE["rankVariables"].values():
+        if all(name in environment for name in names):
+            return Place(*(int(environment[name]) for name in names))
+    return None
+
+
+def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | None:
+    """What is wrong with this rank's place, or None. `ranks` is 0 in an elastic run."""
+    if slots is None:
+        return "this is not a worker of the release: the launcher ignored its host list"
+    if place is None:
+        return "no known launcher's variables are set (Open MPI, Intel MPI, MPICH, Gloo)"
+    if ranks == 0:
+        # Elastic: hosts join and leave, so that both numbers change.
+        return None
+    if place.size != ranks:
+        return f"the launcher started {place.size} ranks, but the hosts' slots add up to {ranks}"
+    if place.local_size != int(slots):
+        return f"{place.local_size} ranks were started on this host, which has {slots} slots"
+    return None
+
+
+def format_cpus(cpus: set[int]) -> str:
+    """CPU numbers in the kernel's list format: 0-3,8."""
+    ordered = sorted(cpus)
+    starts = [cpu for cpu in ordered if cpu - 1 not in cpus]
+    ends = [cpu for cpu in ordered if cpu + 1 not in cpus]
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in zip(starts, ends))
+
+
+def parse_arguments(words: Sequence[str]) -> Arguments:
+    """Parse what files/launch.py writes."""
+    options = {"--bind-to": "none", "--cores-per-rank": "0", "--ranks-per-socket": "0"}
+    rest = list(words)
+    while rest[0] in options:
+        name = rest.pop(0)
+        options[name] = rest.pop(0)
+    to, cores, per_socket = options.values()
+    return Arguments(Binding(to, int(cores), int(per_socket)), int(rest[0]), rest[1:])
+
+
+def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
+    """Check this rank's place and bind it there; its place, and the problem or None."""
+    place = find_place(os.environ)
+    problem = find_problem(place, arguments.ranks, os.environ.get("HVD_SLOTS"))
+    program = arguments.command[0]
+    if problem is None and fast_start.which(program) is None:
+        problem = f"command {program!r} is not on PATH ({os.environ.get('PATH')}) in this image"
+    if problem is None and place is not None:
+        try:
+            bind(arguments.binding, place.local_rank)
+        except BindingError as error:
+            problem = str(error)
+    return place, problem
+
+
+def begin_cold(rank: int, program: str, pid: int) -> None:
+    """Called in the script's process, before it begins."""
+    child_rank.prepare_python(program, rank, ranks.open_stack_file(rank))
+    ranks.register(rank, pid)
+
+
+def main() -> int:
+    """Run the script, or print the problem and return the exit code for it."""
+    arguments = parse_arguments(sys.argv[1:])
+    host = socket.gethostname()
+    place, problem = prepare(arguments)
+    if problem is not None or place is None:
+        print(f"[hvd] error: {host}: {problem}", file=sys.stderr, flush=True)
+        hydra.abort(BAD_CONFIGURATION)
+        return BAD_CONFIGURATION
+    cpus = format_cpus(os.sched_getaffinity(0))
+    print(f"[hvd] rank {place.rank} of {place.size} on {host}, CPUs {cpus}", flush=True)
+    chosen = threads.set_threads(os.environ, place.local_size)
+    if chosen and place.rank == 0:
+        print(f"[hvd] {chosen}", flush=True)
+    # The chart turns this off in MPICH, and Gloo's ranks exchange by sockets.
+    if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
+        warning = memory_access.find_warning(place.local_size)
+        if warning:
+            print(f"[hvd] {warning}", flush=True)
+    register = partial(ranks.register, place.rank)
+    speaks = place.local_rank == 0
+    command = arguments.command
+    status = client.run(command, place.rank, register, speaks)
+    if status is None:
+        status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
+    # Before the launcher ends the others, which fail then, too.
+    rank_end.report_failure(place.rank, status)
+    if arguments.ranks == 0:
+        status = rank_end.exit_code_to_report(place.rank, status)
+    rank_end.report_end(place.rank, status)
+    return hydra.finish(status) if "PMI_FD" in os.environ else client.exit_like_rank(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

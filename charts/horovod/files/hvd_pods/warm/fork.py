@@ -1,0 +1,166 @@
+"""Forks of the warm process: a guard, and the rank that it starts, watches and ends.
+
+The guard is there because only a parent learns how a process ended, and because the launcher knows
+the client alone: when that is killed, the guard kills the rank and all that the rank has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from hvd_pods.common.fast_start import (
+    PR_SET_CHILD_SUBREAPER,
+    die_with_parent,
+    processes,
+    set_process_option,
+)
+from hvd_pods.common.fence import GUARD
+from hvd_pods.warm import wire
+from hvd_pods.warm.wire import GO
+
+COMM = Path("/proc/self/comm")
+# Launchers and terminals send these to a rank's whole process group.
+TO_THE_GROUP = {
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCONT, signal.SIGTSTP),
+}
+
+
+def fork_rank(connection: socket.socket, listener: int, alive: int, received: list[int]) -> bool:
+    """Start a guard and a rank. True in the rank, False in the warm process.
+
+    The guard keeps `alive` open. It closes `received`, the rank's descriptors: whoever reads a pipe
+    of the rank waits for all that hold it.
+    """
+    if os.fork():
+        return False
+    try:
+        os.close(listener)
+        is_rank = _guard(connection, alive, received)
+    except BaseException:  # noqa: BLE001 - it must not become a second warm process
+        os._exit(1)
+    return is_rank
+
+
+def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
+    """True in the rank; the guard ends here."""
+    if connection.recv(len(GO)) != GO:
+        # The client was killed before it could pass on signals.
+        os._exit(1)
+    os.setsid()
+    # By this name files/fence.py waits for it: it still ends what its rank has started.
+    name = COMM.read_bytes()
+    COMM.write_text(GUARD)
+    set_process_option(PR_SET_CHILD_SUBREAPER, 1)
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, _do_nothing)
+    guard = os.getpid()
+    rank = os.fork()
+    if rank == 0:
+        signal.set_wakeup_fd(-1)
+        die_with_parent(guard)
+        COMM.write_bytes(name)
+        os.setpgid(0, 0)
+        for descriptor in (alive, connection.fileno(), reader, writer):
+            os.close(descriptor)
+        connection.detach()
+        return True
+    for descriptor in received:
+        os.close(descriptor)
+    # A client that was killed in this moment is noticed below.
+    with contextlib.suppress(OSError):
+        wire.send(connection, {"pid": rank})
+    _watch(connection, reader, rank)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """A handler, so that the signal is written to the wake-up descriptor."""
+
+
+def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
+    """Pass on signals until the rank ends, and report how it ended; kill it with its client."""
+    poll = select.poll()
+    # First, and so looked at first: until its end is read below, the rank's number is its own.
+    poll.register(connection, select.POLLIN)
+    poll.register(reader, select.POLLIN)
+    status = None
+    while status is None:
+        for descriptor, _ in poll.poll():
+            if descriptor == reader:
+                os.read(reader, 4096)
+                status = _reap(rank)
+            elif not _pass_on(connection, rank):
+                kill_descendants()
+                os._exit(0)
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+    if code:
+        # The run has failed: nothing of it may go on beside the next one.
+        kill_descendants()
+    try:
+        wire.send(connection, {"status": code})
+    except OSError:
+        # The client was killed in this moment.
+        os._exit(1)
+    os._exit(0)
+
+
+def _reap(rank: int) -> int | None:
+    """Reap ended processes; the rank's status if it is among them."""
+    status = None
+    while True:
+        try:
+            pid, ended = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if pid == 0:
+            return status
+        if pid == rank:
+            status = ended
+
+
+def _pass_on(connection: socket.socket, rank: int) -> bool:
+    """Send the rank the signals that its client got. False when the client is gone."""
+    try:
+        numbers = connection.recv(4096)
+    except OSError:
+        return False
+    for number in numbers:
+        if number in TO_THE_GROUP and os.getpgid(rank) == rank:
+            os.killpg(rank, number)
+        else:
+            os.kill(rank, number)
+    return bool(numbers)
+
+
+def kill_descendants() -> None:
+    """Kill all that this process has started, in whichever session and group, and wait for it."""
+    while True:
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            # Orphans become children of this process, so that none is left when it has none.
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def descendants(of: int) -> list[int]:
+    """The processes that a process has started, and those that they have started."""
+    children: dict[int, list[int]] = {}
+    for pid, _, parent, _ in processes():
+        children.setdefault(parent, []).append(pid)
+    found, waiting = [], [of]
+    while waiting:
+        waiting = [child for parent in waiting for child in children.get(parent, ())]
+        found += waiting
+    return found

@@ -1,0 +1,256 @@
+"""Makes a fork of the warm process the rank: what Python and a launcher set up, and the script."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib
+import io
+import logging
+import os
+import resource
+import runpy
+import shutil
+import signal
+import sys
+import traceback
+from importlib.machinery import BuiltinImporter, SourceFileLoader
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Any, Callable, TextIO
+
+from hvd_pods.common import fast_start
+
+# Python 3.9 and newer write standard error line by line in any case.
+LINES_TO_STDERR = sys.version_info >= (3, 9)
+
+
+def first_path(program: dict[str, Any]) -> str | None:
+    """sys.path[0] of a program in the current folder; None where Python adds none."""
+    if getattr(sys.flags, "safe_path", False):
+        return None
+    if program["kind"] == "file":
+        script = str(program["target"])
+        return os.path.dirname(os.path.realpath(script))  # noqa: PTH120 - as Python does
+    return str(Path.cwd()) if program["kind"] == "module" else ""
+
+
+def take_over(request: dict[str, Any], received: list[int]) -> None:
+    """Take over what a started program inherits. The last received descriptor is the folder."""
+    *files, here = received
+    os.fchdir(here)
+    os.close(here)
+    _take_descriptors(request["descriptors"], files)
+    os.umask(request["umask"])
+    os.sched_setaffinity(0, request["cpus"])
+    os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
+    for name, limits in request["limits"].items():
+        resource.setrlimit(getattr(resource, name), tuple(limits))
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+
+
+def _take_descriptors(numbers: list[int], files: list[int]) -> None:
+    above = max([*numbers, 2]) + 1
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
+    for file in {*files, 0, 1, 2}:
+        os.close(file)
+    for number, file in zip(numbers, moved):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def set_up_python(request: dict[str, Any]) -> None:
+    """Set what Python sets when it starts a program, and what imported modules took from it."""
+    program = request["program"]
+    python = request["command"][0]
+    sys.executable = shutil.which(python) or python
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[:] = request["command"]
+    sys.argv[:] = [_argv0(program), *program["arguments"]]
+    path0 = first_path(program)
+    if path0 is not None:
+        sys.path.insert(0, path0)
+    importlib.invalidate_caches()
+    _open_streams(program["unbuffered"])
+    _correct_multiprocessing()
+    renew_randomness()
+
+
+def _argv0(program: dict[str, Any]) -> str:
+    return {"file": str(program["target"]), "code": "-c", "module": "-m"}[program["kind"]]
+
+
+def _open_streams(unbuffered: bool) -> None:
+    """Open the standard streams as Python does: a terminal by lines, other files in blocks."""
+    unbuffered = unbuffered or bool(os.environ.get("PYTHONUNBUFFERED"))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, f"__{name}__")
+        new = _open_stream(number, name, old, unbuffered)
+        for kept in (name, f"__{name}__"):
+            setattr(sys, kept, new)
+        # Handlers that were made during the import.
+        for reference in logging._handlerList:  # type: ignore[attr-defined]
+            handler = reference()
+            if old is not None and getattr(handler, "stream", None) is old:
+                handler.stream = new
+
+
+def _open_stream(number: int, name: str, old: TextIO, unbuffered: bool) -> TextIO | None:
+    try:
+        os.fstat(number)
+    except OSError:
+        # Closed: Python sets None then.
+        return None
+    writes = number != 0
+    binary: Any = open(  # noqa: SIM115 - stays open
+        number, "wb" if writes else "rb", 0 if unbuffered and writes else -1, closefd=False
+    )
+    raw = binary if unbuffered and writes else binary.raw
+    raw.name = f"<{name}>"
+    stream = io.TextIOWrapper(
+        binary,
+        encoding=old.encoding,
+        errors=old.errors,
+        newline="\n",
+        line_buffering=not unbuffered and (raw.isatty() or (number == 2 and LINES_TO_STDERR)),
+        write_through=unbuffered,
+    )
+    stream.mode = "w" if writes else "r"  # type: ignore[misc]
+    return stream
+
+
+def _correct_multiprocessing() -> None:
+    """What multiprocessing has kept of the process that imported it."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        vars(process)["ORIGINAL_DIR"] = os.getcwd()  # noqa: PTH109 - as multiprocessing has it
+        vars(process)["current_process"]().authkey = os.urandom(32)
+    spawn = sys.modules.get("multiprocessing.spawn")
+    if spawn is not None:
+        vars(spawn)["set_executable"](sys.executable)
+
+
+def renew_randomness() -> None:
+    """Give the rank random states of its own; Python has renewed that of `random` in the fork."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        vars(numpy_random)["seed"]()
+    torch = sys.modules.get("torch")
+    # An untouched generator has the same fixed state in each new process.
+    if torch is not None and not bool(
+        (torch.default_generator.get_state() == torch.Generator().get_state()).all()
+    ):
+        torch.seed()
+    operations = sys.modules.get("tensorflow.python.ops.stateful_random_ops")
+    if operations is not None and vars(operations).get("global_generator") is not None:
+        vars(operations)["set_global_generator"](
+            vars(operations)["Generator"].from_non_deterministic_state()
+        )
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
+    if context is not None and getattr(context, "_rng", None) is not None:
+        context._rng.seed()
+    keras = sys.modules.get("keras.src.backend.common.global_state")
+    if keras is not None:
+        # Made again, from the renewed `random`, when it is used.
+        vars(keras)["set_global_attribute"]("global_seed_generator", None)
+
+
+def set_title(command: list[str]) -> None:
+    """Show the rank's command in /proc/self/cmdline and comm, in the room of the old one."""
+    fields = fast_start.read_stat("self")
+    # arg_start and arg_end, proc(5).
+    start, end = int(fields[45]), int(fields[46])
+    room = end - start
+    if room > 0:
+        text = b"\0".join(os.fsencode(word) for word in command)[: room - 1]
+        ctypes.memmove(start, text.ljust(room, b"\0"), room)
+    Path("/proc/self/comm").write_text(Path(command[0]).name[:15])
+
+
+def run(
+    program: dict[str, Any], main: dict[str, Any], raised: Callable[[BaseException], None]
+) -> None:
+    """Run the program in the namespace of the module `__main__`, as Python itself would.
+
+    `raised` gets an exception that nothing has caught, before it is reported.
+    """
+    prepare_main(program, main)
+    error = _execute(program, main)
+    if error is None:
+        return
+    error.__traceback__ = _own_part(error.__traceback__)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    raised(error)
+    _report(error)
+    if isinstance(error, KeyboardInterrupt):
+        # Python ends itself by SIGINT, after all that is to be done at exit.
+        sys.excepthook = lambda *_: None
+        raise error
+    raise SystemExit(1)
+
+
+def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | None:
+    """Run the program; returns the exception that nothing has caught. Raises SystemExit."""
+    try:
+        if program["kind"] == "module":
+            runpy._run_module_as_main(program["target"])  # type: ignore[attr-defined]
+        else:
+            exec(_compile(program), main)  # noqa: S102 - this is what a rank is for
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - reported as Python reports it
+        return error
+    return None
+
+
+def _compile(program: dict[str, Any]) -> CodeType:
+    if program["kind"] == "code":
+        return compile(program["target"] + "\n", "<string>", "exec", dont_inherit=True)
+    path = _file_name(program["target"])
+    return compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
+
+
+def _file_name(script: str) -> str:
+    """Python 3.9 and newer name the script by its absolute path."""
+    if sys.version_info < (3, 9) or os.path.isabs(script):  # noqa: PTH117 - a text
+        return script
+    return os.path.join(os.getcwd(), script)  # noqa: PTH109, PTH118 - not normalized by Python
+
+
+def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
+    """Leave in `__main__` what Python puts there before it runs a program."""
+    special = {name: main[name] for name in ("__name__", "__package__", "__builtins__", "__spec__")}
+    annotations: dict[str, Any] = {"__annotations__": {}} if sys.version_info < (3, 14) else {}
+    main.clear()
+    main.update(special, __doc__=None, __loader__=BuiltinImporter, **annotations)
+    if program["kind"] == "file":
+        path = _file_name(program["target"])
+        main.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
+
+
+def _own_part(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of this module at its beginning."""
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace
+
+
+def _report(error: BaseException) -> None:
+    """Call sys.excepthook as Python does."""
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - reported as Python reports it
+        problem.__traceback__ = _own_part(problem.__traceback__)
+        print("Error in sys.excepthook:", file=sys.stderr)
+        traceback.print_exception(type(problem), problem, problem.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        traceback.print_exception(type(error), error, error.__traceback__)

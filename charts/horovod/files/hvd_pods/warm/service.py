@@ -1,0 +1,149 @@
+"""What the warm process does: import, wait for ranks to fork, and be started again if killed."""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+from hvd_pods.common.fast_start import die_with_parent
+from hvd_pods.rank import exception_notice, ranks
+from hvd_pods.warm import fork, script, wire
+from hvd_pods.warm.state import WarmState
+
+# How often the importing process is started; it is only ever killed for want of memory.
+STARTS = 3
+# A client sends its request at once.
+REQUEST_SECONDS = 10.0
+Rank = Tuple[Dict[str, Any], List[int]]
+
+
+def say(message: str) -> None:
+    """Write a line to the worker's log."""
+    print(f"[hvd] {message}", flush=True)
+
+
+def main(main_namespace: dict[str, Any]) -> None:
+    """Return in a rank only when its program has ended."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    modules = sys.argv[2:-1]
+    die_with_parent(os.getppid())
+    rank = supervise(listener, modules)
+    if rank is not None:
+        request, received = rank
+        script.take_over(request, received)
+        script.set_up_python(request)
+        faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
+        script.set_title(request["command"])
+        variables, number = request["environment"], request["rank"]
+        raised = functools.partial(exception_notice.notify, variables, number)
+        script.run(request["program"], main_namespace, raised)
+
+
+def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
+    """Keep a process that imports and forks; its ranks return from here, too."""
+    for start in range(1, STARTS + 1):
+        ready_file(listener).unlink(missing_ok=True)
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            die_with_parent(parent)
+            return serve(listener, writer, modules)
+        os.close(writer)
+        status = os.waitpid(pid, 0)[1]
+        say(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
+        wait_for_ranks(listener, reader)
+        os.close(reader)
+    say("ranks start cold from now on")
+    return None
+
+
+def ready_file(listener: socket.socket) -> Path:
+    """The file, beside the socket, that is there while the modules have been imported."""
+    return Path(listener.getsockname()).with_suffix(".ready")
+
+
+def wait_for_ranks(listener: socket.socket, reader: int) -> None:
+    """Wait until the guards of all ranks have closed the other end, and refuse new ranks.
+
+    Importing again beside running ranks could use up the memory that they need.
+    """
+    while True:
+        ready = select.select([listener.fileno(), reader], [], [])[0]
+        if reader in ready:
+            return
+        with listener.accept()[0] as connection:
+            connection.settimeout(REQUEST_SECONDS)
+            try:
+                _, received = wire.receive(connection)
+                wire.send(connection, {"cold": "the warm process was killed"})
+            except (OSError, ValueError):
+                # The rank was killed as well.
+                continue
+            for descriptor in received:
+                os.close(descriptor)
+
+
+def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
+    """Import the modules, then fork a rank for each client; returns in the rank."""
+    began = time.monotonic()
+    state = WarmState()
+    state.load(modules)
+    names = ", ".join(modules)
+    ready_file(listener).touch()
+    if state.problem:
+        say(f"ranks start cold: {state.problem} (launch.preload)")
+    else:
+        say(f"imported {names} in {time.monotonic() - began:.1f} s: ranks are forks of this")
+    # The kernel reaps the guards.
+    handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            rank = answer(connection, state, listener.fileno(), alive)
+        if rank is not None:
+            listener.detach()
+            signal.signal(signal.SIGCHLD, handler)
+            return rank
+
+
+def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
+    """Answer one client: refuse, or fork. Returns the request in the rank."""
+    if wire.peer_uid(connection) != os.geteuid():
+        say("refused a process of another user")
+        return None
+    connection.settimeout(REQUEST_SECONDS)
+    received: list[int] = []
+    try:
+        request, received = wire.receive(connection)
+        reason = _find_reason(state, request, received[-1])
+        wire.send(connection, {"cold": reason} if reason else {})
+        connection.settimeout(None)
+        if reason is None and fork.fork_rank(connection, listener, alive, received):
+            return request, received
+    except (LookupError, OSError, ValueError) as problem:
+        say(f"a rank's request failed: {problem}")
+    for descriptor in received:
+        os.close(descriptor)
+    return None
+
+
+def _find_reason(state: WarmState, request: dict[str, Any], folder: int) -> str | None:
+    """Why the rank must start cold; found out in its folder, which `folder` is open for."""
+    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    try:
+        os.fchdir(folder)
+        request["folder"] = os.getcwd()  # noqa: PTH109 - a text
+        return state.find_reason(request, script.first_path(request["program"]))
+    finally:
+        os.fchdir(here)
+        os.close(here)

@@ -1,0 +1,203 @@
+"""The warm process: what it has imported, and whether a fork of it would be as good as new."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import resource
+import sys
+import time
+from importlib.machinery import all_suffixes
+from pathlib import Path
+from typing import Any, Iterator, Sequence
+
+from hvd_pods.common import fast_start
+
+# Libraries that count the CPUs when they are loaded, by a part of their file names.
+COUNT_CPUS = ("libgomp", "libiomp", "libomp", "openblas", "libblis")
+# Variables that tell these libraries where to run their threads, among the CPUs at that time.
+PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
+# How long to wait for threads that an import has started to end.
+THREADS_SECONDS = 1.0
+
+
+class WarmState:
+    """What a process was when it had imported the modules."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+        self.cpus = os.sched_getaffinity(0)
+        self.folder = str(Path.cwd())
+        self._before = open_descriptors()
+        self.opened: dict[int, str] = {}
+        self.tops: set[str] = set()
+        self._files: dict[str, int] = {}
+
+    def load(self, modules: Sequence[str]) -> None:
+        """Import the modules; a module that fails is the problem of all ranks to come."""
+        # To look for garbage is a tenth of the work of an import; later, it would write to pages
+        # that the forks share.
+        gc.disable()
+        try:
+            self._import(modules)
+        finally:
+            gc.freeze()
+            gc.enable()
+        if threads() > 1:
+            # Libraries that know of forks, such as OpenBLAS, end their threads before one.
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+    def _import(self, modules: Sequence[str]) -> None:
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except BaseException as problem:  # noqa: BLE001 - whatever a module raises
+                self.problem = f"cannot import {name}: {type(problem).__name__}: {problem}"
+                return
+        self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        self._files = {file: _changed(file) for file in _own_files()}
+        # Noted now: while a rank is asked for, its own files are open here, too.
+        now = open_descriptors()
+        self.opened = {n: path for n, path in now.items() if n not in self._before}
+
+    def find_reason(self, request: dict[str, Any], path0: str | None) -> str | None:
+        """Why this rank must start cold, or None. `path0` is the rank's sys.path[0]."""
+        return next(filter(None, self._reasons(request, path0)), None)
+
+    def _reasons(self, request: dict[str, Any], path0: str | None) -> Iterator[str | None]:
+        yield self.problem
+        yield _find_threads()
+        yield _find_gpu(self.opened)
+        taken = sorted(self.opened.keys() & set(request["descriptors"]))
+        yield f"an imported module uses descriptor {taken[0]}" if taken else None
+        yield self._find_cpus(request)
+        yield self._find_shadow(path0)
+        yield self._find_shadow(f"{fast_start.PACKAGES}/current/site", is_complete=False)
+        changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
+        yield f"{changed[0]} has changed since it was imported" if changed else None
+        yield self._find_relative(request)
+        yield _find_limits(request)
+        if request["nice"] < os.getpriority(os.PRIO_PROCESS, 0):
+            yield f"its nice value is {request['nice']}"
+
+    def _find_cpus(self, request: dict[str, Any]) -> str | None:
+        if set(request["cpus"]) == self.cpus:
+            return None
+        environment = request["environment"]
+        placed = [name for name in PLACE_THREADS if name in environment]
+        loaded = find_library(COUNT_CPUS)
+        if loaded is None or ("OMP_NUM_THREADS" in environment and not placed):
+            return None
+        remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
+        return f"the rank is bound, and {loaded} has counted the CPUs of the container: {remedy}"
+
+    def _find_shadow(self, path0: str | None, is_complete: bool = True) -> str | None:
+        """A module in this folder would have been imported in place of the one that was.
+
+        Unless `is_complete`, a package may have parts in other folders, as namespaces have.
+        """
+        if path0 is None:
+            return None
+        suffixes = tuple(all_suffixes())
+        try:
+            entries = list(os.scandir(path0 or "."))
+        except OSError:
+            # Python ignores such a folder as well.
+            return None
+        for entry in entries:
+            name = entry.name.partition(".")[0]
+            if name in self.tops and name not in sys.builtin_module_names:
+                package = entry.is_dir() and (
+                    not is_complete or any(Path(entry.path).glob("__init__.*"))
+                )
+                if package or (entry.name.endswith(suffixes) and entry.is_file()):
+                    return f"{entry.path} takes precedence over the imported module {name}"
+        return None
+
+    def _find_relative(self, request: dict[str, Any]) -> str | None:
+        paths = request["environment"].get("PYTHONPATH", "")
+        relative = paths and not all(path.startswith("/") for path in paths.split(os.pathsep))
+        if relative and request["folder"] != self.folder:
+            return f"PYTHONPATH={paths} has another meaning in {request['folder']}"
+        return None
+
+
+def _own_files() -> Iterator[str]:
+    """The files of imported modules that may change while the pod runs: not those of Python."""
+    prefixes = (sys.prefix, sys.base_prefix)
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and not file.startswith(prefixes):
+            yield file
+
+
+def _changed(file: str) -> int:
+    try:
+        return Path(file).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def threads() -> int:
+    """The number of this process' threads."""
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names only
+
+
+def _find_threads() -> str | None:
+    """Threads do not survive a fork, and what they had locked would stay locked."""
+    until = time.monotonic() + THREADS_SECONDS
+    while threads() > 1:
+        if time.monotonic() > until:
+            own = str(os.getpid())
+            names = [
+                (task / "comm").read_text().strip()
+                for task in Path("/proc/self/task").iterdir()
+                if task.name != own
+            ]
+            return (
+                f"the imported modules run {len(names)} threads ({', '.join(sorted(set(names)))})"
+            )
+        time.sleep(0.01)
+    return None
+
+
+def _find_limits(request: dict[str, Any]) -> str | None:
+    """A hard limit can be lowered only."""
+    for name, (_, wanted) in request["limits"].items():
+        mine = resource.getrlimit(getattr(resource, name))[1]
+        unlimited = resource.RLIM_INFINITY
+        if mine != unlimited and (wanted == unlimited or wanted > mine):
+            return f"its {name} is {wanted}"
+    return None
+
+
+def open_descriptors() -> dict[int, str]:
+    """The open files of this process: what each number leads to."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            # The descriptor with which the folder was read.
+            continue
+    return found
+
+
+def _find_gpu(descriptors: dict[int, str]) -> str | None:
+    """A GPU's context cannot be used in a fork."""
+    used = [path for path in descriptors.values() if path.startswith(GPU_DEVICES)]
+    return f"an imported module uses the GPU ({used[0]})" if used else None
+
+
+def find_library(parts: Sequence[str]) -> str | None:
+    """The name of a loaded library with one of these parts in its name."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        name = line.rpartition("/")[2]
+        if "/" in line and any(part in name for part in parts):
+            return name
+    return None

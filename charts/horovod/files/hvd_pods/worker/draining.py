@@ -1,0 +1,72 @@
+"""Graceful termination: a pod is asked to end, and its ranks may save until it is killed.
+
+Kubernetes sends SIGTERM to the pod's main program when the pod is deleted or evicted, or its node
+is drained or shut down. In a worker, the ranks get it next. Run as a program in a worker, this does
+the same for a master that is asked to end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import fence
+from hvd_pods.rank import rank_end, ranks
+
+# Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
+REPORT_WITHIN = 10.0
+# Seconds between two checks of what still runs; the end of a child is noticed at once.
+LOOK_EVERY = 0.2
+# Greater than any epoch.
+ALL = sys.maxsize
+
+
+def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None]) -> None:
+    """Return when no rank and no session is left in this worker.
+
+    `wait` waits for a moment, and reaps the processes that have ended.
+    The kubelet kills a worker that does not end in `grace` seconds.
+    """
+    # No other attempt may begin here. Sessions go on without the listener.
+    sshd.kill()
+    while sshd.returncode is None:
+        wait()
+    told: set[ranks.Script] = set()
+    # A master that does not answer would cost each rank seconds of the grace period.
+    is_heard = True
+    # None has run yet: nothing will be reported.
+    give_up_at = 0.0
+    while True:
+        scripts = list(ranks.running())
+        if scripts or ranks.is_any_waiting():
+            give_up_at = time.monotonic() + REPORT_WITHIN
+        # Before a rank ends: this is the cause of the attempt's end, and the others are waited for.
+        for script in scripts:
+            if script not in told and is_heard:
+                told.add(script)
+                is_heard = ranks.notify(script, kind="leaving", seconds=grace)
+        for script in scripts:
+            ranks.ask_to_end(script)
+        if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):
+            return
+        wait()
+
+
+def main() -> int:
+    """In a worker: ask its ranks to end, for a master that is asked to end; print their number."""
+    scripts = list(ranks.running())
+    for script in scripts:
+        if not ranks.was_asked_to_end(script):
+            ranks.notify(script, kind=rank_end.ASKED)
+    for script in scripts:
+        ranks.ask_to_end(script)
+    print(len(scripts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

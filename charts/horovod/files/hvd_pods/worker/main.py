@@ -1,0 +1,180 @@
+"""A worker's main program: runs the sshd through which ranks are started, and looks after them.
+
+It stays the container's first process, because sshd as such would end at once when the pod is asked
+to end, and the ranks with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import IO, Mapping
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import memory_access, packages, ssh, threads
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.paths import CODE, PROGRAMS
+from hvd_pods.common.reporting import log, report_failure
+from hvd_pods.warm import client
+from hvd_pods.worker import draining, rank_watch
+
+# What sshd prints when a client connects and leaves, as the kubelet's startup probe and the master
+# do at the start and the end of each run. No LogLevel hides this message alone.
+LEFT = re.compile(
+    rb"kex_exchange_identification: "
+    rb"(Connection closed by remote host|read: Connection reset by peer)"
+)
+# Seconds to wait for the last messages of an sshd that has ended; its sessions may go on.
+DRAIN_WITHIN = 2.0
+# Room for the command line of a rank, which replaces that of the warm process in its forks.
+TITLE = " " * 2000
+
+
+def preloaded(environment: Mapping[str, str]) -> list[str]:
+    """The modules that ranks find imported: launch.preload, or what the image names."""
+    return environment.get("HVD_PRELOAD", "").replace(",", " ").split()
+
+
+def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
+    """Start to import in a process of its own, beside sshd; ranks connect to its socket."""
+    for left in (client.SOCKET, client.DESCRIPTION):
+        Path(left).unlink(missing_ok=True)
+    modules = preloaded(environment)
+    if not modules:
+        return
+    # As files/rank.py sets them: libraries read them when they are imported.
+    cpus = os.sched_getaffinity(0)
+    slots = int(environment.get("HVD_SLOTS", "1"))
+    environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    listener.bind(client.SOCKET)
+    os.umask(before)
+    listener.listen(socket.SOMAXCONN)
+    number = listener.detach()
+    # Not isolated, and without options: as a rank's Python starts.
+    subprocess.Popen(
+        [python, str(PROGRAMS / "warm" / "server.py"), str(number), *modules, TITLE],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[number],
+        start_new_session=True,
+    )
+    os.close(number)
+    described = {"python": python, "modules": modules, "environment": environment}
+    # Values may be secrets.
+    ssh.write_private_file(Path(client.DESCRIPTION), json.dumps(described).encode())
+
+
+def start_metrics(environment: Mapping[str, str]) -> None:
+    """Make the directory for the ranks' metrics, and serve them if the chart enables that.
+
+    The server is a process of its own.
+    """
+    folder = Path(environment["HVD_METRICS_DIR"])
+    folder.mkdir(exist_ok=True)
+    # A container that is restarted finds the files of ranks that have ended.
+    for left in folder.iterdir():
+        left.unlink()
+    if "HVD_METRICS_PORT" in environment:
+        command = [sys.executable, "-I", "-S", str(PROGRAMS / "common" / "metrics.py")]
+        subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
+
+
+class Signals:
+    """The requests to end, and what wakes this process for them and for processes that ended."""
+
+    def __init__(self) -> None:
+        self.asked_to_end = False
+        self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer)
+        # Without handlers, the first process of a container gets no signals.
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.asked_to_end = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next signal, at most so long."""
+        if select.select([self._reader], [], [], seconds)[0]:
+            os.read(self._reader, 4096)
+
+
+def reap(sshd: subprocess.Popen[bytes]) -> None:
+    """Reap ended processes, also those that others have left to the container's first one."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == sshd.pid:
+            is_exit = os.WIFEXITED(status)
+            sshd.returncode = os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
+
+
+def pass_on(errors: IO[bytes]) -> None:
+    """Write sshd's messages to the log of this pod, but for those of clients that have left."""
+    for line in errors:
+        if not LEFT.fullmatch(line.rstrip()):
+            os.write(2, line)
+
+
+def serve(command: list[str], signals: Signals) -> int:
+    """Run sshd until this pod is asked to end; its exit code when it ends before."""
+    sshd = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert sshd.stderr  # noqa: S101
+    messages = threading.Thread(target=pass_on, args=[sshd.stderr], daemon=True)
+    messages.start()
+    # Ranks cannot start yet: sshd has not answered.
+    memory_access.note(int(os.environ.get("HVD_SLOTS", "1")))
+    watch = rank_watch.RankWatch(os.environ)
+
+    def wait(seconds: float) -> None:
+        signals.wait(seconds)
+        reap(sshd)
+
+    while sshd.returncode is None:
+        if signals.asked_to_end:
+            grace = float(os.environ.get("HVD_GRACE", "0"))
+            draining.leave(sshd, grace, lambda: wait(draining.LOOK_EVERY))
+            return 0
+        wait(rank_watch.LOOK_EVERY)
+        watch.look()
+    messages.join(DRAIN_WITHIN)
+    log(f"sshd has ended with exit code {sshd.returncode}")
+    return int(sshd.returncode)
+
+
+def main() -> int:
+    """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
+    signals = Signals()
+    if CODE.is_dir():
+        # Before the packages are there: sessions and forks find them at this path later.
+        os.environ.update(packages.add_to(os.environ))
+    try:
+        start_warm_process(sys.executable, os.environ)
+        command = ssh.prepare_worker(
+            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable
+        )
+        ssh.write_environment(os.environ)
+        start_metrics(os.environ)
+    except RunError as error:
+        return report_failure(error)
+    log(f"ready for ranks: sshd on port {os.environ['HVD_SSH_PORT']}")
+    return serve(command, signals)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Runs the command of an SSH session of a worker, in the container's environment.
+
+sshd starts sessions with a nearly empty environment. The ranks would miss what a values file or an
+image sets: paths, thread counts, credentials. A session of a master that was replaced is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
+from hvd_pods.common import fast_start, fence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping
+
+
+def prepare_session(
+    sshd_environment: Mapping[str, str], container_environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return a session's command line and environment; the container's values override sshd's."""
+    environment = {**sshd_environment, **container_environment}
+    environment.pop("SSH_ORIGINAL_COMMAND", None)
+    requested = sshd_environment.get("SSH_ORIGINAL_COMMAND")
+    return (["/bin/sh", "-c", requested] if requested else ["/bin/sh", "-i"]), environment
+
+
+def read_environment() -> dict[str, str]:
+    """Return the environment that ssh.write_environment saved."""
+    entries = fast_start.read(fast_start.ENVIRONMENT).split(b"\0")
+    pairs = (entry.split(b"=", 1) for entry in entries if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
+
+
+def main() -> int:
+    """Become the command, or say why this worker does not serve the session."""
+    try:
+        epoch = fence.admit(os.environ.get(fence.EPOCH))
+    except fence.FenceError as problem:
+        print(f"[hvd] error: {os.uname().nodename}: {problem}", file=sys.stderr, flush=True)
+        return problem.exit_code
+    command, environment = prepare_session(os.environ, read_environment())
+    environment[fence.EPOCH] = epoch
+    os.execve(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

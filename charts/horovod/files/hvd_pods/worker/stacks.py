@@ -1,0 +1,115 @@
+"""Shows in a worker what its ranks do: `stacks.py [RANK...]`, all of its ranks by default.
+
+A rank writes its own Python stack when it gets SIGNAL: a debugger would need rights that a
+container does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import fast_start
+from hvd_pods.rank import ranks
+from hvd_pods.rank.ranks import STACK_SIGNAL
+
+STATES = {
+    "T": "is stopped by a signal: something has sent it SIGSTOP",
+    "t": "is stopped by a debugger",
+    "D": "waits for a disk or a file server, and cannot be interrupted",
+}
+# Seconds in which all ranks have to write, and between two looks at what one has written.
+ANSWER_WITHIN, SETTLED = 5.0, 0.1
+# The outer frames of a fork are the chart's own.
+OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
+
+
+def ask(script: ranks.Script) -> str | None:
+    """What a rank does; None when it is writing its stack to its file. Raises OSError."""
+    state = STATES.get(fast_start.read_stat(script.pid)[0], "")
+    if state:
+        return state
+    # Without a handler, it would end the process.
+    if not has_signal(script.pid, "SigCgt"):
+        return (
+            "shows no Python stack: it is still starting, or its command is not python, or has the "
+            "option -E, -I or -S"
+        )
+    file = ranks.stack_file(script.rank)
+    writes_there = has_open(script.pid, file)
+    if writes_there:
+        os.truncate(file, 0)
+    os.kill(script.pid, STACK_SIGNAL)
+    return None if writes_there else "writes its Python stack to its standard error"
+
+
+def has_open(pid: int, file: str) -> bool:
+    """Whether a process still has this file open: a script may have closed what it did not open."""
+    folder, path = f"/proc/{pid}/fd", os.path.realpath(file)
+    for name in fast_start.list_names(folder):
+        try:
+            if os.readlink(f"{folder}/{name}") == path:
+                return True
+        except OSError:
+            # Closed meanwhile.
+            continue
+    return False
+
+
+def has_signal(pid: int, *sets: str) -> bool:
+    """Whether STACK_SIGNAL is in one of these sets of signals of a process (proc(5), status)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, mask = line.partition(":")
+        if name in sets and int(mask, 16) >> (STACK_SIGNAL - 1) & 1:
+            return True
+    return False
+
+
+def is_writing(pid: int) -> bool:
+    """Whether a process has not taken the signal yet, or its handler runs, which blocks it."""
+    try:
+        return has_signal(pid, "ShdPnd", "SigBlk")
+    except OSError:
+        return False
+
+
+def read(rank: int, pid: int, until: float) -> str:
+    """What a rank has written of its stack, when it adds no more lines.
+
+    A machine that is busy may let it stand still between two lines.
+    """
+    before, is_late = b"", False
+    while not is_late:
+        time.sleep(SETTLED)
+        # In this order: what was written until then is read.
+        is_late, has_ended = time.monotonic() > until, not is_writing(pid)
+        now = fast_start.read(ranks.stack_file(rank))
+        # A script may block the signal for ever.
+        if now and (is_late or (now == before and has_ended)):
+            return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
+        before = now
+    return "does not show its Python stack: it does not react to signals"
+
+
+def main() -> int:
+    """Print what each rank does: a line, and its stack."""
+    running = {script.rank: script for script in ranks.running()}
+    asked = {}
+    for rank in list(map(int, sys.argv[1:])) or list(running):
+        try:
+            asked[rank] = ask(running[rank]) if rank in running else "has ended"
+        except OSError:
+            asked[rank] = "has ended"
+    until = time.monotonic() + ANSWER_WITHIN
+    for rank, answer in asked.items():
+        shown = answer or read(rank, running[rank].pid, until).rstrip()
+        print(f"rank {rank} {shown}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
