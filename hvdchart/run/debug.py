@@ -78,4 +78,4 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
 def _has_launched(release: Release) -> bool:
     """Whether the master has handed out the code; without access to the API it does not say so."""
     job = newest_job(release)
-    return phase_of(release).name == TRAINING or (job is not None and not run_of(job).get("api"))
+    return phase_of(release).name == TRAINING or (job is not None and not run_of(job).api)

@@ -41,12 +41,17 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
 def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
     """What the chart tells the master: two groups, the second with two ranks on each worker."""
     groups = [
-        {"statefulSet": "hvd-worker", "number": 2, "maximum": 4, "slots": 1},
-        {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2},
+        {"statefulSet": "hvd-worker", "number": 2, "maximum": 4, "slots": 1, "revision": ""},
+        {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
     run = {
         "api": True, "mode": more.get("mode", "mpirun"), "options": more.get("options", []),
         "args": ["python", "$$HOME/train.py"], "groups": groups[: more.get("groups", 1)],
+        "id": "1", "settings": "2", "service": "hvd", "workerSelector": "", "interface": "",
+        "hostsTimeoutSeconds": 600, "sshPort": 2222, "cleanup": "Never", "record": "hvd-run",
+        "minRanks": 1, "maxRanks": 9, "transport": "tcp", "code": "", "requirements": False,
+        "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
+        "stallTimeoutSeconds": 0, "failOnNaN": True, "gracePeriodSeconds": 30,
     }  # fmt: skip
     return [{"name": "HVD_RUN", "value": json.dumps(run)}]
 

@@ -112,7 +112,13 @@ def test_stack_asks_the_worker_of_the_rank(
     done = hvdchart("stack", "hvd", "1")
     assert (done.code, done.output) == (0, f"hvd-worker-1:\n{STACK}")
     (call,) = kubectl.calls
-    assert call.arguments[-5:] == ["python3", "-I", "-S", "/horovod/bin/stacks.py", "1"]
+    assert call.arguments[-5:] == [
+        "python3",
+        "-I",
+        "-S",
+        "/horovod/bin/hvd_pods/worker/stacks.py",
+        "1",
+    ]
 
 
 def test_stack_asks_all_workers_by_default(
@@ -121,7 +127,9 @@ def test_stack_asks_all_workers_by_default(
     kubectl.answer("team", "")
     done = hvdchart("stack", "hvd")
     assert done.output == "hvd-worker-0:\nno rank runs\nhvd-worker-1:\nno rank runs\n"
-    assert {call.arguments[-1] for call in kubectl.calls} == {"/horovod/bin/stacks.py"}
+    assert {call.arguments[-1] for call in kubectl.calls} == {
+        "/horovod/bin/hvd_pods/worker/stacks.py"
+    }
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
     done = hvdchart("stack", "hvd")
     assert (done.code, done.output.count("unable to upgrade connection\n")) == (0, 2)

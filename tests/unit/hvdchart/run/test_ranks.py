@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
 from hvdchart.run.timeline import Wait, read_waits, waits_report
 from tests.unit.hvdchart.runs import job
 
 
-def run(**more: Any) -> dict[str, Any]:
+def run(**more: Any) -> Run:
     return run_of(job(**{"groups": 2, **more}))
 
 
@@ -24,15 +25,12 @@ def test_ranks_fill_host_by_host_in_the_order_of_the_groups() -> None:
 
 
 def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
-    described = run()
-    for group, spares in zip(described["groups"], (3, 0), strict=True):
-        group["maximum"] = group["number"] + spares
-    record = {"hosts": '{"hvd-worker": "0,3-4"}'}
-    assert list(pods_of_ranks(described, record)) == [
-        "hvd-worker-0", "hvd-worker-3", "hvd-worker-4", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
+    record = {"hosts": '{"hvd-worker": "0,2-3"}'}
+    assert list(pods_of_ranks(run(), record)) == [
+        "hvd-worker-0", "hvd-worker-2", "hvd-worker-3", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
     ]  # fmt: skip
-    assert pod_of(described, "1", record) == "hvd-worker-3"
-    assert pod_of(described, "worker-1", record) == "hvd-worker-1", "also one without ranks"
+    assert pod_of(run(), "1", record) == "hvd-worker-2"
+    assert pod_of(run(), "worker-1", record) == "hvd-worker-1", "also one without ranks"
 
 
 @pytest.mark.parametrize(
@@ -53,10 +51,11 @@ def test_an_unknown_pod_is_refused_with_those_there_are(target: str) -> None:
         pod_of(run(), target, {})
 
 
-def test_the_job_of_an_older_chart_is_refused() -> None:
+@pytest.mark.parametrize("env", [[], [{"name": "HVD_RUN", "value": '{"service": "hvd"}'}]])
+def test_the_job_of_another_chart_is_refused(env: list[dict[str, str]]) -> None:
     old = job()
-    old["spec"]["template"]["spec"]["containers"][0]["env"] = []
-    with pytest.raises(ClusterError, match="of an older chart: deploy it again"):
+    old["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    with pytest.raises(ClusterError, match="of another version of the chart: deploy it again"):
         run_of(old)
 
 
