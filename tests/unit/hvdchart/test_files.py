@@ -64,11 +64,3 @@ def test_difference_is_a_unified_diff_with_two_lines_of_context(tmp_path: Path) 
     assert changes == [f"--- {file}", "+++ rendered", "@@ -4,3 +4,3 @@", " 4", " 5", "-6", "+six"]
     assert difference(file, file.read_text()) == ""
     assert "+new" in difference(tmp_path / "missing", "new\n")
-
-
-def test_difference_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"\xff")
-    with pytest.raises(FileError, match="a: cannot read: 'utf-8'"):
-        difference(tmp_path / "a", "")
-    with pytest.raises(FileError, match=r"cannot read: .* Is a directory"):
-        difference(tmp_path, "")

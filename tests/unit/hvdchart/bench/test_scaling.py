@@ -27,9 +27,8 @@ from hvdchart.bench.scaling import (
     mean_and_interval,
     rows,
     sizes,
-    worker_pods,
 )
-from hvdchart.errors import FileError, RunFailedError, SpecError
+from hvdchart.errors import FileError, RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
@@ -59,12 +58,6 @@ def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS
 )  # fmt: skip
 def test_sizes_are_doubled_up_to_all(workers: int, given: tuple[int], chosen: list[int]) -> None:
     assert sizes(workers, given) == chosen
-
-
-@pytest.mark.parametrize("given", [(0, 1), (1, 5)])
-def test_sizes_that_the_spec_does_not_have_are_refused(given: tuple[int, ...]) -> None:
-    with pytest.raises(SpecError, match="expected numbers from 1 to 4, the workers of the spec"):
-        sizes(4, given)
 
 
 def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
@@ -121,28 +114,6 @@ def test_pods_that_were_replaced_are_not_compared() -> None:
     other = (PODS[0], replace(PODS[1], image="i@sha256:2"))
     with pytest.raises(RunFailedError, match=r"different images \(i@sha256:1, i@sha256:2\)"):
         check_side_by_side([measured(0, 1, 1.0, other)])
-
-
-def test_workers_are_read_from_the_pods_by_name_with_the_image_that_runs() -> None:
-    def pod(name: str, component: str, status: dict[str, Any]) -> dict[str, Any]:
-        labels = {"app.kubernetes.io/component": component}
-        return {
-            "metadata": {"name": name, "uid": f"u-{name}", "labels": labels},
-            "spec": {"nodeName": "n0"} if status else {}, "status": status,
-        }  # fmt: skip
-
-    pulled = {"containerStatuses": [{"image": "i:1", "imageID": "i@sha256:1"}]}
-    named = {"containerStatuses": [{"image": "i:1", "imageID": ""}]}
-    pods = [
-        pod("m", "master", pulled), pod("r-2", "worker", {}), pod("r-1", "worker", named),
-        pod("r-0", "worker", pulled),
-        {"metadata": {"name": "other", "uid": "u"}, "spec": {}},
-    ]  # fmt: skip
-    assert worker_pods(pods) == [
-        Pod("r-0", "u-r-0", "n0", "i@sha256:1"),
-        Pod("r-1", "u-r-1", "n0", "i:1"),
-        Pod("r-2", "u-r-2", "", ""),
-    ]
 
 
 def result(pods: tuple[Pod, ...] = PODS) -> dict[str, Any]:

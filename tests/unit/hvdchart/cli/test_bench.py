@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,20 +129,6 @@ def test_a_failed_measurement_uninstalls_and_says_why(
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
     assert helm.commands()[-1] == "uninstall"
-
-
-@pytest.mark.slow
-def test_an_interrupt_uninstalls_the_run(
-    fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    command = [sys.executable, "-m", "hvdchart", "bench", str(spec)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        fake_cluster.wait_for("jobs", "watch")
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
-    assert process.returncode == 130, errors
-    assert helm.commands()[-2:] == ["upgrade", "uninstall"]
-    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(

@@ -98,15 +98,6 @@ def test_incomplete_rules_are_completed_by_asking(hvdchart: Command, cluster: Fa
     assert states(hvdchart("doctor", "-o", "json"))["rights to deploy"] == "ok"
 
 
-def test_without_a_kubeconfig_the_tools_are_examined(
-    hvdchart: Command, helm: StubProgram, kubeconfig_file: Path
-) -> None:
-    done = hvdchart("doctor")
-    assert done.code == 7
-    assert "no cluster: there is no kubeconfig" in done.output
-    assert "helm is version" in done.output
-
-
 def test_a_missing_builder_is_a_problem_where_one_is_asked_for(
     hvdchart: Command, cluster: FakeCluster, programs: Path
 ) -> None:

@@ -163,17 +163,6 @@ def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
 
 
 @pytest.mark.parametrize("command", ["bench", "tune"])
-def test_release_of_a_measurement_that_helm_cannot_complete_is_uninstalled(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
-) -> None:
-    helm.answer("upgrade", errors="Error: context deadline exceeded", code=1)
-    done = hvdchart(command, SPEC)
-    assert done.code == 6
-    assert "context deadline exceeded; the API server is slow: try again" in said(done)
-    assert helm.commands()[-1] == "uninstall"
-
-
-@pytest.mark.parametrize("command", ["bench", "tune"])
 def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
 ) -> None:

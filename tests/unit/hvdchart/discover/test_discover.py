@@ -193,32 +193,6 @@ def test_pod_requests_are_those_of_the_scheduler() -> None:
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
 
 
-def test_comments_on_gpus_show_what_limits_them() -> None:
-    shared = dgx("g1")
-    shared["metadata"]["labels"] |= {
-        "nvidia.com/gpu.replicas": "4",
-        "nvidia.com/gpu.memory": "8000",
-    }
-    text, _ = discovered([shared])
-    assert "NVIDIA-A100-SXM4-80GB; 7 GiB each; time-sliced: 4 shares of one GPU" in text
-    plain = node("p", "8", "32Gi", devices={"nvidia.com/gpu": "1"})
-    assert "# one rank each" in discovered([plain])[0]
-    assert "MIG slices: NCCL does not connect" in discovered([mig("m")])[0]
-    full, _ = discovered([dgx("g1")])
-    assert "time-sliced" not in full
-    assert "MIG slices" not in full
-
-
-@pytest.mark.parametrize(
-    ("cpu", "memory", "room"),
-    [("100m", "8Gi", False), ("101m", "8Gi", True), ("1", "256Mi", False), ("1", "257Mi", True)],
-)
-def test_node_without_room_for_a_worker_has_a_comment(cpu: str, memory: str, room: bool) -> None:
-    # The master requests 100m of the only CPU and 256Mi, and the kubelet reserves the rest.
-    text, _ = discovered([node("n", "1", "8Gi", allocatable=(cpu, memory))])
-    assert ("leave nothing for workers" in text) is not room
-
-
 def test_fit_uses_free_nodes_only() -> None:
     nodes = [dgx(f"d{n}") for n in range(4)] + [xeon("x1")]
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]

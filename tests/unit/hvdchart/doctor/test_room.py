@@ -10,12 +10,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.doctor.findings import Finding, report
 from hvdchart.doctor.needs import claims, pod_needs, security_level
 from hvdchart.doctor.rights import Right, examine_rights, is_granted, needed_rights
 from hvdchart.doctor.room import (
     examine_claims,
-    examine_classes,
     examine_gpus,
     examine_quotas,
     examine_security,
@@ -68,11 +66,6 @@ def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
     assert quota_texts([quota(**hard)]) == ([problem] if problem else [])
 
 
-def test_a_default_of_the_namespace_meets_what_a_quota_demands() -> None:
-    default = limit_range(default={"cpu": "4"})
-    assert quota_texts([quota(limits_cpu="100")], [default]) == []
-
-
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
@@ -109,10 +102,6 @@ def test_pod_security_admits_the_pods_or_not(enforced: str, more: Any, problem: 
     finding = examine_security({"metadata": {"labels": labels}}, *security_level(more))
     assert finding.state == ("problem" if problem else "ok")
     assert problem in finding.text
-
-
-def test_the_charts_own_values_suit_the_strictest_level() -> None:
-    assert security_level(default_values()) == ("restricted", "")
 
 
 def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str = "slow") -> Any:
@@ -167,18 +156,6 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
 
 
-def test_a_default_class_serves_new_claims() -> None:
-    default = {"storageclass.kubernetes.io/is-default-class": "true"}
-    classes: list[Any] = [
-        {"metadata": {"name": "a"}},
-        {"metadata": {"name": "b", "annotations": default}},
-    ]
-    assert examine_classes(classes).text == "a, b; default: b"
-    assert examine_classes(classes[:1]).state == "unknown"
-    assert examine_classes(classes[:1]).text == "no default StorageClass among: a"
-    assert examine_classes([]).text == "no default StorageClass among: none"
-
-
 def test_needs_are_read_from_the_values_of_a_spec() -> None:
     spec = parse_spec(
         b"apiVersion: hvdchart/v1\nname: r\nimage: {repository: a}\n"
@@ -197,13 +174,6 @@ def test_spares_need_what_other_workers_need() -> None:
     values = {"worker": {"number": 2, "spares": 1}, "workerGroups": groups}
     assert [(pod.name, pod.number) for pod in pod_needs(values)] == [
         ("a", 3), ("b", 2), ("master", 1),
-    ]  # fmt: skip
-
-
-def test_the_report_has_a_line_for_each_subject_and_the_fix_below() -> None:
-    text = report([Finding("DNS", "ok", "2 servers"), Finding("quotas", "problem", "full", "ask")])
-    assert text.splitlines() == [
-        "ok       DNS     2 servers", "PROBLEM  quotas  full", "                 -> ask",
     ]  # fmt: skip
 
 
@@ -246,21 +216,6 @@ def test_missing_rights_are_listed_by_resource_with_the_fix() -> None:
     )
     assert "kubectl create rolebinding NAME -n team --clusterrole=admin" in deploy.fix
     assert (follow.state, enter.state) == ("ok", "ok")
-
-
-def test_the_server_is_asked_where_rules_are_incomplete() -> None:
-    asked: list[Right] = []
-
-    def may(right: Right) -> bool:
-        asked.append(right)
-        return right.verb != "patch"
-
-    rules = [{**ALL, "apiGroups": ["", "apps", "batch", "discovery.k8s.io"]}]
-    deploy, *_ = examine_rights("team", rules, None, may)
-    assert {right.group for right in asked} == {
-        "rbac.authorization.k8s.io", "networking.k8s.io",
-    }  # fmt: skip
-    assert deploy.text.startswith("missing in namespace team: patch roles.rbac")
 
 
 def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:

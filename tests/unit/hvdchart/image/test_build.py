@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import select
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -160,27 +156,6 @@ def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     assert done.output == f"{Source(folder, 'r').reference()}\n"
 
 
-@pytest.mark.slow
-def test_an_interrupted_watch_of_changes_says_so(folder: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from hvdchart.image.build import changes\n"
-        "for _ in changes(Path(sys.argv[1])): print('changed', flush=True)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True,
-        stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        number = 0
-        while not select.select([process.stdout], [], [], 0.2)[0]:
-            number += 1
-            (folder / "train.py").write_text(str(number))
-        assert process.stdout.readline() == "changed\n"
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait() == -signal.SIGINT, "the command ends with the status of an interrupt"
-
-
 SPEC = """\
 apiVersion: hvdchart/v1
 name: r   # mine
@@ -231,20 +206,6 @@ def test_any_command_can_load_the_image(
     missing = hvdchart("build", folder, "--image", "r", "--load-with", "nowhere load")
     assert "no program 'nowhere' is on PATH" in missing.errors
     assert hvdchart("build", folder, "--image", "r", "--load-with", "'a").code == 2
-
-
-@pytest.mark.slow
-def test_the_image_is_saved_to_an_archive(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    archive = folder.parent / "image.tar"
-    done = hvdchart("build", folder, "--image", "r", "--save", archive)
-    assert done.code == 0, done.errors
-    assert commands(docker)[-1] == ["save", "-o", str(archive), done.output.strip()]
-    docker.answer("save", errors="no space\n", code=1)
-    failed = hvdchart("build", folder, "--image", "r", "--save", archive)
-    assert failed.code == 9
-    assert f"cannot save {done.output.strip()}: no space" in failed.errors
 
 
 @pytest.mark.slow

@@ -90,17 +90,6 @@ def test_missing_requirement_is_named_with_its_remedy(
     assert ("\n  --  " in text) == (lacking is not None)
 
 
-def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", *probe_command()[1:]], capture_output=True, text=True, check=True
-    )
-    probe = read_probe("this", f"a banner\n{done.stdout}bye\n", "")
-    assert probe["python"] == "{}.{}.{}".format(*sys.version_info[:3])
-    assert set(probe) == set(GOOD)
-    assert set(probe["programs"]) == set(GOOD["programs"])
-    check_requirements(probe, "mpirun")
-
-
 @pytest.mark.parametrize(
     ("output", "errors", "message"),
     [
@@ -216,25 +205,6 @@ def test_runc_is_used_by_root_where_it_is_installed(
         *("run", "--user", "7:0", "--env", "HOME=/tmp", "--cap-drop", "all", *isolation),
         *("container-1", "--", "id", "-u"),
     ]
-
-
-def test_docker_runs_the_command_restricted_and_returns_its_result(programs: Path) -> None:
-    docker = engine(programs, "docker")
-    done = run_in("image:1", ["id", "-u"], 7)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "output\n", "errors\n")
-    assert [call.arguments for call in docker.calls] == [
-        ["info"],
-        ["inspect", "--type=image", "image:1"],
-        ["run", *RESTRICTIONS],
-    ]
-
-
-def test_buildah_deletes_its_container(programs: Path) -> None:
-    buildah = engine(programs, "buildah")
-    assert run_in("image:1", ["true"], 0).stdout == "output\n"
-    assert buildah.commands() == ["info", "inspect", "from", "run", "rm"]
-    assert buildah.calls[2].arguments == ["from", "--pull-never", "image:1"]
-    assert buildah.calls[-1].arguments == ["rm", "container-1"]
 
 
 def test_missing_image_is_pulled(programs: Path) -> None:

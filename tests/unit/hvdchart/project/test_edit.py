@@ -61,12 +61,6 @@ def test_a_new_key_is_added_at_the_end_of_its_map(spec: Path) -> None:
     )
 
 
-def test_a_key_is_removed(spec: Path) -> None:
-    unset_values(spec, [r"values.podLabels.a\.b", "image.tag"])
-    assert "tag" not in spec.read_text()
-    assert spec.read_text().startswith(TEXT[: TEXT.index("  tag")])
-
-
 def test_a_list_or_map_may_become_empty_with_the_comments_of_what_was_in_it(spec: Path) -> None:
     text = TEXT + "  list:\n    # The only one.\n    - a  # this\n"
     spec.write_text(text.replace("    a.b", "    # Why.\n    a.b"))

@@ -82,18 +82,6 @@ def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     assert (written.repository, written.tag) == ("p", None)
 
 
-def test_scripts_find_what_they_import_beside_them(tmp_path: Path) -> None:
-    ours = {file.stem for file in (ROOT / "examples").glob("*.py")}
-    for template in TEMPLATES.values():
-        folder = tmp_path / template.name
-        make_project(folder, "mine", template)
-        there = {file.stem for file in folder.glob("*.py")}
-        for file in folder.glob("*.py"):
-            tree = ast.walk(ast.parse(file.read_text()))
-            imported = {each.module for each in tree if isinstance(each, ast.ImportFrom)}
-            assert imported & ours <= there, f"{template.name}/{file.name}"
-
-
 def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     with pytest.raises(FileError, match="p: exists already; choose another name"):

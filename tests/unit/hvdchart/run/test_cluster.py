@@ -13,10 +13,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.image.check import probe_pod
-from hvdchart.run import cluster as cluster_module
-from hvdchart.run.api import Api
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.facts import Facts
 from hvdchart.run.kubectl import Kubectl
 from tests.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.fakes.program import StubProgram
@@ -59,22 +56,6 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     }
 
 
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (401, r"does not accept your credentials \(m\); renew those in the kubeconfig"),
-        (403, r"you are not allowed to \(m\); ask for a role with that permission"),
-        (503, r"m \(HTTP 503\)"),
-    ],
-)
-def test_refused_request_has_the_servers_message(
-    fake_cluster: FakeCluster, status: int, message: str
-) -> None:
-    fake_cluster.refusals["nodes list"] = (status, "m")
-    with pytest.raises(ClusterError, match=f"^cannot list nodes: .*{message}$"):
-        Cluster.connect().nodes()
-
-
 @contextmanager
 def answering(kubeconfig_file: Path, answer: bytes) -> Iterator[None]:
     """A server that sends these bytes to the first request and ends."""
@@ -91,12 +72,6 @@ def answering(kubeconfig_file: Path, answer: bytes) -> Iterator[None]:
         server.start()
         yield
         server.join()
-
-
-def test_answer_that_is_not_from_kubernetes_has_its_http_reason(kubeconfig_file: Path) -> None:
-    refused = pytest.raises(ClusterError, match=r"cannot list nodes: Bad Gateway \(HTTP 502\)")
-    with answering(kubeconfig_file, b"HTTP/1.0 502 Bad Gateway\r\n\r\n<html>"), refused:
-        Cluster.connect().nodes()
 
 
 def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
@@ -156,23 +131,6 @@ def test_pod_that_cannot_start_is_an_error_and_is_deleted(fake_cluster: FakeClus
     assert fake_cluster.names("pods") == ["other"]
 
 
-def test_pod_that_does_not_end_in_time_is_an_error(
-    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_module, "POD_SECONDS", 5)
-
-    def end_watch() -> None:
-        fake_cluster.wait_for("pods", "watch")
-        fake_cluster.stop()
-
-    threading.Thread(target=end_watch).start()
-    with pytest.raises(ClusterError, match="pod hvdchart-image-check-x1 did not end within 5 s"):
-        Cluster.connect().run_pod(probe_pod("image:1"))
-    query = fake_cluster.wait_for("pods", "watch").query
-    assert query["timeoutSeconds"] == "5"
-    assert query["fieldSelector"] == "metadata.name=hvdchart-image-check-x1"
-
-
 @pytest.mark.parametrize(("everywhere", "place"), [(False, "namespaces/team/"), (True, "")])
 def test_releases_are_those_of_the_namespace_or_of_all(
     fake_cluster: FakeCluster, everywhere: bool, place: str
@@ -186,17 +144,6 @@ def test_releases_are_those_of_the_namespace_or_of_all(
         f"/apis/apps/v1/{place}statefulsets",
         f"/api/v1/{place}pods",
     }
-
-
-def test_server_of_dns_without_a_condition_is_ready(fake_cluster: FakeCluster) -> None:
-    """As the API of EndpointSlices says."""
-    conditions = [{"ready": False}, {}, None]
-    slice_ = {
-        "metadata": {"name": "kube-dns-1", "labels": {"k8s-app": "kube-dns"}},
-        "endpoints": [{"conditions": each} for each in conditions],
-    }
-    fake_cluster.put("endpointslices", slice_)
-    assert Facts(Api.connect(None)).dns_endpoints() == 2
 
 
 @pytest.mark.parametrize(

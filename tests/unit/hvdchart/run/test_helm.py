@@ -86,12 +86,6 @@ def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, c
         release_values("run", "team", Helm())
 
 
-def test_what_is_no_json_is_an_error(helm: StubProgram) -> None:
-    helm.answer("get", "warning: no JSON")
-    with pytest.raises(HelmError, match="helm does not print JSON: warning: no JSON"):
-        release_values("run", "team", Helm())
-
-
 @pytest.mark.slow
 def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
     helm, started = tmp_path / "helm", tmp_path / "started"
@@ -120,64 +114,33 @@ def test_emoji_reach_helm_as_they_are(helm: StubProgram) -> None:
     assert "\N{GRINNING FACE}" in helm.calls[-1].input
 
 
-# As Helm 3.19 and 4.3 print them.
+# As Helm 3.19 and 4.3 print them. The first sign of several decides.
 MESSAGES = {
-    "interrupted": (
-        "Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress",
-        "another command changes this release: try again in a minute. If Helm was killed",
-    ),
-    "name taken": (
-        'Error: Unable to continue with install: Service "run" in namespace "team" exists and '
-        "cannot be imported into the current release: invalid ownership metadata; label validation "
-        "error",
-        "objects with that name do not belong to this release: choose another name",
-    ),
-    "two people": (
-        'Error: INSTALLATION FAILED: secrets "sh.helm.release.v1.run.v1" already exists',
+    'Error: Service "run" in namespace "team" exists and cannot be imported into the current '
+    "release: invalid ownership metadata": "objects with that name do not belong to this release",
+    'Error: INSTALLATION FAILED: secrets "sh.helm.release.v1.run.v1" already exists':
         "another user has just created it",
-    ),
-    "namespace": (
-        'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found',
+    'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found':
         "there is no such namespace: add --create-namespace",
-    ),
-    "right": (
-        'Error: query: failed to query with labels: secrets is forbidden: User "x" cannot list '
-        'resource "secrets" in API group "" in the namespace "team"',
+    'Error: secrets is forbidden: User "x" cannot list resource "secrets"':
         "ask for this permission; `hvdchart doctor -n team` lists all that are missing",
-    ),
-    "credentials": (
-        "Error: Kubernetes cluster unreachable: the server has asked for the client to provide "
-        "credentials",
-        "the cluster does not accept your credentials: renew those in the kubeconfig",
-    ),
-    "no cluster": (
-        'Error: Kubernetes cluster unreachable: Get "https://10.0.0.1:6443/version": dial tcp '
-        "10.0.0.1:6443: connect: connection refused",
-        "the API server does not answer: check the kubeconfig and the network",
-    ),
-    "quota": (
-        'Error: UPGRADE FAILED: statefulsets.apps "run-worker" is forbidden: exceeded quota: q, '
-        "requested: count/statefulsets.apps=1",
+    "Error: Kubernetes cluster unreachable: the server has asked for the client to provide "
+    "credentials": "the cluster does not accept your credentials: renew those in the kubeconfig",
+    'Error: statefulsets.apps "run-worker" is forbidden: exceeded quota: q':
         "ask for a larger quota, or use fewer or smaller workers",
-    ),
-    "large code": (
-        'Error: INSTALLATION FAILED: create: failed to create: Secret "sh.helm.release.v1.run.v1" '
-        "is invalid: data: Too long: must have at most 1048576 bytes",
-        "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into",
-    ),
-    "half installed": (
-        'Error: UPGRADE FAILED: "run" has no deployed releases',
+    'Error: Secret "sh.helm.release.v1.run.v1" is invalid: data: Too long: must have at most '
+    "1048576 bytes": "Helm keeps all values in a Secret of at most 1 MiB: put large files of",
+    'Error: UPGRADE FAILED: "run" has no deployed releases':
         "an earlier installation was not completed: run `hvdchart undeploy run -n team`",
-    ),
-    "slow": ("Error: UPGRADE FAILED: context deadline exceeded", "the API server is slow"),
-}
+    "Error: UPGRADE FAILED: no such role": "",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "remedy"), MESSAGES.values(), ids=MESSAGES)
+@pytest.mark.parametrize(("message", "remedy"), MESSAGES.items())
 def test_each_known_failure_has_a_remedy(helm: StubProgram, message: str, remedy: str) -> None:
     helm.answer("upgrade", errors=f"{message}\n", code=1)
     with pytest.raises(HelmError) as raised:
         deploy(plan(), "team")
     text = str(raised.value)
-    assert text.startswith(f"helm upgrade: {message}; {remedy}")
+    assert text.startswith(f"helm upgrade: {message}{'; ' if remedy else ''}{remedy}")
     assert "\n" not in text

@@ -9,7 +9,7 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.logs import LogLine, follow, read_logged_lines
+from hvdchart.run.logs import LogLine, follow
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import CREATING, RUNNING, event, job, pod, terminated
 
@@ -155,17 +155,6 @@ def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -
     assert printed[1] == "hvd-master-1-a m1"
     finish(training)
     assert list(lines) == []
-
-
-def test_past_lines_are_those_of_each_started_pod(training: FakeCluster) -> None:
-    training.put("pods", pod("hvd-worker-1", "worker", CREATING))
-    training.log("hvd-worker-0", "w2")
-    cluster = Cluster.connect()
-    assert texts(read_logged_lines(cluster, "hvd", tail=1)) == [
-        "hvd-master-1-a m1",
-        "hvd-worker-0 w2",
-    ]
-    assert texts(read_logged_lines(cluster, "hvd", component="master")) == ["hvd-master-1-a m1"]
 
 
 def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:

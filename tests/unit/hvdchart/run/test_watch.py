@@ -53,12 +53,6 @@ def test_the_record_which_is_not_watched_is_read_again(
         fake_cluster.put("configmaps", record)
 
 
-def test_a_run_that_has_ended_is_not_watched(cluster: Cluster, fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("jobs", job(("Complete", "", "")))
-    assert wait_for_end(cluster, "hvd").state == "finished"
-    assert wait_for_end(cluster, "none").state == "not found"
-
-
 def test_a_server_that_is_away_for_a_while_is_waited_for(
     cluster: Cluster, fake_cluster: FakeCluster
 ) -> None:

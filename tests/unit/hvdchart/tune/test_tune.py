@@ -22,7 +22,6 @@ from hvdchart.tune.grid import (
     Search,
     benchmark_command,
     choose_best,
-    describe,
     faster_settings,
     list_settings,
     parse_result,
@@ -140,22 +139,6 @@ def test_tuning_block_merges_into_the_spec() -> None:
     assert ("failed" in text, "again" in text) == (True, False)
     silent = measured((), (5.0,))
     assert "faster than" not in tuning_text(Search(silent, silent), "x")
-
-
-@pytest.mark.parametrize(
-    ("speeds", "errors", "line"),
-    [
-        ((10.0,), (), "    10.00  A=1 B=2"),
-        ((10.0, 13.0), (), "    11.50  A=1 B=2 (10.00 to 13.00)"),
-        ((), ("first", "last  of\ntwo"), "   failed  A=1 B=2: last of two"),
-        ((), ("x" * 201,), f"   failed  A=1 B=2: {'x' * 200}"),
-        ((), (), "   failed  A=1 B=2: not run"),
-    ],
-)
-def test_measurement_is_a_line(
-    speeds: tuple[float, ...], errors: tuple[str, ...], line: str
-) -> None:
-    assert describe(Measurement({"A": "1", "B": "2"}, speeds, errors)) == line
 
 
 @pytest.mark.slow
