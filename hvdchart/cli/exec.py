@@ -51,10 +51,10 @@ def run_in_pod(
 ) -> None:
     """Run a command in the pod that a person means, and exit with its code."""
     from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.logs import main_container
     from hvdchart.run.output import running_pod
+    from hvdchart.run.release import component_of
 
     pod = running_pod(release, target)
     kubectl = Kubectl(cluster.namespace, context)
-    container = main_container(pod)
+    container = component_of(pod)
     raise typer.Exit(kubectl.run_in(pod["metadata"]["name"], container, command or ()))

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress
-from hvdchart.run.release import Object, Release
+from hvdchart.run.release import Object, Release, component_of
 from hvdchart.run.workers import Workers, count_workers, is_child, is_true
 from hvdchart.text import join_names
 
@@ -108,7 +108,7 @@ def _judge(release: Release, job: Object | None, pods: list[Object], workers: Wo
             return "not found", reason, "list all runs: hvdchart list --all-namespaces"
         return _recorded(release)
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
-    masters = [pod for pod in pods if _component(pod) == _MASTER]
+    masters = [pod for pod in pods if component_of(pod) == _MASTER]
     if is_true(conditions, "Complete"):
         return "finished", _not_stored(release), ""
     if is_true(conditions, "Failed"):
@@ -156,7 +156,7 @@ def _failed(
         advice = "raise master.activeDeadlineSeconds (train.deadlineSeconds in a spec)"
     for pod in pods:
         problem = problem_of(pod, release.events)
-        if problem and _component(pod) != _MASTER:
+        if problem and component_of(pod) != _MASTER:
             reason = f"{reason}; {pod['metadata']['name']}: {problem.reason}".strip("; ")
             advice = advice or problem.advice
             break
@@ -256,10 +256,6 @@ def _pod_status(pod: Object, release: Release) -> PodStatus:
     return PodStatus(
         pod["metadata"]["name"], state, node, restarts, problem.reason if problem else ""
     )
-
-
-def _component(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/component", ""))
 
 
 def _belongs_to_other_job(pod: Object, job: Object) -> bool:
