@@ -99,7 +99,7 @@ def parse_machine(line: str) -> Object | None:
 def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
     """The measurement in a line of the driver that begins with BENCH.
 
-    Raises RunFailedError for one that failed.
+    Raises RunFailedError for a failed measurement.
     """
     measured = json.loads(line.removeprefix("BENCH "))
     if measured["result"] is None:

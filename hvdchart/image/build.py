@@ -64,7 +64,7 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
 
 
 def choose_engine(name: str | None) -> str:
-    """The engine to build with: the one that is asked for, or the first that works."""
+    """The engine to build with: the named engine, or the first that works. Raises ImageError."""
     if name is not None and name not in ENGINES:
         raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
     if name is not None and not is_working(name):

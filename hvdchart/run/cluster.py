@@ -108,7 +108,7 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        """The data of the release's record, the ConfigMap; empty when there is none."""
+        """The data of the release's record (a ConfigMap); empty without a record."""
         name = record_name(release)
         what = f"read configmap {name} in namespace {self.namespace}"
         try:
@@ -121,7 +121,7 @@ class Cluster:
         return data
 
     def code(self, release: str) -> Object | None:
-        """The ConfigMap with the release's own code; the newest, None when there is none."""
+        """The newest ConfigMap with the release's own code; None without code."""
         items = [
             item
             for item in self._list("configmaps", selector(release))

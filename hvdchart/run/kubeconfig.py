@@ -47,7 +47,7 @@ class Connection:
     server: str
     log_in: Callable[[], Credentials]
     namespace: str
-    # Certificates in PEM; empty: those that the system trusts.
+    # Certificates in PEM; empty: the authorities that the system trusts.
     authorities: str
     is_verified: bool = True
     # The name in the server's certificate, where it is not that of `server`.

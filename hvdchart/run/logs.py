@@ -12,7 +12,7 @@ from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, component_of, event_time, is_about
 from hvdchart.run.status import newest_job
 
-# After so long the API server ends a watch and another one starts. Nothing is lost in between:
+# Seconds after which the API server ends a watch and another watch starts. Nothing is lost between:
 # each watch begins with the objects that exist.
 _WATCH_SECONDS = 300
 # The reason of a failed probe. A worker's startup probe fails until its SSH server is up.
@@ -30,7 +30,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class _Ended:
-    """A thread has ended: the one that reads the log of `pod` or, for None, that watches Jobs."""
+    """A thread has ended: the reader of the log of `pod` or, for None, the watch of Jobs."""
 
     pod: str | None = None
     error: ClusterError | None = None

@@ -1,4 +1,4 @@
-"""Which pod of a run to look into: that of a rank, and one that has the run's output. Pure."""
+"""Finds the pod of a rank, and a pod that mounts the run's output. Pure."""
 
 from __future__ import annotations
 

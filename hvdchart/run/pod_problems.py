@@ -67,7 +67,7 @@ def advice_for_refusal(message: str) -> str:
 
 
 def waits_for(pod: Object) -> str:
-    """Kubernetes' word for what a pod that is not up waits for; empty for one that is."""
+    """Kubernetes' word for what a pod waits for, such as ErrImagePull; empty for a pod that is up."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting:

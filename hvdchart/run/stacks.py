@@ -15,7 +15,7 @@ _AT_ONCE = 16
 
 
 def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Iterator[str]:
-    """The stacks of one rank, of those of a worker, or of all: a text for each pod.
+    """The stacks of one rank, of a worker's ranks, or of all ranks: a text for each pod.
 
     Raises ClusterError when there is no such rank or worker, or it cannot be asked.
     """
@@ -32,7 +32,7 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
         try:
             return _ask(pod, [], kubectl)
         except ClusterError as problem:
-            # It has ended meanwhile; the others may still answer.
+            # The pod has ended since it was listed; the others may still answer.
             return f"{problem}\n"
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:

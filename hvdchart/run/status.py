@@ -33,7 +33,7 @@ class PodStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A run: its state, the reason and what to do about it (`advice`), empty where there is none.
+    """A run: its state, the reason for it and what to do (`advice`); texts may be empty.
 
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.

@@ -114,6 +114,6 @@ def _probe(pod: Object, kubectl: Kubectl) -> Usage:
     try:
         answer = kubectl.read(name, component_of(pod), ["sh", "-c", _PROBE])
     except ClusterError:
-        # It has ended meanwhile, or its image has no shell.
+        # The pod has ended since it was listed, or its image has no shell.
         return Usage(name)
     return parse_probe(name, answer.decode(errors="replace"))

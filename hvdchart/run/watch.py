@@ -16,7 +16,7 @@ from hvdchart.run.status import Status, run_status
 T = TypeVar("T")
 # A watch is opened again after this many seconds.
 WATCH_SECONDS = 300
-# Seconds until a change is read, with those that come along; 200 pods start together.
+# Seconds to collect changes before the objects are read: 200 pods may start together.
 SETTLE = 0.2
 # Seconds after which the objects are read without a change: the record has no watch of its own.
 READ_EVERY = 5.0

@@ -46,7 +46,7 @@ def search(
     context: str | None = None,
     helm: str = "helm",
 ) -> Search:
-    """Measure all settings, then those that are faster than the plan's own, `settings[0]`, again.
+    """Measure all settings, then again the ones faster than the plan's own, `settings[0]`.
 
     Calls `report` with a line for each run. Raises RunFailedError when no run printed a speed.
     """
