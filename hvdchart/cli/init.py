@@ -20,7 +20,7 @@ def init(
     ],
     template: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Template, of those that `templates list` prints."),
+        typer.Option(metavar="NAME", help="Template; `templates list` prints all."),
     ] = "keras",
     image: Annotated[
         str, typer.Option(metavar="IMAGE", help="Image of the pods (default: the template's).")

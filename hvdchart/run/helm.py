@@ -95,7 +95,7 @@ class Helm:
         raise HelmError(f"helm {what}: {message}{f'; {remedy}' if remedy else ''}")
 
     def version(self) -> str:
-        """The program's version. Raises HelmError if it is too old, or if the program is not Helm."""
+        """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
         try:
             output = str(_result(self.command.version())).strip()
         except _FailedError as error:

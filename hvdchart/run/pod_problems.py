@@ -67,7 +67,7 @@ def advice_for_refusal(message: str) -> str:
 
 
 def waits_for(pod: Object) -> str:
-    """Kubernetes' word for what a pod waits for, such as ErrImagePull; empty for a pod that is up."""
+    """Kubernetes' word for what a pod waits for, such as ErrImagePull; empty when it is up."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting:

@@ -21,8 +21,8 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 class Progress:
     """The last step of a run; None for what the script does not report.
 
-    `loss` is a text, such as nan, when it is not finite. `idle_seconds` is how long ago the step was, by the
-    master's clock.
+    `loss` is a text, such as nan, when it is not finite. `idle_seconds` is how long ago the step
+    was, by the master's clock.
     """
 
     step: int
