@@ -25,17 +25,6 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.read_text() == "old\n"
 
 
-def test_mode_is_that_of_the_umask_unless_given(tmp_path: Path) -> None:
-    old = os.umask(0o020)
-    try:
-        write_atomically(tmp_path / "a", "")
-        write_atomically(tmp_path / "b", "", mode=0o604)
-    finally:
-        os.umask(old)
-    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"]
-    assert modes == [0o646, 0o604]
-
-
 def test_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "of-the-team.yaml", tmp_path / "values.yaml"
     target.write_text("old\n")

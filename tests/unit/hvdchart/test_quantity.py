@@ -36,34 +36,22 @@ def test_parse_quantity_agrees_with_the_kubernetes_client(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-1", "Gi", "1 Gi", "1ki", "1mi", "1Q", "1e", "1e3k", "1.2.3", "nan", "0x1", "1\n"]
-)
-def test_parse_quantity_refuses_other_texts(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
-        parse_quantity(text)
+    ("read", "text", "why"),
+    [
+        *((parse_quantity, text, "is not a Kubernetes quantity") for text in (
+            "", "-1", "Gi", "1 Gi", "1ki", "1mi", "1Q", "1e", "1e3k", "1.2.3", "nan", "0x1", "1\n"
+        )),
+        *((memory_bytes, text, "fraction of a byte") for text in ("128m", "128u", "128n")),
+        *((cpu_millis, text, "whole number of thousandths") for text in ("0.0001", "1.5m", "1u")),
+    ],
+)  # fmt: skip
+def test_other_texts_are_refused(read: Callable[[str], object], text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read(text)
 
 
-@pytest.mark.parametrize("text", ["128m", "128u", "128n"])
-def test_memory_refuses_fractional_suffixes(text: str) -> None:
-    with pytest.raises(ValueError, match="fraction of a byte"):
-        memory_bytes(text)
-
-
-@pytest.mark.parametrize("text", ["0.0001", "1.5m", "1u"])
-def test_cpu_refuses_fractions_of_a_thousandth(text: str) -> None:
-    with pytest.raises(ValueError, match="whole number of thousandths"):
-        cpu_millis(text)
-
-
-@pytest.mark.parametrize(
-    ("millis", "text"), [(2000, "2"), (500, "500m"), (2500, "2500m"), (0, "0")]
-)
-def test_cpu_is_written_in_the_shortest_form(millis: int, text: str) -> None:
-    assert cpu_text(millis) == text
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(2 * GI, "2Gi"), (3 * MI, "3Mi"), (GI + MI, "1025Mi"), (1000, "1000")]
-)
-def test_memory_is_written_in_the_largest_exact_unit(size: int, text: str) -> None:
-    assert memory_text(size) == text
+def test_quantities_are_written_in_the_shortest_exact_form() -> None:
+    assert [cpu_text(millis) for millis in (2000, 500, 2500, 0)] == ["2", "500m", "2500m", "0"]
+    sizes = (2 * GI, 3 * MI, GI + MI, 1000)
+    assert [memory_text(size) for size in sizes] == ["2Gi", "3Mi", "1025Mi", "1000"]
+    assert (memory_bytes("1.9"), cpu_millis("1.5")) == (1, 1500)

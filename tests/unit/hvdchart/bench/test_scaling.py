@@ -7,11 +7,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
-from hvdchart.bench.plot import plot
 from hvdchart.bench.result import (
     check_comparable,
     document,
@@ -169,33 +167,3 @@ def test_the_machine_is_named() -> None:
     assert remarks({}) == []
     (remark,) = remarks({"nodes": {"r-0": "n", "r-1": "n"}})
     assert remark.startswith("several workers were on one node (n): ")
-
-
-def row(workers: int, speed: float, half: float, efficiency: float) -> dict[str, Any]:
-    return {
-        "workers": workers, "ranks": 2 * workers, "imagesPerSecond": speed, "interval": half,
-        "efficiency": efficiency,
-    }  # fmt: skip
-
-
-def drawn(*rows: dict[str, Any]) -> dict[str, list[dict[str, str]]]:
-    """The attributes of a plot's elements, by their tags; those of a text with its `text`."""
-    elements: dict[str, list[dict[str, str]]] = {}
-    for element in ElementTree.fromstring(plot("a", "b", rows)).iter():  # noqa: S314
-        tag = element.tag.rpartition("}")[2]
-        elements.setdefault(tag, []).append({**element.attrib, "text": element.text or ""})
-    return elements
-
-
-def test_the_plot_is_to_scale() -> None:
-    """The axes end at the most workers, and 5 % above the highest interval."""
-    elements = drawn(row(1, 10.0, 1.0, 1.0), row(2, 19.0, 2.0, 0.95))
-    assert (elements["svg"][0]["width"], elements["svg"][0]["height"]) == ("720", "440")
-    axes, *intervals = (each["d"] for each in elements["path"])
-    assert axes == "M80 70V380H690"
-    assert intervals == ["M385.0 253.5V225.4", "M690.0 141.0V84.8"]
-    points = [(each["cx"], each["cy"]) for each in elements["circle"]]
-    assert points == [("385.0", "239.4"), ("690.0", "112.9")]
-    ideal, measured = (each["points"] for each in elements["polyline"])
-    assert ideal == "80.0,380.0 385.0,239.4 690.0,98.8"
-    assert measured == " ".join(map(",".join, points))

@@ -174,18 +174,6 @@ def test_a_failure_leaves_the_run_alone_and_is_not_remembered(
     assert words(docker)[-1] == "push"
 
 
-def test_a_preview_names_the_image_and_builds_nothing(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram,
-) -> None:  # fmt: skip
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": ""}))
-    done = hvdchart("deploy", project / "run.spec.yaml", "--diff")
-    assert done.code == 0, done.errors
-    assert docker.calls == []
-    assert f"would build {REPOSITORY}:{tag_of(project)}, unless it exists\n" in done.errors
-    assert installed_values(helm)["image"]["tag"] == tag_of(project)
-
-
 @pytest.mark.slow
 def test_an_interrupt_ends_the_builder_and_deploys_nothing(
     fake_cluster: FakeCluster, project: Path, docker: StubProgram, helm: StubProgram

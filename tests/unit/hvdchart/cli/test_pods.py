@@ -228,16 +228,3 @@ def test_debug_starts_a_copy_without_the_training_and_removes_it(
     assert "--install" in call.arguments
     assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]
     assert kubectl.calls[0].arguments[-1:] == ["ls"]
-
-
-def test_debug_that_cannot_be_installed_leaves_nothing(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram, kubectl: StubProgram
-) -> None:
-    helm.answer("get", json.dumps(VALUES))
-    helm.answer("upgrade", errors="Error: exceeded quota: q", code=1)
-    helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
-    done = hvdchart("debug", "hvd")
-    assert done.code == 6
-    assert "ask for a larger quota" in done.errors
-    assert helm.commands()[-1] == "uninstall"
-    assert kubectl.calls == []

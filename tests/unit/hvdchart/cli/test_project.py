@@ -53,11 +53,3 @@ def test_config_without_sense_is_refused(hvdchart: Command, tmp_path: Path) -> N
     for words in (("list", "a"), ("get",), ("set",), ("change", "a=1")):
         assert hvdchart("config", tmp_path / "spec", *words).code == 2
     assert hvdchart("config", tmp_path / "none", "list").code == 5
-
-
-def test_config_prints_text_as_it_is(hvdchart: Command, tmp_path: Path) -> None:
-    spec = tmp_path / "run.spec.yaml"
-    spec.write_text("train: {command: [python, größe.py]}\n", "utf-8")
-    assert hvdchart("config", spec, "get", "train.command.1").output == "größe.py\n"
-    assert hvdchart("config", spec, "get", "train.command").output == '["python", "größe.py"]\n'
-    assert "größe.py" in hvdchart("config", spec, "list").output

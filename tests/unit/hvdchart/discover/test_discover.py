@@ -129,21 +129,6 @@ def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], r
 
 
 @pytest.mark.parametrize(
-    ("labels", "threads"),
-    [
-        ({}, None),
-        ({f"{NFD}cpu-hardware_multithreading": "true"}, 2),
-        ({f"{NFD}cpu-hardware_multithreading": "false"}, 1),
-        ({"kubernetes.io/arch": "arm64"}, 1),
-    ],
-)
-def test_threads_of_a_core_are_known_from_labels(
-    labels: dict[str, str], threads: int | None
-) -> None:
-    assert read_nodes([node("n", "4", "8Gi", labels)], [])[0].threads_per_core == threads
-
-
-@pytest.mark.parametrize(
     ("product", "names"),
     [
         ("H100-SXM", ["h100-sxm"]),
@@ -159,18 +144,6 @@ def test_groups_are_named_after_their_product(product: str, names: list[str]) ->
         for n in range(len(names))
     ]
     assert [group.name for group in discovered(nodes)[1].nodes] == names
-
-
-def test_label_of_the_users_own_selects_a_group() -> None:
-    """And no label that changes over time."""
-    nodes = [
-        node(name, cpu, "32Gi", {"pool": name, "example.com/timestamp": cpu})
-        for name, cpu in (("large", "16"), ("small", "8"))
-    ]
-    _, spec = discovered(nodes)
-    assert [dict(group.node_selector) for group in spec.nodes] == [
-        {"pool": "large"}, {"pool": "small"},
-    ]  # fmt: skip
 
 
 # The last one has 3 % less than the first one.

@@ -61,15 +61,6 @@ def test_a_new_key_is_added_at_the_end_of_its_map(spec: Path) -> None:
     )
 
 
-def test_a_list_or_map_may_become_empty_with_the_comments_of_what_was_in_it(spec: Path) -> None:
-    text = TEXT + "  list:\n    # The only one.\n    - a  # this\n"
-    spec.write_text(text.replace("    a.b", "    # Why.\n    a.b"))
-    unset_values(spec, ["values.list.0", r"values.podLabels.a\.b"])
-    assert spec.read_text().endswith("values:\n  podLabels: {}\n  list: []\n")
-    with pytest.raises(SpecError, match="nodes: got an empty list"):
-        unset_values(spec, ["nodes.0"])
-
-
 def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
     listed = dict(items(spec))
     assert listed["nodes.0.memory"] == "384Gi"

@@ -16,7 +16,6 @@ import yaml
 from hvdchart.errors import ClusterError
 from hvdchart.run import kubeconfig
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.exec_credential import run_program
 from tests.fakes.fixtures import Command
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
@@ -267,20 +266,6 @@ def test_refused_token_that_stays_the_same_is_sent_once(
     with pytest.raises(ClusterError, match="does not accept your credentials"):
         ask(api, kubeconfig_file, {"token": "abc"})
     assert len(api.callers) == 1
-
-
-@pytest.mark.parametrize(
-    ("is_terminal", "mode", "is_interactive"),
-    [(True, "IfAvailable", True), (True, "Never", False), (False, "IfAvailable", False)],
-)
-def test_program_may_ask_a_person_at_a_terminal_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, mode: str,
-    is_interactive: bool,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal)
-    entry = {**program(tmp_path, "{'token': str(asked['spec']['interactive'])}")}
-    answer = run_program({**entry, "interactiveMode": mode}, tmp_path, {})
-    assert answer == {"token": str(is_interactive)}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.errors import ClusterError, HelmError
+from hvdchart.errors import HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import Helm, deploy, manifests, release_values, undeploy, upgrade
@@ -50,16 +50,6 @@ def test_arguments_reach_helm_without_a_shell(helm: StubProgram, tmp_path: Path)
     deploy(plan(), "team", context="$(touch harmed) 'a' \"b\"; touch harmed")
     assert helm.calls[-1].arguments[-1] == "$(touch harmed) 'a' \"b\"; touch harmed"
     assert not Path("harmed").exists()
-
-
-def test_undeploy_of_an_unknown_release_is_an_error(helm: StubProgram) -> None:
-    message = "Error: uninstall: Release not loaded: run: release: not found\n"
-    helm.answer("uninstall", errors=message, code=1)
-    with pytest.raises(ClusterError, match=r"no run run in namespace team: .* hvdchart list"):
-        undeploy("run", "team")
-    helm.answer("uninstall", errors="Error: uninstall: timed out\n", code=1)
-    with pytest.raises(HelmError, match=r"helm uninstall: .*timed out"):
-        undeploy("run", "team")
 
 
 def test_manifests_are_helms_own_text(helm: StubProgram) -> None:

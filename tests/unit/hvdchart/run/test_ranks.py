@@ -128,11 +128,6 @@ def test_the_report_names_the_ranks_and_the_largest_waits() -> None:
     ]
 
 
-def test_a_timeline_without_waits_is_no_error() -> None:
-    assert waits_report(read_waits("[\n")).startswith("0 operations")
-    assert read_waits(json.dumps(negotiation(0, (1, 0)))) == []
-
-
 @pytest.mark.parametrize("text", ["", "no timeline", '{"a": 1}', "step,loss\n1,2\n"])
 def test_another_file_is_refused(text: str) -> None:
     with pytest.raises(FileError, match="is not one of Horovod"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import RunFailedError, SpecError
+from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
@@ -20,17 +20,13 @@ from hvdchart.tune.grid import (
     Grid,
     Measurement,
     Search,
-    benchmark_command,
     choose_best,
-    faster_settings,
     list_settings,
     parse_result,
-    repeat_settings,
     tuning_plan,
     tuning_text,
 )
 from hvdchart.tune.in_pod import driver as tune_driver
-from hvdchart.values.check import checked_values
 
 OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
 
@@ -67,22 +63,6 @@ def test_spec_of_several_groups_or_without_cores_is_refused(nodes: str, message:
         list_settings(planned(nodes), Grid())
 
 
-def test_tuning_run_has_the_plans_binding_and_no_retries() -> None:
-    plan = planned()
-    runs = repeat_settings(list_settings(plan, Grid()), 3)
-    values = checked_values(tuning_plan(plan, runs, benchmark_command("ResNet50", 16, 10), 1))
-    assert values["launch"]["mode"] == "custom"
-    assert (values["worker"]["number"], values["worker"]["slots"]) == (1, 2)
-    *_, text, line = values["master"]["args"]
-    assert line == "$(LAUNCH)"
-    job = json.loads(text)
-    bound = checked_values(plan)["launch"]["binding"]
-    assert values["launch"]["binding"] == bound, "measured under the plan's own bindings"
-    assert len(job["runs"]) == 24
-    assert job["runs"][0] == job["runs"][8] == OWN
-    assert values["master"]["backoffLimit"] == 0
-
-
 def test_tuning_run_of_a_bound_run_with_a_long_name_is_a_spec_that_the_chart_takes() -> None:
     text = spec_text("{name: x, count: 2, coresPerSocket: 4, tuning: {binding: core}}")
     text = text.replace("name: run", f"name: {'a' * 45}") + "tuning: {binding: core}\n"
@@ -112,15 +92,6 @@ def test_best_setting_beats_the_plan_by_more_than_noise_in_turns() -> None:
     assert choose_best(shorter) is shorter[1], "a run without a speed leaves a turn incomplete"
     failed = measured((10,), ())
     assert choose_best(failed) is failed[0]
-
-
-def test_two_fastest_settings_are_measured_again() -> None:
-    own, other = measured((10, 11, 12), (12, 13, 14))
-    more = [Measurement({"N": str(n)}, (float(n),), ()) for n in (9, 20, 30)]
-    assert faster_settings([own, other, *more]) == [{"N": "30"}, {"N": "20"}]
-    assert faster_settings([other, own]) == faster_settings([own, own]) == []
-    with pytest.raises(RunFailedError, match="crashed"):
-        faster_settings(measured((), ()))
 
 
 def test_tuning_block_merges_into_the_spec() -> None:
