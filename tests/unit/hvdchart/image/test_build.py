@@ -1,4 +1,4 @@
-"""Building images: a builder that records its calls."""
+"""Building images and bringing them to a cluster: programs that record their calls."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from hvdchart.image.deliver import push, save
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
+SPEC = """\
+apiVersion: hvdchart/v1
+name: r   # mine
+nodes: [{name: a, count: 1, gpus: 1}]
+image: {repository: old, tag: old}
+train: {command: [a]}
+"""
+
 
 def commands(stub: StubProgram) -> list[list[str]]:
     """The calls, but for those that ask whether the engine works."""
@@ -20,28 +28,31 @@ def commands(stub: StubProgram) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_an_image_is_built_once_for_each_content(
+def test_an_image_is_built_once_for_each_content_pushed_and_named_in_the_spec(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
-    done = hvdchart("build", folder, "--image", "host:5000/team/r")
+    spec = folder.parent / "run.spec.yaml"
+    spec.write_text(SPEC)
+    build = ["build", folder, "--image", "host:5000/team/r"]
+    done = hvdchart(*build, "--push", "--spec", spec)
     assert done.code == 0, done.errors
     reference = done.output.strip()
     assert reference == Source(folder, "host:5000/team/r").reference()
     assert commands(docker) == [
         ["inspect", "--type=image", reference],
         ["build", "--file", str(folder / "Dockerfile"), "--tag", reference, str(folder)],
+        ["push", reference],
     ]
-    assert "built host:5000/team/r:" in done.errors
+    assert spec.read_text().splitlines()[1] == "name: r   # mine"
+    tag = reference.rpartition(":")[2]
+    assert f"repository: host:5000/team/r, tag: {tag}" in spec.read_text().replace('"', "")
     assert re.search(r"hvdchart: step 1/1: FROM a \(after \d+ s\)\n", done.errors)
     assert done.errors.count(" (after ") == 1
     assert "STEP" not in done.errors
+    assert "STEP 1/1: FROM a\n" in hvdchart(*build, "-v").errors
     docker.answer("inspect")
-    again = hvdchart("build", folder, "--image", "host:5000/team/r")
-    assert again.output == done.output
-    assert "is built already" in again.errors
-    docker.answer("inspect", code=1)
-    third = hvdchart("build", folder, "--image", "host:5000/team/r", "-v")
-    assert "STEP 1/1: FROM a\n" in third.errors
+    again = hvdchart(*build)
+    assert (again.output, "is built already" in again.errors) == (done.output, True)
 
 
 def test_the_tag_is_that_of_the_content(folder: Path) -> None:
@@ -87,17 +98,47 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     assert [name for name in context_files(folder) if name != ".dockerignore"] == left
 
 
-def test_a_build_that_fails_shows_its_last_lines(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    docker.answer("build", "".join(f"line {n}\n" for n in range(30)), "no such package\n", 1)
-    done = hvdchart("build", folder, "--image", "r", "--push")
-    assert done.code == 9
-    assert done.output == ""
-    assert f"docker cannot build {folder} (exit code 1): " in done.errors
-    assert "line 29" in done.errors
-    assert "line 5;" not in done.errors
-    assert "push" not in [call[0] for call in commands(docker)]
+@pytest.mark.slow
+def test_the_image_is_loaded_by_any_command_or_into_kind(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    minikube, kind = StubProgram(programs, "minikube"), StubProgram(programs, "kind")
+    monkeypatch.setenv("HVDCHART_LOAD_WITH", "minikube -p 'my one' load")
+    done = hvdchart("build", folder, "--image", "r")
+    assert done.code == 0, done.errors
+    assert commands(minikube) == [["-p", "my one", "load", done.output.strip()]]
+    monkeypatch.delenv("HVDCHART_LOAD_WITH")
+    assert hvdchart("build", folder, "--image", "r", "--kind", "mine").code == 0
+    (call,) = kind.calls
+    assert call.arguments[:2] == ["load", "image-archive"]
+    assert call.arguments[-2:] == ["--name", "mine"]
+    assert commands(docker)[-1][:2] == ["save", "-o"]
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "options", "says"),
+    [
+        ("docker", "build", [], "exit code 3): line 20; line 21; "),
+        ("docker", "push", ["--push"], "line 29; log in with `docker login host.example`"),
+        ("docker", "save", ["--save", "image.tar"], "cannot save host.example/r:"),
+        ("kind", "load", ["--kind", "mine"], "into kind: line 0 line 1"),
+        ("loader", "now", ["--load-with", "loader now"], "`loader now` ended with exit code 3: "),
+        ("", "", ["--load-with", "nowhere load"], "no program 'nowhere' is on PATH"),
+        ("", "", ["--kind", "mine"], "no program kind is on PATH"),
+    ],
+)
+def test_failure_shows_the_last_lines_and_a_remedy(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path, program: str,
+    command: str, options: list[str], says: str,
+) -> None:  # fmt: skip
+    lines = "".join(f"line {number}\n" for number in range(30))
+    if program:
+        failing = docker if program == "docker" else StubProgram(programs, program)
+        failing.answer(command, errors=lines, code=3)
+    done = hvdchart("build", folder, "--image", "host.example/r", *options)
+    assert (done.code, done.output) == (9, "")
+    assert says in done.errors
 
 
 def test_each_engine_has_its_own_command(
@@ -154,71 +195,3 @@ def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     assert done.code == 130
     assert "boom; waiting for the next change" in done.errors
     assert done.output == f"{Source(folder, 'r').reference()}\n"
-
-
-SPEC = """\
-apiVersion: hvdchart/v1
-name: r   # mine
-nodes: [{name: a, count: 1, gpus: 1}]
-image: {repository: old, tag: old}
-train: {command: [a]}
-"""
-
-
-def test_the_image_is_pushed_and_named_in_the_spec(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    spec = folder.parent / "run.spec.yaml"
-    spec.write_text(SPEC)
-    done = hvdchart("build", folder, "--image", "team/r", "--push", "--spec", spec)
-    assert done.code == 0, done.errors
-    reference = done.output.strip()
-    assert commands(docker)[-1] == ["push", reference]
-    tag = reference.partition(":")[2]
-    assert spec.read_text().splitlines()[1] == "name: r   # mine"
-    assert f"image: {{repository: team/r, tag: {tag}}}" in spec.read_text().replace('"', "")
-
-
-def test_a_push_that_is_refused_names_the_remedy(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    docker.answer("push", errors="denied: requested access to the resource is denied\n", code=1)
-    done = hvdchart("build", folder, "--image", "host.example/r", "--push")
-    assert done.code == 9
-    assert "is denied; log in with `docker login host.example`" in done.errors
-
-
-@pytest.mark.slow
-def test_any_command_can_load_the_image(
-    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    minikube = StubProgram(programs, "minikube")
-    done = hvdchart("build", folder, "--image", "r", "--load-with", "minikube -p 'my one' load")
-    assert done.code == 0, done.errors
-    reference = done.output.strip()
-    assert [call.arguments for call in minikube.calls] == [["-p", "my one", "load", reference]]
-    minikube.answer("my one", errors="no such profile", code=3)
-    monkeypatch.setenv("HVDCHART_LOAD_WITH", "minikube -p 'my one' load")
-    refused = hvdchart("build", folder, "--image", "r")
-    assert refused.code == 9
-    assert "`minikube -p my one load` ended with exit code 3: no such profile" in refused.errors
-    missing = hvdchart("build", folder, "--image", "r", "--load-with", "nowhere load")
-    assert "no program 'nowhere' is on PATH" in missing.errors
-    assert hvdchart("build", folder, "--image", "r", "--load-with", "'a").code == 2
-
-
-@pytest.mark.slow
-def test_the_image_is_loaded_into_kind(
-    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path
-) -> None:
-    missing = hvdchart("build", folder, "--image", "r", "--kind", "mine")
-    assert (missing.code, "no program kind is on PATH" in missing.errors) == (9, True)
-    kind = StubProgram(programs, "kind")
-    assert hvdchart("build", folder, "--image", "r", "--kind", "mine").code == 0
-    (call,) = kind.calls
-    assert call.arguments[:2] == ["load", "image-archive"]
-    assert call.arguments[-2:] == ["--name", "mine"]
-    kind.answer("load", errors="ERROR: no nodes found", code=1)
-    refused = hvdchart("build", folder, "--image", "r", "--kind", "mine")
-    assert "into kind: ERROR: no nodes found" in refused.errors
