@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import SPEC, installed_values, job, pod, terminated
+from tests.unit.hvdchart.runs import SPEC, installed_values, job, meanwhile, pod, terminated
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -35,27 +33,21 @@ def spec(tmp_path: Path, helm: StubProgram) -> Path:
     return path
 
 
-def worker(number: int, **more: Any) -> Any:
+def worker(number: int) -> Any:
     made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
     made["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "worker"}
-    made["metadata"]["uid"] = more.get("uid", f"uid-{number}")
     made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
     return made
 
 
 def bench_line(turn: int, workers: int, speed: float | None) -> str:
     result = {"imagesPerSecond": speed} if speed else None
-    head = {"turn": turn, "workers": workers, "ranks": workers}
-    return "BENCH " + json.dumps(
-        {**head, "result": result, "error": "" if speed else "out of luck"}
-    )
+    measured = {"turn": turn, "workers": workers, "ranks": workers, "result": result}
+    return "BENCH " + json.dumps({**measured, "error": "out of luck"})
 
 
-@contextmanager
-def playing(
-    cluster: FakeCluster, helm: StubProgram, *lines: str, between: Callable[[], None] | None = None
-) -> Iterator[None]:
-    """When Helm has installed the run, it prints these lines and ends."""
+def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], None]:
+    """What lets the run print these lines and end, when Helm has installed it."""
 
     def play() -> None:
         wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the run")
@@ -65,21 +57,11 @@ def playing(
         # Before the pods, whose logs are asked for at once.
         for number in (0, 1):
             cluster.log(f"{NAME}-worker-{number}")
-        cluster.log(MASTER, *lines[:1])
+        cluster.log(MASTER, *lines, end=True)
         cluster.put("pods", worker(0), worker(1), master)
-        if between:
-            between()
-        cluster.log(MASTER, *lines[1:], end=True)
         cluster.put("jobs", run)
 
-    player = threading.Thread(target=play)
-    player.start()
-    yield
-    player.join()
-
-
-def lines() -> list[str]:
-    return [f"MACHINE {json.dumps(MACHINE)}", *(bench_line(*each) for each in FIGURES)]
+    return play
 
 
 @pytest.mark.slow
@@ -88,7 +70,8 @@ def test_sizes_are_measured_in_one_run_and_shown(
 ) -> None:
     written, picture = tmp_path / "result.json", tmp_path / "plot.svg"
     options = ["--turns", "2", "--model", "vgg16", "--arguments", "--steps 3"]
-    with playing(fake_cluster, helm, *lines()):
+    lines = [f"MACHINE {json.dumps(MACHINE)}", *(bench_line(*each) for each in FIGURES)]
+    with meanwhile(play(fake_cluster, helm, *lines)):
         done = hvdchart("bench", spec, *options, "-w", written, "--plot", picture)
     assert done.code == 0, done.errors
     assert "1, 2 workers, 2 turns, in run hvd-bench\n" in done.errors
@@ -124,7 +107,7 @@ def test_sizes_are_measured_in_one_run_and_shown(
 def test_a_failed_measurement_uninstalls_and_says_why(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    with playing(fake_cluster, helm, bench_line(0, 1, 10.0), bench_line(0, 2, None)):
+    with meanwhile(play(fake_cluster, helm, bench_line(0, 1, 10.0), bench_line(0, 2, None))):
         done = hvdchart("bench", spec, "--turns", "2")
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
