@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,6 @@ from hvdchart.doctor.room import (
     examine_quotas,
     examine_security,
 )
-from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import parse_spec
-from hvdchart.values.check import checked_values
-from hvdchart.values.merge import merge_values
-from hvdchart.values.schema import default_values
 
 VALUES: dict[str, Any] = {
     "worker": {"number": 4, "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}},
@@ -149,31 +143,21 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     assert finding.state == "problem"
     (finding,) = examine_gpus(nodes, None)
     assert finding.text == "12 nvidia.com/gpu on 2 nodes"
-    none = {"worker": {"number": 3, "resources": {"limits": {"nvidia.com/gpu": "0"}}}}
-    (finding,) = examine_gpus([], pod_needs(none))
-    assert finding.state == "ok"
     (finding,) = examine_gpus([], pod_needs(VALUES))
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
 
 
-def test_needs_are_read_from_the_values_of_a_spec() -> None:
-    spec = parse_spec(
-        b"apiVersion: hvdchart/v1\nname: r\nimage: {repository: a}\n"
-        b"train: {command: [a]}\nnodes:\n"
-        b"- {name: a, count: 2, coresPerSocket: 4, memory: 8Gi}\n"
-        b"- {name: b, count: 3, coresPerSocket: 4, memory: 8Gi, gpus: 2}\n"
-    )
-    values = merge_values(default_values(), checked_values(make_plan(spec)))
-    assert [(pod.name, pod.number, dict(pod.gpus)) for pod in pod_needs(values)] == [
-        ("a", 2, {}), ("b", 3, {"nvidia.com/gpu": 2}), ("master", 1, {}),
-    ]  # fmt: skip
-
-
-def test_spares_need_what_other_workers_need() -> None:
-    groups = [{"name": "a"}, {"name": "b", "spares": None}]
-    values = {"worker": {"number": 2, "spares": 1}, "workerGroups": groups}
-    assert [(pod.name, pod.number) for pod in pod_needs(values)] == [
-        ("a", 3), ("b", 2), ("master", 1),
+def test_groups_of_workers_are_merged_as_the_chart_merges_them() -> None:
+    """Maps key by key; null deletes, an empty map clears; spares need what workers need."""
+    values = {
+        "worker": {"number": 2, "spares": 1, "resources": {"requests": {"cpu": "2"}}},
+        "workerGroups": [
+            {"name": "a", "resources": {"requests": {"memory": "1Ki"}}},
+            {"name": "b", "spares": None, "resources": {}},
+        ],
+    }
+    assert [(pod.name, pod.number, dict(pod.requests)) for pod in pod_needs(values)] == [
+        ("a", 3, {"cpu": 2, "memory": 1024}), ("b", 2, {}), ("master", 1, {}),
     ]  # fmt: skip
 
 
@@ -220,7 +204,7 @@ def test_missing_rights_are_listed_by_resource_with_the_fix() -> None:
 
 def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
     """RBAC lets nobody grant what they do not have."""
-    text = (chart_dir() / "templates" / "role.yaml").read_text()
+    text = next((chart_dir() / "templates").rglob("role.yaml")).read_text()
     lines = [line for line in text.splitlines() if "{{" not in line and "resourceNames" not in line]
     lines = [line for line in lines if not re.fullmatch(r" +- [^{]*-worker.*", line)]
     rules = YAML(typ="safe").load("\n".join(lines))["rules"]
@@ -235,10 +219,9 @@ def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
 
 def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> None:
     """By default; the other kinds are those that a spec enables."""
-    templates = Path(chart_dir() / "templates").glob("*.yaml")
     kinds = {
         kind.lower()
-        for file in templates
+        for file in (chart_dir() / "templates").rglob("*.yaml")
         for kind in re.findall(r"^kind: (\w+)$", file.read_text(), re.MULTILINE)
     }
     values = {
