@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,10 @@ from hvdchart.errors import ClusterError
 from hvdchart.image.check import probe_pod
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
-from tests.fakes.cluster import FakeCluster, write_kubeconfig
+from tests.fakes import faults
+from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job
+from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job, meanwhile
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -56,24 +53,6 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     }
 
 
-@contextmanager
-def answering(kubeconfig_file: Path, answer: bytes) -> Iterator[None]:
-    """A server that sends these bytes to the first request and ends."""
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        connection.recv(65536)
-        connection.sendall(answer)
-        connection.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{listener.getsockname()[1]}")
-        server = threading.Thread(target=serve)
-        server.start()
-        yield
-        server.join()
-
-
 def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
     fake_cluster.log("hvd-0", "first", "Grüße", "", "long" * 20_000, end=True)
     cluster = Cluster.connect()
@@ -81,12 +60,8 @@ def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
     assert lines == ["first", "Grüße", "", "long" * 20_000]
     assert fake_cluster.requests[-1].query["container"] == "worker"
     assert list(cluster.log("hvd-0", "worker", follow=True, tail=1)) == ["long" * 20_000]
-
-
-def test_log_without_a_final_line_end_keeps_its_last_line(kubeconfig_file: Path) -> None:
-    with answering(kubeconfig_file, b"HTTP/1.0 200 OK\r\n\r\na\nb\xff"):
-        lines = list(Cluster.connect().log("p", "c", follow=False))
-    assert lines == ["a", "b\N{REPLACEMENT CHARACTER}"]
+    fake_cluster.fail("GET", "core/pods/hvd-1/log", faults.text(200, "a\nno line end"))
+    assert list(cluster.log("hvd-1", "worker", follow=False)) == ["a", "no line end"]
 
 
 def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
@@ -99,14 +74,11 @@ def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
             fake_cluster.put("pods", named("other"), {**pod, "status": status})
 
     fake_cluster.log("hvdchart-image-check-x1", "one", "two", end=True)
-    kubelet = threading.Thread(target=play)
-    kubelet.start()
-    try:
-        return Cluster.connect().run_pod(probe_pod("image:1"))
-    except ClusterError as error:
-        return error
-    finally:
-        kubelet.join()
+    with meanwhile(play):
+        try:
+            return Cluster.connect().run_pod(probe_pod("image:1"))
+        except ClusterError as error:
+            return error
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -151,11 +123,7 @@ def test_releases_are_those_of_the_namespace_or_of_all(
     [(True, True, "-it"), (True, False, "-i"), (False, True, "-i"), (False, False, "-i")],
 )
 def test_a_terminal_is_asked_for_where_there_is_one(
-    programs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_input: bool,
-    is_output: bool,
-    option: str,
+    programs: Path, monkeypatch: pytest.MonkeyPatch, is_input: bool, is_output: bool, option: str
 ) -> None:
     kubectl = StubProgram(programs, "kubectl")
     monkeypatch.setattr("sys.stdin.isatty", lambda: is_input)

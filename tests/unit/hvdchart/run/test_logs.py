@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.logs import LogLine, follow
 from tests.fakes.cluster import FakeCluster
@@ -41,29 +40,25 @@ def texts(lines: Iterator[LogLine]) -> list[str]:
 
 
 def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
+    """Also of pods that start later, and after the server has ended its watches."""
+    training.put("pods", pod("hvd-worker-1", "worker", CREATING))
+    # A pod that is deleted before its log is read.
+    training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
     lines = follow(Cluster.connect(), "hvd", tail=5)
-    first = texts(iter([next(lines), next(lines)]))
-    assert first == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
+    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
     training.log("hvd-worker-0", "w2")
     assert next(lines) == LogLine("hvd-worker-0", "w2")
-    finish(training, "m2", "m3")
-    assert [line.text for line in lines] == ["m2", "m3"]
-    logs = [request for request in training.requests if request.resource == "log"]
-    assert len(logs) == 2, "each log is read once"
-    assert {request.query["tailLines"] for request in logs} == {"5"}
-    assert sorted(request.query["container"] for request in logs) == ["master", "worker"]
-
-
-def test_follow_includes_pods_that_start_later(training: FakeCluster) -> None:
-    late = pod("hvd-worker-1", "worker", CREATING)
-    training.put("pods", late)
-    lines = follow(Cluster.connect(), "hvd")
-    texts(iter([next(lines), next(lines)]))
+    training.end_watches()
     training.log("hvd-worker-1", "late")
     training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
     assert next(lines) == LogLine("hvd-worker-1", "late")
-    finish(training)
-    assert list(lines) == []
+    finish(training, "m2", "m3")
+    assert [line.text for line in lines] == ["m2", "m3"]
+    logs = [request for request in training.requests if request.resource == "log"]
+    assert {request.query["tailLines"] for request in logs} == {"5"}
+    containers = {request.path: request.query["container"] for request in logs}
+    assert len(containers) == len(logs) == 4, "each log is read once"
+    assert {*containers.values()} == {"master", "worker"}
 
 
 def test_follow_of_a_finished_run_reads_its_master(fake_cluster: FakeCluster) -> None:
@@ -92,35 +87,6 @@ def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> No
     training.log("hvd-master-1-a", end=True)
     training.put("jobs", job((kind, "", "")))
     assert list(lines) == []
-
-
-def test_follow_continues_after_the_server_ended_its_watches(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd")
-    texts(iter([next(lines), next(lines)]))
-    training.end_watches()
-    training.log("hvd-worker-1", "late")
-    training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
-    assert next(lines) == LogLine("hvd-worker-1", "late")
-    finish(training)
-    assert list(lines) == []
-    assert {
-        request.query["timeoutSeconds"] for request in training.requests if "watch" in request.query
-    } == {"300"}
-
-
-def test_follow_skips_a_pod_that_is_deleted_before_its_log_is_read(training: FakeCluster) -> None:
-    training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
-    lines = follow(Cluster.connect(), "hvd")
-    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
-    finish(training)
-    assert list(lines) == []
-
-
-@pytest.mark.parametrize("request_kind", ["pods watch", "jobs watch", "log get"])
-def test_follow_raises_a_refused_request(training: FakeCluster, request_kind: str) -> None:
-    training.refusals[request_kind] = (403, "forbidden")
-    with pytest.raises(ClusterError, match="you are not allowed to"):
-        list(follow(Cluster.connect(), "hvd"))
 
 
 def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> None:

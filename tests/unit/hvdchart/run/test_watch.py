@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run import watch
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.events import follow_events
+from hvdchart.run.logs import follow
 from hvdchart.run.watch import wait_for_end, watch_release
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
@@ -79,35 +81,27 @@ def test_a_server_that_stays_away_is_an_error(
         wait_for_end(cluster, "hvd")
 
 
-@pytest.mark.parametrize("request_kind", ["pods list", "jobs watch"])
-def test_a_refusal_ends_the_wait_at_once(
-    cluster: Cluster, fake_cluster: FakeCluster, request_kind: str
-) -> None:
-    fake_cluster.refusals[request_kind] = (403, "no right")
-    with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
-        wait_for_end(cluster, "hvd")
+@pytest.mark.parametrize(
+    ("wait", "request_kinds"),
+    [
+        (lambda cluster: wait_for_end(cluster, "hvd"), ["pods list", "jobs watch"]),
+        (lambda cluster: list(follow(cluster, "hvd")), ["pods watch", "jobs watch", "log get"]),
+        (lambda cluster: list(follow_events(cluster, "hvd")), ["events watch", "jobs watch"]),
+    ],
+    ids=["status", "logs", "events"],
+)
+def test_a_refused_request_ends_each_command_that_waits(
+    cluster: Cluster, fake_cluster: FakeCluster, wait: Callable[[Cluster], object],
+    request_kinds: list[str],
+) -> None:  # fmt: skip
+    for kind in request_kinds:
+        fake_cluster.refusals = {kind: (403, "no right")}
+        with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
+            wait(cluster)
 
 
-@pytest.mark.parametrize("request_kind", ["events watch", "jobs list", "jobs watch"])
-def test_a_refused_request_ends_the_following_with_its_error(
-    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, request_kind: str
-) -> None:
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
-    fake_cluster.put("jobs", job())
-    fake_cluster.put("events", event(JOB, "Job", "Started", "first", type="Normal"))
-    fake_cluster.refusals[request_kind] = (403, "no right")
-    events = follow_events(Cluster.connect(), "hvd")
-    assert next(events)["message"] == "first"
-    with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
-        list(events)
-
-
-def test_events_are_given_as_they_come(
-    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
-    fake_cluster.put("jobs", job())
-    events = follow_events(Cluster.connect(), "hvd")
+def test_events_are_given_as_they_come(cluster: Cluster, fake_cluster: FakeCluster) -> None:
+    events = follow_events(cluster, "hvd")
     for number in range(3):
         fake_cluster.put("events", event(JOB, "Job", f"Stage{number}", "", type="Normal"))
         assert next(events)["reason"] == f"Stage{number}"
