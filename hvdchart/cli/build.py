@@ -58,8 +58,7 @@ def build(
     ] = None,
     load_with: LoadWith = "",
     archive: Annotated[
-        Path | None,
-        typer.Option("--save", metavar="FILE", help="Write the image to an archive."),
+        Path | None, typer.Option("--save", metavar="FILE", help="Write the image to an archive.")
     ] = None,
     spec: Annotated[
         Path | None,

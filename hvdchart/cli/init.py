@@ -19,8 +19,7 @@ def init(
         str, typer.Argument(metavar="NAME", help="Name of the run, and of the new folder.")
     ],
     template: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Template; `templates list` prints all."),
+        str, typer.Option(metavar="NAME", help="Template; `templates list` prints all.")
     ] = "keras",
     image: Annotated[
         str, typer.Option(metavar="IMAGE", help="Image of the pods (default: the template's).")

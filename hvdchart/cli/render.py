@@ -39,8 +39,7 @@ def render(
         bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")
     ] = False,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Print the reason for each number to standard error."),
+        bool, typer.Option("--explain", help="Print the reason for each number to standard error.")
     ] = False,
     manifests: Annotated[
         bool, typer.Option("--manifests", help="Print the manifests that Helm would apply.")

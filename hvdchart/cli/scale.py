@@ -22,8 +22,7 @@ def scale(
         int, typer.Argument(min=1, max=10_000, metavar="N", help="Number of workers.")
     ],
     group: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Group of workers, if the run has several."),
+        str | None, typer.Option(metavar="NAME", help="Group of workers, if the run has several.")
     ] = None,
     namespace: Namespace = None,
     context: Context = None,

@@ -19,8 +19,7 @@ _TENSORBOARD_PORT = 6006
 def tensorboard(
     name: Name,
     port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, metavar="PORT", help="Local port; 0: any that is free."),
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="Local port; 0: any that is free.")
     ] = _TENSORBOARD_PORT,
     namespace: Namespace = None,
     context: Context = None,

@@ -104,10 +104,7 @@ def _of_pod(setting: str) -> Connection:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     # The kubelet replaces the token from time to time.
     return Connection(
-        server,
-        lambda: Credentials((_bearer(read("token")),)),
-        read("namespace"),
-        read("ca.crt"),
+        server, lambda: Credentials((_bearer(read("token")),)), read("namespace"), read("ca.crt")
     )
 
 

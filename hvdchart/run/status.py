@@ -175,10 +175,7 @@ def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[s
 
 
 def _problems(
-    release: Release,
-    pods: list[Object],
-    problems: dict[str, list[str]],
-    remedies: dict[str, str],
+    release: Release, pods: list[Object], problems: dict[str, list[str]], remedies: dict[str, str]
 ) -> tuple[str, str]:
     """As `_first_problem`, with the pods' problems added to those found so far, by their reason."""
     for pod in pods:

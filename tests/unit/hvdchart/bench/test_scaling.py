@@ -10,13 +10,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.bench.result import (
-    check_comparable,
-    document,
-    machine_text,
-    read_document,
-    remarks,
-)
+from hvdchart.bench.result import check_comparable, document, machine_text, read_document, remarks
 from hvdchart.bench.scaling import (
     Measurement,
     Pod,

@@ -182,7 +182,7 @@ def test_timeline_is_fetched_and_explained(
     assert file.read_text() == OPEN
     assert done.output.startswith("2 operations; ranks waited 2.50 s")
     assert kubectl.calls[-1].arguments[-6:] == [
-        *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json"),
+        *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json")
     ]
 
 

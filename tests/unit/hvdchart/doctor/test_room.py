@@ -11,12 +11,7 @@ from ruamel.yaml import YAML
 from hvdchart.chart_files import chart_dir
 from hvdchart.doctor.needs import claims, pod_needs, security_level
 from hvdchart.doctor.rights import Right, examine_rights, is_granted, needed_rights
-from hvdchart.doctor.room import (
-    examine_claims,
-    examine_gpus,
-    examine_quotas,
-    examine_security,
-)
+from hvdchart.doctor.room import examine_claims, examine_gpus, examine_quotas, examine_security
 
 VALUES: dict[str, Any] = {
     "worker": {"number": 4, "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}},

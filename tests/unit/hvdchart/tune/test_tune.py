@@ -122,10 +122,7 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
         "import os, json; n = int(os.environ['N']); assert n, 'x' * 900; "
         "print('RESULT', json.dumps({'imagesPerSecond': n * 2}))"
     )
-    job = {
-        "command": [sys.executable, "-c", rank],
-        "runs": [{"N": "4"}, {"N": "0"}],
-    }
+    job = {"command": [sys.executable, "-c", rank], "runs": [{"N": "4"}, {"N": "0"}]}
     done = subprocess.run(
         [sys.executable, tune_driver.__file__, json.dumps(job), launcher, *"abcd"],
         env={**os.environ, "N": "9"},
