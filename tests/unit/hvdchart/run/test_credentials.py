@@ -53,12 +53,11 @@ def program(folder: Path, status: str, version: str = V1) -> dict[str, Any]:
     return {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
 
 
-def test_tokens_passwords_and_nothing_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
+def test_tokens_passwords_and_names_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
     (kubeconfig_file.parent / "token").write_text("from-file\n")
     for user, header in (
         ({}, ""),
         ({"token": "abc"}, "Bearer abc"),
-        ({"tokenFile": "token"}, "Bearer from-file"),
         ({"tokenFile": "token", "token": "abc"}, "Bearer from-file"),
         ({"username": "me", "password": "pass:word"}, f"Basic {data(b'me:pass:word')}"),
         ({"username": "me", "password": "x", "token": "abc"}, "Bearer abc"),
@@ -68,18 +67,17 @@ def test_tokens_passwords_and_nothing_become_headers(api: SecureApi, kubeconfig_
     caller = ask(api, kubeconfig_file, user)
     assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
     assert caller.groups == ("one", "two")
-    assert re.fullmatch(r"hvdchart/[\d.]+", api.callers[-1].headers["User-Agent"])
+    assert re.fullmatch(r"hvdchart/[\d.]+", caller.headers["User-Agent"])
 
 
 def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     api: SecureApi, kubeconfig_file: Path
 ) -> None:
-    pair = api.issue("me")
+    pair, other = api.issue("me"), api.issue("other")
     (kubeconfig_file.parent / "keys").mkdir()
     (kubeconfig_file.parent / "keys" / "me.crt").write_bytes(pair.certificate)
     (kubeconfig_file.parent / "keys" / "me.key").write_bytes(pair.key)
     files = {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
-    other = api.issue("other")
     inline = {
         "client-certificate-data": data(other.certificate), "client-key-data": data(other.key),
     }  # fmt: skip
@@ -91,12 +89,12 @@ def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
 def test_pod_uses_its_service_account_and_reads_a_new_token(
     api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    with pytest.raises(ClusterError, match=r"no cluster: .*; set KUBECONFIG to a kubeconfig file"):
+        Cluster.connect()
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
-    with pytest.raises(
-        ClusterError, match=r"the pod's service account cannot be used: .*namespace"
-    ):
+    with pytest.raises(ClusterError, match=r"pod's service account cannot be used: .*namespace"):
         Cluster.connect()
     (tmp_path / "namespace").write_text("mine\n")
     (tmp_path / "ca.crt").write_bytes(api.authority.certificate)
@@ -148,26 +146,52 @@ def test_first_file_that_has_an_entry_decides(
     assert api.callers[-1].authorization == "Bearer second"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"current-context": None}, "it has no current-context"),
-        ({"current-context": 1}, "current-context is 1, which is not text"),
-        ({"clusters": []}, "the context names the cluster 'c', which is not in the list clusters"),
-        ({"users": []}, "the context names the user 'u', which is not in the list users"),
-        ({"users": [{"user": {}}]}, "users in .* has an entry that is not a name with a user"),
-        ({"users": [{"name": "u", "user": {"token": 12}}]}, "token is 12, which is not text"),
-        ({"users": [{"name": "u", "user": {"tokenFile": "/none"}}]}, ".*No such file"),
-        ({"users": [{"name": "u", "user": {"client-key-data": "YW!J"}}]}, "client-key-data is not"),
-        ({"clusters": [{"name": "c", "cluster": {"server": "host"}}]}, "the cluster's server is"),
-    ],
-)
-def test_wrong_entry_is_named(
-    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
-) -> None:
-    write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
-    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
-        Cluster.connect()
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: str) -> None:
+    answer = "[os.environ['WHO'], *sys.argv[1:], *sorted(asked['spec'])]"
+    entry = program(
+        kubeconfig_file.parent,
+        f"{{'token': '/'.join({answer}) + asked['spec']['cluster']['server']}}",
+        f"client.authentication.k8s.io/{version}",
+    )
+    entry["args"].append("argument")
+    entry |= {"env": [{"name": "WHO", "value": "me"}], "provideClusterInfo": True}
+    told = ask(api, kubeconfig_file, {"exec": entry}).authorization
+    assert told == f"Bearer me/argument/cluster/interactive{api.url}"
+
+
+@pytest.mark.slow
+def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
+    pair = api.issue("me")
+    status = {
+        "clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode(),
+    }  # fmt: skip
+    entry = program(kubeconfig_file.parent, repr(status))
+    assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
+    own = {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
+    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
+    caller = ask(api, kubeconfig_file, {"exec": entry, **own})
+    assert (caller.name, caller.authorization) == ("me", "Bearer abc"), "both are used"
+
+
+@pytest.mark.slow
+def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
+    count = kubeconfig_file.parent / "count"
+    entry = program(
+        kubeconfig_file.parent,
+        f"(open({str(count)!r}, 'a').write('x'), {{'token': open({str(count)!r}).read()}})[1]",
+    )
+    write_kubeconfig(kubeconfig_file, api.cluster(), {"exec": entry})
+    cluster = Cluster.connect()
+    api.accepted = {"Bearer xx"}
+    assert cluster.nodes() == []
+    cluster.nodes()
+    told = [caller.authorization for caller in api.callers]
+    assert told == ["Bearer x", "Bearer xx", "Bearer xx"], "the new one is kept"
+    api.accepted = set()
+    with pytest.raises(ClusterError, match="does not accept your credentials"):
+        ask(api, kubeconfig_file, {"token": "abc"})
+    assert len(api.callers) == 4, "the same one is sent once"
 
 
 def test_provider_of_tokens_is_that_of_the_kubernetes_client(
@@ -186,86 +210,43 @@ def test_provider_of_tokens_is_that_of_the_kubernetes_client(
         ask(api, kubeconfig_file, {"auth-provider": {"name": "none"}})
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: str) -> None:
-    entry = program(
-        kubeconfig_file.parent,
-        "{'token': '/'.join([os.environ['WHO'], *sys.argv[1:], *sorted(asked['spec'])])}",
-        f"client.authentication.k8s.io/{version}",
-    )
-    entry["args"].append("argument")
-    entry["env"] = [{"name": "WHO", "value": "me"}]
-    told = ask(api, kubeconfig_file, {"exec": entry}).authorization
-    assert told == "Bearer me/argument/interactive"
+def echo(answer: object) -> dict[str, Any]:
+    return {"apiVersion": V1, "command": "echo", "args": [json.dumps(answer)]}
 
 
-@pytest.mark.slow
-def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
-    pair = api.issue("me")
-    status = {
-        "clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode(),
-    }  # fmt: skip
-    entry = program(kubeconfig_file.parent, repr(status))
-    assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
-    own = {"client-certificate-data": status["clientCertificateData"]}
-    own["client-key-data"] = status["clientKeyData"]
-    own = {key: data(content.encode()) for key, content in own.items()}
-    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
-    caller = ask(api, kubeconfig_file, {"exec": entry, **own})
-    assert (caller.name, caller.authorization) == ("me", "Bearer abc"), "both are used"
+def user(**content: Any) -> dict[str, Any]:
+    return {"users": [{"name": "u", "user": content}]}
 
 
 @pytest.mark.parametrize(
-    ("entry", "message"),
+    ("change", "message"),
     [
-        ([], "the user's exec has no command"),
-        ({"command": "x", "apiVersion": "v1"}, "exec has the apiVersion 'v1', not client.auth"),
-        ({"command": "none-x", "installHint": "get it"}, "no program 'none-x' for cred.*: get it"),
-        ({"command": "sh", "args": ["-c", "echo no >&2; exit 3"]}, "sh ended with exit code 3: no"),
-        ({"command": "echo", "args": ["text"]}, "echo printed no ExecCredential with a status"),
-        ({"command": "echo", "args": ["[]"]}, "echo printed no ExecCredential with a status"),
-        (
-            {"command": "echo", "args": [json.dumps({"apiVersion": "v9", "status": {"token": 1}})]},
-            "echo answered with v9, and the kubeconfig has client.authentication.k8s.io/v1;",
-        ),
-        (
-            {"command": "echo", "args": [json.dumps({"apiVersion": V1, "status": {}})]},
-            "echo printed neither a token nor a certificate",
-        ),
+        ({"current-context": None}, "it has no current-context"),
+        ({"current-context": 1}, "current-context is 1, which is not text"),
+        ({"clusters": []}, "the context names the cluster 'c', which is not in the list clusters"),
+        ({"users": []}, "the context names the user 'u', which is not in the list users"),
+        ({"users": [{"user": {}}]}, "users in .* has an entry that is not a name with a user"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "host"}}]}, "the cluster's server is"),
+        (user(token=12), "token is 12, which is not text"),
+        (user(tokenFile="/none"), ".*No such file"),
+        (user(**{"client-key-data": "YW!J"}), "client-key-data is not base64"),
+        (user(exec=[]), "the user's exec has no command"),
+        (user(exec={"command": "x", "apiVersion": "v1"}), "the user's exec has the apiVersion"),
+        (user(exec={"command": "none-x", "apiVersion": V1, "installHint": "get it"}),
+         "there is no program 'none-x' for credentials: get it"),
+        (user(exec={"command": "sh", "apiVersion": V1, "args": ["-c", "echo no >&2; exit 3"]}),
+         "sh ended with exit code 3: no"),
+        (user(exec=echo("text")), "echo printed no ExecCredential with a status"),
+        (user(exec=echo({"apiVersion": "v9", "status": {"token": 1}})), "echo answered with v9"),
+        (user(exec=echo({"apiVersion": V1, "status": {}})), "echo printed neither a token nor"),
     ],
-)
-def test_program_that_fails_is_named(
-    api: SecureApi, kubeconfig_file: Path, entry: Any, message: str
+)  # fmt: skip
+def test_wrong_entry_is_named(
+    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
 ) -> None:
-    if isinstance(entry, dict):
-        entry = {"apiVersion": V1, **entry}
-    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: .*{message}"):
-        ask(api, kubeconfig_file, {"exec": entry})
-
-
-@pytest.mark.slow
-def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
-    count = kubeconfig_file.parent / "count"
-    entry = program(
-        kubeconfig_file.parent,
-        f"(open({str(count)!r}, 'a').write('x'), {{'token': open({str(count)!r}).read()}})[1]",
-    )
-    write_kubeconfig(kubeconfig_file, api.cluster(), {"exec": entry})
-    cluster = Cluster.connect()
-    api.accepted = {"Bearer xx"}
-    assert cluster.nodes() == []
-    assert [caller.authorization for caller in api.callers] == ["Bearer x", "Bearer xx"]
-    cluster.nodes()
-    assert len(api.callers) == 3, "the new one is kept"
-
-
-def test_refused_token_that_stays_the_same_is_sent_once(
-    api: SecureApi, kubeconfig_file: Path
-) -> None:
-    api.accepted = set()
-    with pytest.raises(ClusterError, match="does not accept your credentials"):
-        ask(api, kubeconfig_file, {"token": "abc"})
-    assert len(api.callers) == 1
+    write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
+    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
+        Cluster.connect()
 
 
 @pytest.mark.parametrize(
