@@ -4,46 +4,39 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import urllib3
 
-from tests.fakes.cluster import FakeCluster, write_kubeconfig
+from tests.fakes import faults
+from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, Outcome
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import MASTER, job, play
+from tests.unit.hvdchart.runs import MASTER, job, meanwhile, play
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[4]
 SPEC = str(ROOT / "values" / "local.spec.yaml")
 COMMANDS = {
-    "status": ("status", "hvd"),
+    **{name: (name, "hvd") for name in (
+        *("status", "logs", "events", "wait", "top", "stop", "restart", "tensorboard", "timeline"),
+        "debug",
+    )},
     "list": ("list",),
-    "logs": ("logs", "hvd"),
-    "events": ("events", "hvd"),
-    "wait": ("wait", "hvd"),
-    "top": ("top", "hvd"),
     "exec": ("exec", "hvd", "0"),
     "stack": ("stack", "hvd", "0"),
-    "stop": ("stop", "hvd"),
-    "restart": ("restart", "hvd"),
     "scale": ("scale", "hvd", "3"),
-    "tensorboard": ("tensorboard", "hvd"),
-    "timeline": ("timeline", "hvd"),
     "code": ("code", "hvd", "-w", "folder"),
-    "debug": ("debug", "hvd"),
     "deploy": ("deploy", SPEC),
     "run": ("run", str(ROOT / "tests" / "faults" / "train.py")),
     "bench": ("bench", SPEC),
-}
-# Those that call Helm, with a run that is there.
+}  # fmt: skip
+# The commands that call Helm for an existing run.
 HELM_COMMANDS = {
     **{
         name: COMMANDS[name]
@@ -58,14 +51,6 @@ READ = ("jobs", "pods", "statefulsets", "configmaps", "events", "services")
 each_command = pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 # These are of all runs, or of runs that are gone as well.
 WITHOUT_RUN = ("list", "events", "deploy", "run", "bench")
-
-
-@pytest.fixture
-def silent(kubeconfig_file: Path) -> Iterator[None]:
-    """An API server that accepts connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{server.getsockname()[1]}")
-        yield
 
 
 def said(done: Outcome) -> str:
@@ -83,13 +68,9 @@ def said(done: Outcome) -> str:
     ids=["expired credentials", "no rights"],
 )
 def test_refused_request_names_the_remedy(
-    hvdchart: Command,
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    words: tuple[str, ...],
-    status: int,
-    remedy: str,
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    status: int, remedy: str,
+) -> None:  # fmt: skip
     for resource in READ:
         fake_cluster.refusals[f"{resource} list"] = (status, "as the server says")
     done = hvdchart(*words)
@@ -119,13 +100,9 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
     ],
 )
 def test_helm_that_cannot_be_used_is_named_with_the_remedy(
-    hvdchart: Command,
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    words: tuple[str, ...],
-    fault: str,
-    says: str,
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    fault: str, says: str,
+) -> None:  # fmt: skip
     play(fake_cluster, job(), MASTER)
     unreachable = fault == "no cluster"
     for command in ("upgrade", "uninstall", "get", "template"):
@@ -175,8 +152,9 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
 
 @pytest.mark.slow
 def test_server_that_says_nothing_is_given_up(
-    hvdchart: Command, silent: None, monkeypatch: pytest.MonkeyPatch
+    hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fake_cluster.fail("GET", "batch/jobs", faults.silence, times=9)
     timeout = urllib3.Timeout
     monkeypatch.setattr("hvdchart.run.api.urllib3.Timeout", lambda connect, read: timeout(0.1))
     done = hvdchart("status", "hvd")
@@ -197,10 +175,8 @@ def test_interrupted_watch_leaves_the_run(
         # It ends what the main thread waits for.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
-    done = hvdchart(*words)
-    interrupting.join()
+    with meanwhile(interrupt):
+        done = hvdchart(*words)
     assert done.code == 130
     assert "Traceback" not in done.errors
     assert {request.method for request in fake_cluster.requests} == {"GET"}

@@ -125,14 +125,9 @@ def test_an_active_run_is_replaced_by_its_name_only(
     ],
 )
 def test_what_cannot_run_is_refused_before_helm_is_called(
-    hvdchart: Command,
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    script: Path,
-    arguments: list[str],
-    code: int,
-    says: str,
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path,
+    arguments: list[str], code: int, says: str,
+) -> None:  # fmt: skip
     words = [word.format(script=script, folder=script.parent) for word in arguments]
     done = hvdchart("run", *words)
     assert done.code == code, done.errors

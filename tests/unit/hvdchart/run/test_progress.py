@@ -23,12 +23,6 @@ def test_the_line_has_the_step_the_loss_the_speed_and_the_time_left() -> None:
     assert progress.text(is_over=True) == "step 120 of 500, loss 0.4123, 32 images/s"
 
 
-def test_what_is_not_told_is_left_out() -> None:
-    assert read_progress(record({"step": 7})) == Progress(7)
-    assert Progress(7).text() == "step 7"
-    assert Progress(7, loss="nan").text() == "step 7, loss nan"
-
-
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
     progress = read_progress(record(told, renewed="2026-01-01T10:07:10.5Z"))
