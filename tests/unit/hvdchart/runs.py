@@ -6,9 +6,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
 
 JOB = "hvd-master-1a2b3c4d"
@@ -158,3 +163,25 @@ def meanwhile(work: Callable[[], None]) -> Iterator[None]:
     thread.start()
     yield
     thread.join()
+
+
+@pytest.fixture
+def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A spec's file. Helm installs it as `hvd`."""
+    monkeypatch.setattr(watch, "SETTLE", 0.0)
+    path = tmp_path / "run.spec.yaml"
+    path.write_text(json.dumps(SPEC))
+    answer_as(helm, "hvd")
+    return path
+
+
+@pytest.fixture
+def finished(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that has finished; its workers' logs go on."""
+    return play(fake_cluster, DONE, ENDED_MASTER)
+
+
+@pytest.fixture
+def kubectl(programs: Path) -> StubProgram:
+    """A kubectl that does nothing."""
+    return StubProgram(programs, "kubectl")

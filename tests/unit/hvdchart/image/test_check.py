@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,9 @@ from hvdchart.image.check import (
     read_probe,
 )
 from hvdchart.image.engines import run_in, runtime_options
+from hvdchart.image.probe import MARK
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
 PROGRAMS = ("python3", "ssh", "sshd", "ssh-keygen", "mpirun", "horovodrun")
@@ -200,3 +204,34 @@ def test_missing_image_is_pulled_by_the_first_engine_that_can(programs: Path) ->
     podman.answer("pull")
     assert run_in("image:1", ["true"], 0).returncode == 3
     assert podman.commands()[-2:] == ["pull", "run"]
+
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, programs: Path) -> None:
+    docker = StubProgram(programs, "docker")
+    docker.answer("run", f"banner\n{MARK}{json.dumps(GOOD)}\n")
+    done = hvdchart("image", "check", "image:1", "--engine", "docker")
+    assert (done.code, done.errors) == (0, "")
+    assert done.output.startswith("image:1\n  ok  Python 3.8+")
+    assert f"--user={UNKNOWN_USER}:0" in docker.calls[-1].arguments
+    docker.answer("run", f"{MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
+    lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "elastic")
+    assert lacking.code == 9
+    assert lacking.errors.endswith(
+        "hvdchart: image:1 cannot be used with launch.mode elastic; missing: Horovod\n"
+    )
+
+
+def test_image_check_in_cluster_runs_the_probe_in_a_pod(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    name = "hvdchart-image-check-x1"
+    fake_cluster.created_status = {"phase": "Succeeded"}
+    fake_cluster.log(name, f"{MARK}{json.dumps(GOOD)}", end=True)
+    done = hvdchart("image", "check", "image:1", "--in-cluster", "-n", "mine")
+    assert (done.code, done.errors) == (0, "")
+    request = fake_cluster.wait_for("pods", "create")
+    assert request.url == "/api/v1/namespaces/mine/pods"
+    assert request.body == probe_pod("image:1")
