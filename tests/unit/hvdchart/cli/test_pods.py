@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.kubectl import IN_CODE
+from hvdchart.run.kubectl import IN_CODE, SHELL
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
@@ -42,27 +42,23 @@ def running(fake_cluster: FakeCluster) -> FakeCluster:
     return play(fake_cluster, job(), MASTER)
 
 
-def test_exec_runs_the_command_in_the_pod_of_the_rank(
+def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     kubectl.answer("main", code=3)
     done = hvdchart("exec", "hvd", "1", "--context", "main", "--", "nvidia-smi", "-L")
     assert done.code == 3
-    (call,) = kubectl.calls
-    assert call.arguments == [
+    assert kubectl.calls[0].arguments == [
         *("--context", "main", "--namespace", "team", "exec", "-i", "hvd-worker-1"),
         *("-c", "worker", "--", *IN_CODE, "nvidia-smi", "-L"),
     ]
-
-
-@pytest.mark.parametrize(("of", "pod_name"), [(JOB, "hvd-worker-1"), ("older", "hvd-worker-0")])
-def test_exec_asks_the_record_of_the_same_job_where_a_rank_is(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, of: str, pod_name: str
-) -> None:
-    record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
-    running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
-    assert hvdchart("exec", "hvd", "0").code == 0
-    assert kubectl.calls[0].arguments[4] == pod_name
+    # Where a rank is, the record of the same Job says.
+    for of, pod_name in ((JOB, "hvd-worker-1"), ("older", "hvd-worker-0")):
+        record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
+        running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+        assert hvdchart("exec", "hvd", "0").code == 0
+        expected = [pod_name, "-c", "worker", "--", *IN_CODE, *SHELL]
+        assert kubectl.calls[-1].arguments[4:] == expected
 
 
 def test_exec_names_what_is_missing(
@@ -102,34 +98,18 @@ def test_top_asks_the_metrics_api_or_the_pods_and_the_ranks(
     assert hvdchart("top", "hvd").output.splitlines()[1].split() == ["hvd-worker-0", *"-----"]
 
 
-STACK = "rank 1 shows its Python stack:\nCurrent thread 0x1 (most recent call first):\n"
-
-
-def test_stack_asks_the_worker_of_the_rank(
+def test_stack_asks_the_worker_of_the_rank_or_all_workers(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
-    kubectl.answer("team", STACK)
+    kubectl.answer("team", "Current thread 0x1 (most recent call first):\n")
     done = hvdchart("stack", "hvd", "1")
-    assert (done.code, done.output) == (0, f"hvd-worker-1:\n{STACK}")
-    (call,) = kubectl.calls
-    assert call.arguments[-5:] == [
-        "python3",
-        "-I",
-        "-S",
-        "/horovod/bin/hvd_pods/worker/stacks.py",
-        "1",
-    ]
-
-
-def test_stack_asks_all_workers_by_default(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
-) -> None:
+    assert done.output == "hvd-worker-1:\nCurrent thread 0x1 (most recent call first):\n"
+    program = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py"]
+    assert kubectl.calls[0].arguments[-5:] == [*program, "1"]
     kubectl.answer("team", "")
     done = hvdchart("stack", "hvd")
     assert done.output == "hvd-worker-0:\nno rank runs\nhvd-worker-1:\nno rank runs\n"
-    assert {call.arguments[-1] for call in kubectl.calls} == {
-        "/horovod/bin/hvd_pods/worker/stacks.py"
-    }
+    assert [call.arguments[-4:] for call in kubectl.calls[1:]] == [program] * 2
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
     done = hvdchart("stack", "hvd")
     assert (done.code, done.output.count("unable to upgrade connection\n")) == (0, 2)
