@@ -14,7 +14,7 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.edit import get, items, set_values, unset_values
-from hvdchart.project.templates import TEMPLATES, make_project, script_spec
+from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.fixtures import Command
@@ -206,14 +206,6 @@ def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot create it: Not a directory"):
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
-
-
-def test_a_command_without_a_spec_runs_on_two_workers_without_gpus() -> None:
-    plain = script_spec(["python", "a b.py"], "mine")
-    assert (plain.name, plain.train.command) == ("mine", ("python", "a b.py"))
-    assert [(group.count, group.gpus) for group in plain.nodes] == [(2, 0)]
-    (group,) = script_spec(["a"], "mine", workers=3, gpus=4).nodes
-    assert (group.count, group.gpus) == (3, 4)
 
 
 def test_init_writes_a_project_that_renders(
