@@ -25,15 +25,16 @@ if TYPE_CHECKING:
         HorovodSettings,
         Image,
         Launch,
+        Nfs,
         NodeGroup,
         Rdma,
         Reserved,
         Spec,
         Toleration,
         Train,
+        Tuning,
+        Volume,
     )
-    from hvdchart.spec.tuning import Tuning
-    from hvdchart.spec.volumes import Nfs, Volume
     from hvdchart.values.check import checked_values
     from hvdchart.values.render import render_values
 
@@ -79,11 +80,9 @@ _NAMES = {
     "hvdchart.plan.rules": ("Reason",),
     "hvdchart.spec.load": ("checked_spec", "load_spec", "parse_spec"),
     "hvdchart.spec.model": (
-        *("Elastic", "HorovodSettings", "Image", "Launch", "NodeGroup", "Rdma", "Reserved"),
-        *("Spec", "Toleration", "Train"),
+        *("Elastic", "HorovodSettings", "Image", "Launch", "Nfs", "NodeGroup", "Rdma", "Reserved"),
+        *("Spec", "Toleration", "Train", "Tuning", "Volume"),
     ),
-    "hvdchart.spec.tuning": ("Tuning",),
-    "hvdchart.spec.volumes": ("Nfs", "Volume"),
     "hvdchart.values.check": ("checked_values",),
     "hvdchart.values.render": ("render_values",),
 }

@@ -85,7 +85,7 @@ def bench_plan(plan: Plan, chosen: Sequence[int], turns: int, command: Sequence[
     driver = (Path(__file__).parent / "in_pod" / "driver.py").read_text("utf-8")
     code: dict[str, Plain] = {"files": {_DRIVER: driver, BENCHMARK: example(BENCHMARK)}}
     values = merge_values(plan.spec.values, {"code": code})
-    changed = make_plan(dataclasses.replace(plan.spec, values=values))
+    changed = make_plan(dataclasses.replace(plan.spec, values=values), plan.tree)
     return measuring_plan(changed, "bench", line, max(chosen))
 
 

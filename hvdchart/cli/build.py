@@ -150,7 +150,7 @@ def with_own_image(
         output = _print_error if verbose else None
         provide(source, target, cluster.has_image, report, builder=builder, output=output)
     tag: dict[str, Plain] = {"image": {"tag": reference.rpartition(":")[2]}}
-    return make_plan(replace(plan.spec, values=merge_values(plan.spec.values, tag)))
+    return make_plan(replace(plan.spec, values=merge_values(plan.spec.values, tag)), plan.tree)
 
 
 def _try(once: "Callable[[], None]") -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.quantity import parse_quantity
-from hvdchart.values.groups import worker_groups
+from hvdchart.values.merge import merged_groups
 
 Values: TypeAlias = Mapping[str, Any]
 # Levels of Pod Security, the strictest first.
@@ -35,7 +35,7 @@ def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
     workers = [
         _needs(str(group.get("name") or "worker"), _count_pods(group), group)
-        for group in worker_groups(values)
+        for group in merged_groups(values)
     ]
     return [*workers, _needs("master", 1, values.get("master") or {})]
 
@@ -59,7 +59,7 @@ def security_level(values: Values) -> tuple[str, str]:
     for volume in _volumes(values):
         if "hostPath" in volume:
             return "privileged", f"the hostPath volume {volume.get('name')}"
-    if any(group.get("capabilities") for group in worker_groups(values)):
+    if any(group.get("capabilities") for group in merged_groups(values)):
         return "privileged", "worker.capabilities"
     pod, container = values.get("podSecurityContext") or {}, values.get("securityContext") or {}
     if pod.get("runAsNonRoot") is False or pod.get("runAsUser") == 0:
@@ -76,8 +76,8 @@ def _count_pods(group: Values) -> int:
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
     """The volumes of all pods; those of all workers come with each group."""
     yield from values.get("volumes") or []
-    for group in worker_groups(values):
-        yield from group["volumes"]
+    for group in merged_groups(values):
+        yield from group["volumes"] or []
 
 
 def _needs(name: str, number: int, of: Values) -> PodNeeds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +158,9 @@ def test_groups_of_workers_are_merged_as_the_chart_merges_them() -> None:
             {"name": "b", "spares": None, "resources": {}},
         ],
     }
-    assert [(pod.name, pod.number, dict(pod.requests)) for pod in pod_needs(values)] == [
-        ("a", 3, {"cpu": 2, "memory": 1024}), ("b", 2, {}), ("master", 1, {}),
-    ]  # fmt: skip
+    needs = [(pod.name, pod.number, {**pod.requests}) for pod in pod_needs(values)]
+    cpu, memory = Fraction(2), Fraction(1024)
+    assert needs == [("a", 3, {"cpu": cpu, "memory": memory}), ("b", 2, {}), ("master", 1, {})]
 
 
 ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}

@@ -63,8 +63,8 @@ def test_tokens_passwords_and_names_become_headers(api: SecureApi, kubeconfig_fi
         ({"username": "me", "password": "x", "token": "abc"}, "Bearer abc"),
     ):
         assert ask(api, kubeconfig_file, user).authorization == header, user
-    user = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
-    caller = ask(api, kubeconfig_file, user)
+    other = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
+    caller = ask(api, kubeconfig_file, other)
     assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
     assert caller.groups == ("one", "two")
     assert re.fullmatch(r"hvdchart/[\d.]+", caller.headers["User-Agent"])
