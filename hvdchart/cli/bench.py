@@ -147,13 +147,14 @@ def _measure(
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
     tried = sizes(plan.workers, chosen)
     made = bench_plan(plan, tried, turns, words)
     cluster = Cluster.connect(context, namespace)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    output = measure(cluster, made, turns * len(tried), say, context=context, helm=helm)
+    output = measure(cluster, made, turns * len(tried), say, Program(helm, context))
     about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
     return document(output.measured, list(output.machines.values()), about)
 

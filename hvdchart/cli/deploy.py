@@ -188,8 +188,9 @@ def undeploy(
     from hvdchart.run.control import keep_claims
 
     cluster = Cluster.connect(context, namespace)
-    kept = keep_claims(cluster, name, helm_module.Helm(helm, context)) if keep_data else []
-    helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
+    program = helm_module.Helm(helm, context)
+    kept = keep_claims(cluster, name, program) if keep_data else []
+    helm_module.undeploy(name, cluster.namespace, program)
     sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
     for claim in kept:
         sys.stderr.write(f"kept: persistentvolumeclaim {claim}\n")
@@ -220,7 +221,7 @@ def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace:
 
     name = plan.spec.name
     try:
-        installed = upgrade(
+        revision = upgrade(
             name, namespace, checked_values(plan), helm, create_namespace=create_namespace
         )
     except KeyboardInterrupt:
@@ -230,7 +231,7 @@ def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace:
         )
         raise typer.Exit(130) from None
     sys.stderr.write(
-        f"release {name} in namespace {namespace}, revision {installed.revision}: "
+        f"release {name} in namespace {namespace}, revision {revision}: "
         f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}\n"
     )
 

@@ -206,10 +206,7 @@ class _Session:
             return
         # There is no release when Helm was interrupted before it had begun.
         with nullcontext() if self._is_deployed else suppress(ClusterError):
-            undeploy(
-                self._name, self._cluster.namespace, context=self._helm.context,
-                helm=self._helm.program,
-            )  # fmt: skip
+            undeploy(self._name, self._cluster.namespace, self._helm)
             say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
 
 

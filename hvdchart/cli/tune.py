@@ -84,6 +84,7 @@ def tune(
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
     from hvdchart.tune import grid as tuning
     from hvdchart.tune.run import Bench, search
 
@@ -100,8 +101,8 @@ def tune(
         f"on {pluralize(workers, 'worker')}\n"
     )
     bench = Bench(plan, words, workers, repeat, confirm)
+    program = Program(helm, context)
     result = search(
-        cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True),
-        context=context, helm=helm,
-    )  # fmt: skip
+        cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True), program
+    )
     write_output(output, tuning.tuning_text(result, paths[0].name))

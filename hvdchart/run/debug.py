@@ -58,7 +58,7 @@ def debug_pods(
     finally:
         # There is no release when Helm was refused: that is the error to report.
         with contextlib.suppress(ClusterError):
-            undeploy(copy, cluster.namespace, context=helm.context, helm=helm.program)
+            undeploy(copy, cluster.namespace, helm)
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:

@@ -15,7 +15,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import Helm, deploy, manifests, release_values, undeploy, upgrade
+from hvdchart.run.helm import Helm, manifests, release_values, undeploy, upgrade
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
@@ -31,9 +31,12 @@ def plan(more: str = "") -> Plan:
     return make_plan(parse_spec((SPEC + more).encode()))
 
 
+def deploy(plan: Plan, helm: Helm | None = None) -> int:
+    return upgrade("run", "team", checked_values(plan), helm or Helm())
+
+
 def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgram) -> None:
-    installed = deploy(plan(), "team")
-    assert (installed.name, installed.namespace, installed.revision) == ("run", "team", 2)
+    assert deploy(plan()) == 2
     assert helm.commands() == ["upgrade"], "each further call takes a tenth of a second"
     call = helm.calls[-1]
     assert call.arguments[:3] == ["upgrade", "run", str(chart_dir())]
@@ -47,7 +50,7 @@ def test_deploy_upgrades_or_installs_with_the_plans_values_only(helm: StubProgra
 
 
 def test_arguments_reach_helm_without_a_shell(helm: StubProgram, tmp_path: Path) -> None:
-    deploy(plan(), "team", context="$(touch harmed) 'a' \"b\"; touch harmed")
+    deploy(plan(), Helm(context="$(touch harmed) 'a' \"b\"; touch harmed"))
     assert helm.calls[-1].arguments[-1] == "$(touch harmed) 'a' \"b\"; touch harmed"
     assert not Path("harmed").exists()
 
@@ -71,7 +74,7 @@ def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, c
     helm.answer("uninstall", errors="no such command", code=1)
     helm.answer("get", "no JSON")
     with pytest.raises(HelmError, match="`helm version` does not print a version"):
-        undeploy("run", "team")
+        undeploy("run", "team", Helm())
     with pytest.raises(HelmError, match="`helm version` does not print a version"):
         release_values("run", "team", Helm())
 
@@ -130,7 +133,7 @@ MESSAGES = {
 def test_each_known_failure_has_a_remedy(helm: StubProgram, message: str, remedy: str) -> None:
     helm.answer("upgrade", errors=f"{message}\n", code=1)
     with pytest.raises(HelmError) as raised:
-        deploy(plan(), "team")
+        deploy(plan())
     text = str(raised.value)
     assert text.startswith(f"helm upgrade: {message}{'; ' if remedy else ''}{remedy}")
     assert "\n" not in text
