@@ -125,8 +125,9 @@ class Preview:
 def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     """The manifests that `helm install` would send to the cluster, as Helm writes them.
 
-    `program` is Helm's: a name on PATH or a path. The cluster is not contacted, so the chart cannot look up existing SSH keys and generates new
-    ones each time. Raises HelmError, and SpecError when the chart refuses the spec's own `values`.
+    `program` is Helm's: a name on PATH or a path. The cluster is not contacted, so the chart cannot
+    look up existing SSH keys and generates new ones each time. Raises HelmError, and SpecError when
+    the chart refuses the spec's own `values`.
     """
     arguments = ["template", plan.spec.name, str(chart_dir()), "--namespace", namespace]
     # `helm install` sends no pods of `helm test` either.

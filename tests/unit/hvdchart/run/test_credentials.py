@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
 pytestmark = pytest.mark.timeout(120)
 V1 = "client.authentication.k8s.io/v1"
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[SecureApi]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with SecureApi(folder).running() as server:
+        yield server
 
 
 def ask(api: SecureApi, file: Path, user: dict[str, Any], **cluster: Any) -> Caller:
