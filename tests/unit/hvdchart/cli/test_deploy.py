@@ -59,6 +59,8 @@ def test_deploy_follows_phases_and_logs_or_the_progress_alone(
     assert (done.code, done.output) == (0, f"[{JOB}-x] first\n[{JOB}-x] last\n"), done.errors
     assert "release hvd in namespace team, revision 2: 2 ranks on 2 workers\n" in done.errors
     assert phases(done.errors) == ["training", "done: finished"]
+    watched = {request.resource for request in running.requests if request.verb == "watch"}
+    assert "events" in watched, "the cluster's warnings are lines, too"
     assert "replaces" not in done.errors, "the run is the one that was there"
     assert done.errors.endswith("next: hvdchart logs hvd -n team\n")
     play(running, job(), MASTER)

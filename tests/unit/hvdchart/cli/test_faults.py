@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from hvdchart.run import helm_errors
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, Outcome
@@ -148,6 +149,24 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     assert done.code == 7
     assert f"-{command} exists already in namespace team: another measurement runs" in said(done)
     assert not {"upgrade", "uninstall"} & {*helm.commands()}
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "is_removed"),
+    [
+        ("context deadline exceeded", "the API server is slow: try again", True),
+        (helm_errors.BUSY, "another command changes this release", False),
+    ],
+)
+def test_incomplete_release_of_a_measurement_is_removed_unless_it_is_another_commands(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, error: str, says: str,
+    is_removed: bool,
+) -> None:  # fmt: skip
+    helm.answer("upgrade", errors=f"Error: UPGRADE FAILED: {error}", code=1)
+    helm.answer("uninstall", errors="Error: timed out", code=1)
+    done = hvdchart("bench", SPEC)
+    assert (done.code, says in said(done)) == (6, True)
+    assert ("uninstall" in helm.commands()) is is_removed
 
 
 @pytest.mark.slow
