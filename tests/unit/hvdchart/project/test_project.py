@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,30 +47,36 @@ def spec(tmp_path: Path) -> Path:
     return file
 
 
-def changed(spec: Path) -> list[tuple[str, str]]:
-    """The lines that differ, before and after; the file has as many lines as before."""
-    return [
-        pair
-        for pair in zip(TEXT.splitlines(), spec.read_text().splitlines(), strict=True)
-        if pair[0] != pair[1]
-    ]
+FLAT = (
+    "apiVersion: hvdchart/v1\nname: r\nnodes:\n- name: a\n  count: 1\n  gpus: 1\n"
+    "train:\n  command:\n  - a\nvalues:\n  a: [1, 2]\n  b: []\n"
+)
 
 
-def test_a_value_is_changed_and_all_else_stays(spec: Path) -> None:
-    set_values(spec, ["nodes.0.count=8", 'image.tag="2.0"'])
-    assert changed(spec) == [
-        (TEXT.splitlines()[6], TEXT.splitlines()[6].replace("count: 2", "count: 8")),
-        ("  tag: '1.0'", "  tag: '2.0'"),
-    ]
-    assert get(spec, "image.tag") == "2.0", "text stays text"
-
-
-def test_a_new_key_is_added_at_the_end_of_its_map(spec: Path) -> None:
-    set_values(spec, ["volumes.output.pvc=results", r"values.podLabels.c\.d=y"])
-    assert spec.read_text() == (
-        TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
-        + "volumes:\n  output:\n    pvc: results\n"
-    )
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        # Text stays text, and a list keeps its indentation.
+        (TEXT, lambda file: set_values(file, ["nodes.0.count=8", 'image.tag="2.0"']),
+         TEXT.replace("count: 2", "count: 8").replace("1.0", "2.0")),
+        (FLAT, lambda file: set_values(file, ["nodes.0.count=3"]),
+         FLAT.replace("count: 1", "count: 3")),
+        # A new key comes at the end of its map.
+        (TEXT, lambda file: set_values(
+            file, ["volumes.output.pvc=results", r"values.podLabels.c\.d=y"]),
+         TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
+         + "volumes:\n  output:\n    pvc: results\n"),
+        (TEXT, lambda file: unset_values(file, ["train.command.1", r"values.podLabels.a\.b"]),
+         TEXT.replace(", train.py", "").replace("podLabels:\n    a.b: x", "podLabels: {}")),
+    ],
+    ids=["set", "flat", "add", "unset"],
+)  # fmt: skip
+def test_a_key_is_changed_and_all_else_stays(
+    spec: Path, before: str, change: Callable[[Path], None], after: str
+) -> None:
+    spec.write_text(before)
+    change(spec)
+    assert spec.read_text() == after
 
 
 def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
@@ -81,59 +89,31 @@ def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "problem"),
+    ("change", "words", "problem"),
     [
-        ("nodes.0.count=many", "nodes"),
-        ("wroker=1", "wroker"),
-        ("nodes.1.count=1", "'1' is not an item; expected a number from 0 to 0"),
-        ("name.first=a", "'first' is below 'resnet'"),
-        ("nodes.0.count", "expected path=value"),
-        ("=1", "a path such as nodes.0.count"),
-        ("name=[", "the value of name"),
-        ("train.command=[]", "command"),
+        (set_values, "nodes.0.count=many", "nodes"),
+        (set_values, "wroker=1", "wroker"),
+        (set_values, "nodes.1.count=1", "'1' is not an item; expected a number from 0 to 0"),
+        (set_values, "name.first=a", "'first' is below 'resnet'"),
+        (set_values, "nodes.0.count", "expected path=value"),
+        (set_values, "=1", "a path such as nodes.0.count"),
+        (set_values, "name=[", "the value of name"),
+        (unset_values, "name", "name"),
+        (unset_values, "nodes.0", "nodes: got an empty list"),
+        (unset_values, "volumes.data", "there is no 'volumes'"),
+        (unset_values, "nodes.1", "'1' is not an item"),
+        (get, "nodes.0.counts", "no 'counts'; expected one of name, count, coresPerSocket, mem"),
+        (get, "nodes.1", "expected a number from 0 to 0"),
+        (get, "values.podLabels.a", "there is no 'a'; expected one of a.b"),
+        (get, "name.first", "expected no further step"),
     ],
 )
-def test_a_change_that_would_make_the_spec_wrong_is_refused(
-    spec: Path, setting: str, problem: str
+def test_what_is_missing_or_would_make_the_spec_wrong_is_refused(
+    spec: Path, change: Callable[[Path, Any], object], words: str, problem: str
 ) -> None:
-    with pytest.raises(SpecError, match=problem.replace("'", "'")):
-        set_values(spec, [setting])
-    assert spec.read_text() == TEXT
-
-
-@pytest.mark.parametrize(
-    ("path", "expected", "problem"),
-    [
-        ("nodes.0.counts", "one of name, count, coresPerSocket, memory", "there is no 'counts'"),
-        ("volumes.data", "one of apiVersion, name, nodes", "there is no 'volumes'"),
-        ("nodes.1", "a number from 0 to 0", "'1' is not an item"),
-        ("values.podLabels.a", "one of a.b", "there is no 'a'"),
-        ("name.first", "no further step", "'first' is below 'resnet'"),
-    ],
-)
-def test_what_is_not_there_can_be_neither_read_nor_removed(
-    spec: Path, path: str, expected: str, problem: str
-) -> None:
-    with pytest.raises(SpecError, match=f"there is no .*; expected {expected}"):
-        get(spec, path)
     with pytest.raises(SpecError, match=problem):
-        unset_values(spec, [path])
+        change(spec, words if change is get else [words])
     assert spec.read_text() == TEXT
-
-
-def test_a_list_without_indentation_stays_so(tmp_path: Path) -> None:
-    file = tmp_path / "flat.yaml"
-    flat = (
-        "apiVersion: hvdchart/v1\nname: r\nnodes:\n- name: a\n  count: 1\n  gpus: 1\n"
-        "train:\n  command:\n  - a\nvalues:\n  a: [1, 2]\n  b: []\n"
-    )
-    file.write_text(flat)
-    set_values(file, ["nodes.0.count=3"])
-    assert file.read_text() == flat.replace("count: 1", "count: 3")
-
-
-ROOT = Path(__file__).parents[4]
-DIGEST = f"sha256:{'0' * 64}"
 
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
@@ -162,25 +142,17 @@ def test_the_images_of_templates_are_those_of_this_repository() -> None:
     assert {template.image for template in TEMPLATES.values()} <= ours
 
 
-@pytest.mark.parametrize(
-    ("image", "repository", "tag"),
-    [
-        ("team/a:1.0", "team/a", "1.0"),
-        ("host:5000/a", "host:5000/a", "latest"),
-        ("host:5000/a:2", "host:5000/a", "2"),
-        ("a", "a", "latest"),
-        (f"host:5000/a@{DIGEST}", "host:5000/a", None),
-        (f"a:1@{DIGEST}", "a", "1"),
-    ],
-)
-def test_the_image_may_be_another(
-    tmp_path: Path, image: str, repository: str, tag: str | None
-) -> None:
-    make_project(tmp_path / "p", "p", TEMPLATES["keras"], image)
-    written = load_spec(tmp_path / "p" / "run.spec.yaml").image
-    assert written is not None
-    assert (written.repository, written.tag) == (repository, tag)
-    assert written.digest == (DIGEST if "@" in image else None)
+def test_the_image_may_be_another(tmp_path: Path) -> None:
+    digest = f"sha256:{'0' * 64}"
+    for number, (image, *expected) in enumerate([
+        ("team/a:1.0", "team/a", "1.0", None), ("host:5000/a", "host:5000/a", "latest", None),
+        ("host:5000/a:2", "host:5000/a", "2", None), ("a", "a", "latest", None),
+        (f"host:5000/a@{digest}", "host:5000/a", None, digest), (f"a:1@{digest}", "a", "1", digest),
+    ]):  # fmt: skip
+        make_project(tmp_path / str(number), "p", TEMPLATES["keras"], image)
+        written = load_spec(tmp_path / str(number) / "run.spec.yaml").image
+        assert written is not None
+        assert [written.repository, written.tag, written.digest] == expected
 
 
 def test_a_dockerfile_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
