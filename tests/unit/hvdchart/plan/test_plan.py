@@ -43,15 +43,6 @@ def test_xeon_8180_node_has_the_published_threads() -> None:
     assert "cpu" not in group.limits
 
 
-def test_small_nodes_have_at_least_one_thread() -> None:
-    for cores in (1, 2, 3, 4):
-        group = planned(f"{{name: x, count: 1, coresPerSocket: {cores}}}").groups[0]
-        assert int(group.env["OMP_NUM_THREADS"]) == cores
-        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) == {1: 1, 2: 2, 3: 3, 4: 3}[cores]
-        assert int(group.env["TF_NUM_INTEROP_THREADS"]) == min(cores, 2)
-        assert group.requests["cpu"] not in ("0", "0m")
-
-
 def test_onednn_is_on_for_cpu_ranks_unless_tuned_off() -> None:
     groups = planned(
         "{name: xeon, count: 1, coresPerSocket: 8},"
@@ -76,9 +67,6 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
 
 # (the group, the key in the values of a worker, its value, because, source)
 RULES = [
-    ("gpus: 4", "slots", "4", "one rank per GPU", "Horovod"),
-    ("coresPerSocket: 4, sockets: 2", "slots", "2", "one rank per socket", "Intel"),
-    ("coresPerSocket: 4", "number", "2", "nodes[0].count", "the spec"),
     ("coresPerSocket: 4", "env.OMP_NUM_THREADS", "4", "coresPerSocket: one thread per core",
      "Intel"),
     ("coresPerSocket: 4, tuning: {slots: 2}", "env.OMP_NUM_THREADS", "2",
@@ -88,8 +76,6 @@ RULES = [
      "3 of 4 cores: too few to leave two free", "hvdchart"),
     ("coresPerSocket: 1", "env.TF_NUM_INTRAOP_THREADS", "1",
      "1 of 1 core: too few to leave two free", "hvdchart"),
-    ("coresPerSocket: 20, gpus: 2", "env.OMP_NUM_THREADS", "10",
-     "cores of a rank: one thread per core", "hvdchart"),
     ("coresPerSocket: 20, gpus: 2", "env.TF_NUM_INTRAOP_THREADS", "8", "10 cores of a rank - 2",
      "hvdchart"),
     ("coresPerSocket: 20, gpus: 2", "env.TF_NUM_INTEROP_THREADS", "8",
@@ -103,8 +89,6 @@ RULES = [
     ("coresPerSocket: 2", "env.TF_NUM_INTEROP_THREADS", "2", "two operations in parallel", "Intel"),
     ("coresPerSocket: 1", "env.TF_NUM_INTEROP_THREADS", "1", "1 core: one operation at a time",
      "hvdchart"),
-    ("coresPerSocket: 1", "env.TF_ENABLE_ONEDNN_OPTS", "1",
-     "on every CPU, also where TensorFlow's default is off", "hvdchart"),
     ("coresPerSocket: 1, tuning: {kmpBlocktime: 5}", "env.KMP_BLOCKTIME", "5",
      "nodes[0].tuning.kmpBlocktime", "the spec"),
     ("coresPerSocket: 1, tuning: {kmpAffinity: compact}", "env.KMP_AFFINITY", "compact",
@@ -143,7 +127,6 @@ RULES = [
      "9Gi - 1025Mi reserved", "the spec"),
     ("coresPerSocket: 1, memory: 3Gi, shared: true", "resources.requests.memory", "3Gi",
      "the worker's share", "the spec"),
-    ("gpus: 2", "resources.limits.nvidia.com/gpu", "2", "all GPUs of the node", "Horovod"),
     ("coresPerSocket: 1, sockets: 2, tuning: {ompThreads: 5}", "env.OMP_NUM_THREADS", "5",
      "nodes[0].tuning.ompThreads instead of 1", "the spec"),
     ("gpus: 2, rdma: {resource: rdma/hca, count: 3}", "resources.limits.rdma/hca", "3",
