@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ TABLE_START = "<!-- values table: generated from values.source.yaml by `make gen
 TABLE_END = "<!-- end of the values table -->"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
+# What a key may declare as its hash, with the declarations of the keys that are in that hash: the
+# identity of a run is a part of its settings.
+HASHES = {"identity": ("identity",), "settings": ("identity", "settings"), "none": ()}
 Node = dict[str, Any]
 
 
@@ -45,7 +48,7 @@ def render_schema(source: Node) -> str:
     values.yaml.
     """
     described = {key: value for key, value in source.items() if key != "retired"}
-    strict = forbid_unknown_properties(described, lambda key: key == "default")
+    strict = forbid_unknown_properties(described, lambda key: key in ("default", "hash"))
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
     for key in source["retired"]:
         *parents, name = key.split(".")
@@ -100,22 +103,50 @@ def _inline(value: Any) -> str:
     return stream.getvalue().replace("\n...", "").strip().replace("''", '""')
 
 
-def render_retired_keys(source: Node) -> str:
-    """The template with the keys of older charts and what replaces them."""
-    keys = json.dumps(source["retired"], indent=2)
+def render_template(name: str, data: Any) -> str:
+    """A template that gives data as JSON."""
     note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
-    return f'{note}{{{{- define "horovod.retired" -}}}}\n{keys}\n{{{{- end }}}}\n'
+    body = json.dumps(data, indent=2)
+    return f'{note}{{{{- define "horovod.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
 
 
-def render_defaults(source: Node) -> str:
-    """The template with the default of each key that the templates cannot do without."""
-    defaults = json.dumps(dict(_needed_defaults(source, "")), indent=2)
-    note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
-    return f'{note}{{{{- define "horovod.defaults" -}}}}\n{defaults}\n{{{{- end }}}}\n'
+def hash_problems(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
+    """Keys that do not declare in which hash of the run they are: docs/adr/0010. A key below a
+    default, such as staging.nodes, has the hash of the key above unless it declares its own.
+    """
+    for name, child in node["properties"].items():
+        declared = child.get("hash", above)
+        is_key = "default" in child or "properties" not in child
+        if "properties" in child:
+            below = declared if "default" in child or above else ""
+            yield from hash_problems(child, f"{prefix}{name}.", below)
+        if is_key and declared not in HASHES:
+            yield f"{prefix}{name}"
+
+
+def not_hashed(node: Node, hashes: Sequence[str], above: str = "") -> dict[str, Any]:
+    """The keys that are in none of `hashes`: true for a whole key, a map for a part of it."""
+    left_out: dict[str, Any] = {}
+    for name, child in node["properties"].items():
+        declared = child.get("hash", above)
+        if "properties" not in child:
+            below, is_whole = {}, declared not in hashes
+        else:
+            below = not_hashed(child, hashes, declared)
+            is_whole = len(below) == len(child["properties"]) and set(below.values()) == {True}
+        if is_whole or below:
+            left_out[name] = is_whole or below
+    return left_out
+
+
+def render_not_hashed(source: Node) -> str:
+    """The template with the keys that each hash of the run leaves out."""
+    left_out = {hash_: not_hashed(source, HASHES[hash_]) for hash_ in ("identity", "settings")}
+    return render_template("notHashed", left_out)
 
 
 def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Dotted keys with their defaults. Null keeps its meaning where the type allows it, and it
+    """Dotted keys that templates cannot do without, with their defaults. Null keeps its meaning where the type allows it, and it
     empties an object of Kubernetes.
     """
     for name, child in node["properties"].items():
@@ -189,12 +220,18 @@ def main(arguments: list[str]) -> int:
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
+    if keys := [*hash_problems(source)]:
+        sys.exit(f"{SOURCE}: `hash` must be one of {', '.join(HASHES)}: {', '.join(keys)}")
+    templates = CHART / "templates"
     readme = CHART / "README.md"
     texts = {
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
-        CHART / "templates" / "_retired.tpl": render_retired_keys(source),
-        CHART / "templates" / "_defaults.tpl": render_defaults(source),
+        templates / "checks" / "_retired.tpl": render_template("retired", source["retired"]),
+        templates / "common" / "_defaults.tpl": render_template(
+            "defaults", dict(_needed_defaults(source, ""))
+        ),
+        templates / "run" / "_not-hashed.tpl": render_not_hashed(source),
         readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
     }
     return write_or_compare(texts, arguments)
