@@ -110,44 +110,41 @@ def render_template(name: str, data: Any) -> str:
     return f'{note}{{{{- define "horovod.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
 
 
-def hash_problems(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
-    """Keys that do not declare in which hash of the run they are: docs/adr/0010. A key below a
-    default, such as staging.nodes, has the hash of the key above unless it declares its own.
+def undeclared(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
+    """Keys that do not declare their hash: docs/adr/0010. A key below a default, such as
+    staging.nodes, inherits the declaration of the key above.
     """
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
-        is_key = "default" in child or "properties" not in child
         if "properties" in child:
-            below = declared if "default" in child or above else ""
-            yield from hash_problems(child, f"{prefix}{name}.", below)
-        if is_key and declared not in HASHES:
+            yield from undeclared(child, f"{prefix}{name}.", declared)
+        elif declared not in HASHES:
             yield f"{prefix}{name}"
 
 
 def not_hashed(node: Node, hashes: Sequence[str], above: str = "") -> dict[str, Any]:
-    """The keys that are in none of `hashes`: true for a whole key, a map for a part of it."""
+    """The keys whose declaration is none of `hashes`: true for a whole key, a map for its parts."""
     left_out: dict[str, Any] = {}
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
+        parts = not_hashed(child, hashes, declared) if "properties" in child else {}
+        is_whole = parts == dict.fromkeys(child.get("properties", ()), True)
         if "properties" not in child:
-            below, is_whole = {}, declared not in hashes
-        else:
-            below = not_hashed(child, hashes, declared)
-            is_whole = len(below) == len(child["properties"]) and set(below.values()) == {True}
-        if is_whole or below:
-            left_out[name] = is_whole or below
+            is_whole = declared not in hashes
+        if is_whole or parts:
+            left_out[name] = is_whole or parts
     return left_out
 
 
 def render_not_hashed(source: Node) -> str:
     """The template with the keys that each hash of the run leaves out."""
-    left_out = {hash_: not_hashed(source, HASHES[hash_]) for hash_ in ("identity", "settings")}
+    left_out = {name: not_hashed(source, HASHES[name]) for name in ("identity", "settings")}
     return render_template("notHashed", left_out)
 
 
 def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Dotted keys that templates cannot do without, with their defaults. Null keeps its meaning where the type allows it, and it
-    empties an object of Kubernetes.
+    """Dotted keys that templates need, with their defaults. Null keeps its meaning where the type
+    allows it, and it empties an object of Kubernetes.
     """
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
@@ -220,7 +217,7 @@ def main(arguments: list[str]) -> int:
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
-    if keys := [*hash_problems(source)]:
+    if keys := [*undeclared(source)]:
         sys.exit(f"{SOURCE}: `hash` must be one of {', '.join(HASHES)}: {', '.join(keys)}")
     templates = CHART / "templates"
     readme = CHART / "README.md"

@@ -34,7 +34,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Where a spare cannot take the place of a host, it would never be used. */}}
+{{/* Refuses spares that could never replace a host. */}}
 {{- define "horovod.checkSpares" -}}
 {{- $root := . -}}
 {{- range $group := .horovod.groups -}}

@@ -29,7 +29,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* Names that the chart needs for itself, in lists that are merged with its own. */}}
+{{/* Names of variables, volumes and paths that the chart uses itself. */}}
 {{- define "horovod.checkReserved" -}}
 {{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
 {{- $_ := set $environments "results.env" .Values.results.env -}}

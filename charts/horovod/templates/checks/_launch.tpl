@@ -15,65 +15,56 @@
 {{- $rule := "it stands for the launcher's command line in mode custom" -}}
 {{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
+{{- if .Values.launch.options -}}
 {{- with include "horovod.optionProblem" . -}}{{- fail . -}}{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/*
-Why launch.options cannot be used; empty when they can. The launchers of launch.mode must have them, and no value may
-set the same: files/hvd_pods/common/launcher_options.json.
+Why launch.options cannot be used with these values; empty when they can. files/hvd_pods/common/launcher_options.json
+says which value replaces an option, and which launchers have it. Only the master knows the MPI of its image: it refuses
+options of another MPI (hvd_pods/common/launcher_options.py).
 */}}
 {{- define "horovod.optionProblem" -}}
-{{- $problem := "" -}}
-{{- if .Values.launch.options -}}
-{{- $knowledge := .Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson -}}
-{{- $mode := .Values.launch.mode -}}
-{{- $interface := .Values.network.interface -}}
-{{- $binding := .Values.launch.binding.to -}}
-{{- $known := dict -}}
-{{- range $option := $knowledge.options -}}
-{{- range .names -}}{{- $_ := set $known . $option -}}{{- end -}}
+{{- $values := .Values -}}
+{{- $data := .Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson -}}
+{{- $mode := $values.launch.mode -}}
+{{- $options := dict -}}
+{{- range $option := $data.options -}}
+{{- range .names -}}{{- $_ := set $options . $option -}}{{- end -}}
 {{- end -}}
-{{- /* The launchers that have all of the options so far. */ -}}
-{{- $launchers := get $knowledge.modes $mode -}}
+{{- $problems := list -}}
 {{- /* How many of the next words are arguments of the option before them, and so no options. */ -}}
-{{- $values := 0 -}}
-{{- range .Values.launch.options -}}
-{{- if gt $values 0 -}}
-{{- $values = sub $values 1 | int -}}
-{{- else -}}
-{{- $name := "" -}}
-{{- if hasPrefix "-" . -}}{{- $name = regexReplaceAll "^-+" . "" | splitList "=" | first -}}{{- end -}}
-{{- $option := get $known $name | default dict -}}
-{{- $given := printf "launch.options has %q, but" $name -}}
-{{- if not (contains "=" .) -}}{{- $values = int ($option.arguments | default 0) -}}{{- end -}}
-{{- $readBy := $option.readBy | default $launchers -}}
+{{- $arguments := 0 -}}
+{{- range $word := $values.launch.options -}}
+{{- $name := regexReplaceAll "^-+" $word "" | splitList "=" | first -}}
+{{- $option := get $options $name -}}
+{{- if gt $arguments 0 -}}
+{{- $arguments = sub $arguments 1 | int -}}
+{{- else if and $option (hasPrefix "-" $word) -}}
+{{- $arguments = ternary 0 (int $option.arguments) (contains "=" $word) -}}
 {{- $modes := list -}}
-{{- range $other, $ids := $knowledge.modes -}}
-{{- range $ids -}}{{- if has . $readBy -}}{{- $modes = append $modes $other -}}{{- end -}}{{- end -}}
+{{- range $other, $launchers := $data.modes -}}
+{{- range $launchers -}}
+{{- if has . ($option.readBy | default $launchers) -}}{{- $modes = append $modes $other -}}{{- end -}}
 {{- end -}}
-{{- $left := list -}}
-{{- range $launchers -}}{{- if has . $readBy -}}{{- $left = append $left . -}}{{- end -}}{{- end -}}
-{{- if $problem -}}
-{{- else if $option.value -}}
-{{- $problem = printf "%s the chart sets that from %s: remove it from launch.options" $given $option.value -}}
+{{- end -}}
+{{- $problem := "" -}}
+{{- if $option.value -}}
+{{- $problem = printf "the chart sets that from %s: remove it from launch.options" $option.value -}}
 {{- else if not (has $mode $modes) -}}
-{{- $others := $modes | uniq | join " or " -}}
-{{- $problem = printf "%s launch.mode is %s, whose launcher does not have that option" $given $mode -}}
-{{- $problem = printf "%s: remove it, or set launch.mode to %s" $problem $others -}}
-{{- else if not $left -}}
-{{- $remedy := "give the options of the image's MPI only" -}}
-{{- $problem = printf "%s no MPI has both that option and those before it: %s" $given $remedy -}}
-{{- else if and $option.interface $interface -}}
-{{- $problem = printf "%s network.interface is %q: give one of the two" $given $interface -}}
-{{- else if and $option.binding (ne $binding "none") -}}
+{{- $problem = printf "launch.mode is %s, whose launcher does not have that option" $mode -}}
+{{- $problem = printf "%s: remove it, or set launch.mode to %s" $problem ($modes | uniq | join " or ") -}}
+{{- else if and $option.interface $values.network.interface -}}
+{{- $problem = printf "network.interface is %q: give one of the two" $values.network.interface -}}
+{{- else if and $option.binding (ne $values.launch.binding.to "none") -}}
 {{- $remedy := "give one of the two (launch.binding.to none leaves it to the options)" -}}
-{{- $problem = printf "%s launch.binding.to is %s: %s" $given $binding $remedy -}}
+{{- $problem = printf "launch.binding.to is %s: %s" $values.launch.binding.to $remedy -}}
 {{- end -}}
-{{- $launchers = $left -}}
+{{- with $problem -}}{{- $problems = append $problems (printf "launch.options has %q, but %s" $name .) -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- $problem -}}
+{{- with $problems -}}{{- first . -}}{{- end -}}
 {{- end }}
 
 {{- define "horovod.checkBinding" -}}

@@ -50,7 +50,7 @@ Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" 
 {{- end -}}
 {{- end }}
 
-{{/* Where a pod unpacks the code: on the volume of /tmp, as the code may be larger than the volume in memory. */}}
+{{/* Where a pod unpacks the code: on the volume of /tmp, because code may exceed the volume in memory. */}}
 {{- define "horovod.codeMount" -}}
 {{- if include "horovod.hasCode" . -}}
 - {name: tmp, mountPath: /horovod/code, subPath: horovod-code}

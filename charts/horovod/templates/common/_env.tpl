@@ -19,7 +19,7 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{- end -}}
 {{- end }}
 
-{{/* Records an entry, and to which of the variables before it the entry refers. */}}
+{{/* Records an entry, and the earlier variables that it refers to. */}}
 {{- define "horovod.addVariable" -}}
 {{- $merge := .merge -}}
 {{- $entry := .entry -}}

@@ -3,8 +3,8 @@
 {{/*
 Where /etc/passwd comes from: ssh and sshd refuse to run as a UID without an entry.
   programs-common  the chart writes it, for the UID in the values
-  generated  the pod writes it, for a UID that only the platform knows
-  (empty)    the image's own file, which has an entry for root
+  generated        the pod writes it, for a UID that the platform chooses
+  (empty)          the image's own file, which has an entry for root
 */}}
 {{- define "horovod.passwdFrom" -}}
 {{- $uid := .Values.podSecurityContext.runAsUser -}}
@@ -21,7 +21,7 @@ sshd:x:100:65534::/run/sshd:/usr/sbin/nologin
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 {{- end }}
 
-{{/* The line of the ConfigMap with the /etc/passwd of pods; empty where the pods have another. */}}
+{{/* The key of a ConfigMap with /etc/passwd; empty where the pods have another file. */}}
 {{- define "horovod.passwdFile" -}}
 {{- if eq (include "horovod.passwdFrom" .) "programs-common" -}}
 passwd: {{ include "horovod.passwd" . | printf "%s\n" | quote }}

@@ -35,7 +35,7 @@ securityContext:
 {{- end }}
 
 {{/*
-Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses those that the chart
+Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that the chart
 sets itself. Call with a group or with .Values.master.
 */}}
 {{- define "horovod.ownPodFields" -}}
@@ -63,7 +63,7 @@ envFrom:
 {{- end }}
 
 {{/*
-Containers of the user's, with the chart's security context where they have none, so that Pod Security admits them.
+Containers that the user adds, with the chart's security context where they have none, so that Pod Security admits them.
 Call with (dict "root" $ "containers" $list).
 */}}
 {{- define "horovod.ownContainers" -}}
@@ -74,8 +74,8 @@ Call with (dict "root" $ "containers" $list).
 {{- end }}
 
 {{/*
-CPU and memory of an init container: those of the main container, which adds nothing to the pod's request and lets the
-pod be Guaranteed.
+CPU and memory of an init container. They equal the main container's, so that the pod requests no more and may be of
+class Guaranteed.
 */}}
 {{- define "horovod.initResources" -}}
 {{- $kept := dict -}}

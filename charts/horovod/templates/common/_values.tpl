@@ -4,9 +4,9 @@
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
 the work and keeps the result there:
   .horovod.groups  the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts, statefulSet
-                   (its name), maximum (its hosts with spares, or those that it may grow to), pod (its pod spec),
+                   (its name), maximum (the most hosts that it may have: with spares, or elastic), pod (its pod spec),
                    revision, and staged (the record of the nodes that have its data).
-Of the run it keeps what horovod.findRun says.
+It also keeps the result of horovod.findRun.
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "horovod") -}}
@@ -42,7 +42,7 @@ Renders a template of the root once, however often its text is used. Call with (
 {{- end }}
 
 {{/*
-Sets the keys that are missing: those that null deleted, and those of a newer chart after `helm upgrade --reuse-values`.
+Sets missing keys: null deletes a key, and after `helm upgrade --reuse-values` the keys of a newer chart are missing.
 `defaults` has the path of each key, such as master.args. Call with (dict "into" $values "defaults" $defaults).
 */}}
 {{- define "horovod.restoreDefaults" -}}
@@ -61,7 +61,7 @@ Sets the keys that are missing: those that null deleted, and those of a newer ch
 
 {{/*
 Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null, {} or []
-clears what the worker says. Entries of env, volumes and volumeMounts are added to those of all workers.
+clears the worker's value. Entries of env, volumes and volumeMounts are added to the worker's and the release's.
 Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 */}}
 {{- define "horovod.mergeGroup" -}}
@@ -94,7 +94,7 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- end -}}
 {{- end }}
 
-{{/* Adds to a group the name of its StatefulSet, and the number of its hosts with spares, or that it may grow to. */}}
+{{/* Adds to a group the name of its StatefulSet, and the most hosts that it may have: with spares, or elastic. */}}
 {{- define "horovod.nameGroup" -}}
 {{- $values := .root.Values -}}
 {{- $group := .group -}}
@@ -107,7 +107,7 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group "maximum" (int $most) -}}
 {{- end }}
 
-{{/* Adds to a group what the release adds: spread, gang, mesh and Horovod settings; then renders its pods. */}}
+{{/* Adds the release's settings to a group (spread, gang, mesh, Horovod), and renders its pod spec. */}}
 {{- define "horovod.placeGroup" -}}
 {{- $group := .group -}}
 {{- if and (ne $group.spread "None") (not (hasKey $group.affinity "podAntiAffinity")) -}}

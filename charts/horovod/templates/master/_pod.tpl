@@ -86,7 +86,7 @@ spec:
 
 {{/* The variables that the chart sets in the master; master.env overrides them. */}}
 {{- define "horovod.masterVariables" -}}
-# For horovodrun, which is a Python program. The master itself runs with -I, which ignores such variables.
+# For horovodrun, a Python program. The master itself runs with -I, which ignores such variables.
 - {name: PYTHONUNBUFFERED, value: "1"}
 # The image's home directory is not writable, because the root file system is read-only.
 - {name: HOME, value: /tmp}

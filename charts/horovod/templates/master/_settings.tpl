@@ -1,8 +1,8 @@
-{{/* What the master knows about its run. */}}
+{{/* The run as the master gets it. */}}
 
 {{/*
-The run as JSON for the master; hvd_pods/common/run.py reads it. With hostNetwork the workers' interface does not exist in
-the master, so that only the workers' environment names it.
+The run as JSON, which hvd_pods/common/run.py reads. With hostNetwork the master does not have the workers' interface,
+so that only the workers' environment names it.
 */}}
 {{- define "horovod.run" -}}
 {{- $groups := list -}}
@@ -42,7 +42,7 @@ the master, so that only the workers' environment names it.
   | toJson -}}
 {{- end }}
 
-{{/* Seconds for which a rank may keep the others waiting; 0 for any time. */}}
+{{/* Seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit. */}}
 {{- define "horovod.stallTimeout" -}}
 {{- $seconds := .Values.launch.stallTimeoutSeconds -}}
 {{ ternary 3600 $seconds (kindIs "invalid" $seconds) | int }}

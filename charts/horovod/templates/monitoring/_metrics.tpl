@@ -13,8 +13,8 @@
 {{- end }}
 
 {{/*
-Environment of a worker for hvd_pods/common/metrics.py. Ranks write their metrics to the directory, which is in memory; the master
-reads their progress there also when nothing is served.
+Environment of a worker for hvd_pods/common/metrics.py. Ranks write their metrics to the directory, which is in memory.
+The master reads their progress there even when metrics.enabled is false.
 */}}
 {{- define "horovod.workerMetricsEnv" -}}
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}

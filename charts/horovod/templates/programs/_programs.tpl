@@ -1,8 +1,8 @@
 {{/* The programs of the pods, files/hvd_pods: their ConfigMaps, volumes and mounts. */}}
 
 {{/*
-The ConfigMaps with the programs of the pods, one for each folder of files/hvd_pods. They are named after their content
-and immutable, so that a pod never sees the programs of another chart version. The name ends with the folder's.
+The ConfigMaps of the programs, one for each folder of files/hvd_pods. They are named after the content of all folders
+and immutable, so that a pod never sees the programs of another chart version. A folder's name follows this name.
 */}}
 {{- define "horovod.filesConfigMap" -}}
 {{ include "horovod.once" (dict "root" . "name" "horovod.filesConfigMapName") }}

@@ -1,8 +1,8 @@
 {{/* Storing the results at the end of the run. */}}
 
 {{/*
-The container beside the master that stores the results when the master asks for it: hvd_pods/master/results.sh. It is a sidecar:
-Kubernetes ends it with the master, and its exit code is not the pod's.
+The sidecar that stores the results when the master asks for it: hvd_pods/master/results.sh. Kubernetes ends it with the
+master, and its exit code is not the pod's.
 */}}
 {{- define "horovod.resultsContainer" -}}
 {{- $results := .Values.results -}}
@@ -24,7 +24,7 @@ Kubernetes ends it with the master, and its exit code is not the pod's.
   volumeMounts:
     {{- include "horovod.programMounts" "master" | nindent 4 }}
     - {name: tmp, mountPath: /tmp}
-    # By files in it, the master and this container talk.
+    # The master and this container exchange files in it.
     - {name: generated, mountPath: /horovod/results, subPath: results}
     # Kubernetes gives the pod's token to each container that has nothing mounted there.
     - {name: tmp, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, subPath: no-token, readOnly: true}
@@ -45,7 +45,7 @@ Kubernetes ends it with the master, and its exit code is not the pod's.
 {{ .Values.results.path | default $output }}
 {{- end }}
 
-{{/* What the master knows of storing; nothing when there is nothing to store. */}}
+{{/* Settings of storing for the master; empty when results.command is empty. */}}
 {{- define "horovod.resultsSettings" -}}
 {{- with .Values.results -}}
 {{- if .command -}}

@@ -1,4 +1,4 @@
-{{/* Which run the values ask for, whether it exists already, and how it ended. docs/adr/0010 has the rules. */}}
+{{/* Identifies the run of these values, and finds it in the cluster. docs/adr/0010 has the rules. */}}
 
 {{/*
 A value as one line of JSON without the keys whose value is empty or false, so that a key which a newer chart adds
@@ -22,9 +22,9 @@ changes nothing.
 {{- end }}
 
 {{/*
-The values that a hash of the run is made of: those that decide what is trained (identity), or these and those that
-decide how it starts (settings). values.source.yaml declares the hash beside each key. The groups, which have inherited
-from worker, stand for worker. Call with (dict "root" $ "hash" "identity").
+The values in a hash of the run: identity has the values that decide what is trained, and settings also has the values
+that decide how it starts. values.source.yaml declares the hash of each key; the merged groups replace worker.
+Call with (dict "root" $ "hash" "identity").
 */}}
 {{- define "horovod.hashedValues" -}}
 {{- $leftOut := get (include "horovod.notHashed" . | fromJson) .hash -}}
@@ -39,7 +39,7 @@ from worker, stand for worker. Call with (dict "root" $ "hash" "identity").
 {{- include "horovod.canonical" (set $values "workerGroups" $groups) -}}
 {{- end }}
 
-{{/* Removes keys from a map of which nothing else holds this copy; maps in it are copied before they change. */}}
+{{/* Removes keys from a shallow copy of a map. Call with (dict "from" $copy "keys" $keys). */}}
 {{- define "horovod.leaveOut" -}}
 {{- $from := .from -}}
 {{- range $key, $below := .keys -}}
@@ -60,7 +60,7 @@ from worker, stand for worker. Call with (dict "root" $ "hash" "identity").
 {{- end -}}
 {{- end }}
 
-{{/* Not empty when an object has these labels. Call with (dict "of" $object "labels" $labels). */}}
+{{/* Not empty when an object has all of the labels. Call with (dict "of" $object "labels" $labels). */}}
 {{- define "horovod.hasLabels" -}}
 {{- $has := .of.metadata.labels | default dict -}}
 {{- $missing := false -}}
@@ -70,11 +70,11 @@ from worker, stand for worker. Call with (dict "root" $ "hash" "identity").
 
 {{/*
 Adds to .horovod, for horovod.prepare:
-  id, settings  hashes of what is trained, and of that and how
-  job           the run's Job if the cluster has it and an upgrade keeps it: it has finished, or it has these settings
-  sets          the StatefulSets that the upgrade keeps with that Job, by name
+  id, settings  hashes of the values that identify the run, and of all its settings
+  job           the run's Job that an upgrade keeps, because it has finished or has these settings
+  sets          the StatefulSets that the upgrade keeps with it, by name
   ended         the record of this run if it has ended and its Job has been removed
-Without access to a cluster, the last three are empty.
+The last three are empty without access to a cluster.
 */}}
 {{- define "horovod.findRun" -}}
 {{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
@@ -105,16 +105,16 @@ Without access to a cluster, the last three are empty.
 {{- end -}}
 {{- end }}
 
-{{/* Labels that tell of which run a Job or StatefulSet is. */}}
+{{/* Labels with the run of a Job or StatefulSet. */}}
 {{- define "horovod.runLabels" -}}
 horovod/run: {{ .horovod.id | quote }}
 horovod/settings: {{ .horovod.settings | quote }}
 {{- end }}
 
 {{/*
-The name of the run's Job: that of the Job which the upgrade keeps, else one with a hash of what it runs, because
-Kubernetes allows no change of a Job's pods. Without a ServiceAccount there is no record that would keep another Job
-from repeating the run, so that the hash is one of the values only.
+The name of the run's Job. An upgrade that keeps a Job keeps its name. A new name has a hash of the pod template,
+because Kubernetes allows no change of a Job's pods. Without a ServiceAccount no record keeps another Job from repeating
+the run, so that the hash is that of the settings only.
 */}}
 {{- define "horovod.job" -}}
 {{- if .horovod.job -}}
@@ -142,7 +142,7 @@ object.
 
 {{/*
 How this run ended: Finished, Failed, or empty while it has not ended. The Job has the result; after the Job has been
-removed, the record has it.
+removed, the record has the result.
 */}}
 {{- define "horovod.end" -}}
 {{- if .horovod.job -}}

@@ -1,5 +1,7 @@
-{{/* The gang: the master and all workers, because the run needs every one of them. Spares count: a scheduler that admits any
-part of so many pods could leave out the master. */}}
+{{/*
+The gang: the master and all workers, because the run needs each of them. Spares count too: a scheduler that admits a
+part of the pods could leave out the master.
+*/}}
 
 {{- define "horovod.gangSize" -}}
 {{- $pods := 1 -}}
@@ -8,7 +10,7 @@ part of so many pods could leave out the master. */}}
 {{- end }}
 
 {{/*
-The gang's PodGroup. Kubernetes' own may be immutable, depending on the release, so that its name has what changes.
+The gang's PodGroup. Some Kubernetes releases do not let its size change, so that the size is in its name.
 */}}
 {{- define "horovod.podGroup" -}}
 {{- $suffix := ternary (printf "-%s" (include "horovod.gangSize" .)) "" (eq .Values.gang "Kubernetes") -}}
@@ -34,7 +36,7 @@ The gang's PodGroup. Kubernetes' own may be immutable, depending on the release,
 
 {{/*
 What the gang's containers request together, as YAML. A request that is not given is the limit, as in Kubernetes.
-Amounts of CPU are in thousandths, all others in whole units.
+CPU is in thousandths, other resources in whole units.
 */}}
 {{- define "horovod.gangResources" -}}
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}

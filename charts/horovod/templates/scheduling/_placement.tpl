@@ -1,7 +1,7 @@
 {{/* Where pods run, and the labels and annotations that schedulers, queues and meshes read. */}}
 
 {{/*
-What places a pod, besides its node selector, affinity and tolerations.
+Fields that place a pod, except its node selector, affinity and tolerations.
 Call with (dict "root" $ "of" $groupOrMaster "component" "worker").
 */}}
 {{- define "horovod.placement" -}}
@@ -13,7 +13,7 @@ schedulingGroup: {podGroupName: {{ include "horovod.podGroup" .root | quote }}}
 {{- end }}
 {{- with .of.topologySpreadConstraints }}
 {{- $labels := include "horovod.selector" (dict "root" $.root "component" $.component) | fromYaml }}
-{{- /* A release has one master, which spreads among those of the other releases. */}}
+{{- /* A release has one master, so that the masters of all releases spread. */}}
 {{- $labels = ternary (omit $labels "app.kubernetes.io/instance") $labels (eq $.component "master") }}
 topologySpreadConstraints:
   {{- range . }}

@@ -1,14 +1,15 @@
 {{/* The SSH keys. */}}
 
-{{/* The Secret with the SSH keys. Each generation of the chart's own has another name. */}}
+{{/* The Secret with the SSH keys. Each ssh.generation of the chart's own Secret has its own name. */}}
 {{- define "horovod.sshSecret" -}}
 {{- $suffix := ternary "" (printf "-%d" (int .Values.ssh.generation)) (eq (int .Values.ssh.generation) 1) -}}
 {{ .Values.ssh.existingSecret | default (printf "%s-ssh%s" (include "horovod.fullname" .) $suffix) }}
 {{- end }}
 
-{{/* The volume with the SSH keys. Call with (dict "root" $ "component" "worker").
-A worker's pod waits until the chart's own Secret has both keys. The master's does not: it makes them when Helm could
-not. */}}
+{{/*
+The volume with the SSH keys. A worker's pod waits until the chart's own Secret has both keys. The master's pod does not
+wait, because it makes the keys when Helm could not. Call with (dict "root" $ "component" "worker").
+*/}}
 {{- define "horovod.sshVolume" -}}
 - name: ssh
   secret:

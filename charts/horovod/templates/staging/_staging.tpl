@@ -1,7 +1,8 @@
 {{/* Staging: filling a volume before the workers start, and placing them where the data are. */}}
 
 {{/*
-The init container that fills a volume before a worker starts: hvd_pods/worker/stage.sh. Call with (dict "root" $ "group" $group).
+The init container that fills a volume before a worker starts: hvd_pods/worker/stage.sh.
+Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.stagingContainer" -}}
 {{- $staging := .root.Values.staging -}}
@@ -40,15 +41,15 @@ The init container that fills a volume before a worker starts: hvd_pods/worker/s
 - {name: STAGING_VERIFY, value: {{ $staging.verify | quote }}}
 {{- end }}
 
-{{/* A hash of what is fetched. */}}
+{{/* A hash of the source of the data: image, command and variables. */}}
 {{- define "horovod.stagingKey" -}}
 {{ pick .Values.staging "image" "command" "env" | toJson | sha256sum | trunc 16 }}
 {{- end }}
 
 {{/*
-The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/master/staged.py writes it); empty when the data
-are not in a directory of a node. It is made from what is fetched and where to, so that later runs and other releases of
-the namespace share it. Call with (dict "root" $ "group" $group).
+The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/master/staged.py writes it); empty when
+the data are not in a directory of a node. It is a hash of the source and the directory, so that later runs and other
+releases of the namespace share it. Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.stagedRecord" -}}
 {{- $staging := .root.Values.staging -}}
@@ -76,8 +77,8 @@ horovod-staged-{{ printf "%s %s" $directory (include "horovod.stagingKey" .root)
 {{- end }}
 
 {{/*
-Places a group's workers on the nodes that have its data, as `stagedNodes` of the group. It changes no revision: workers
-that run are on such nodes already. Call with (dict "root" $ "group" $group).
+Places a group's workers on the nodes that have its data, as `stagedNodes` of the group. The revision stays, because
+running workers are on such nodes already. Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.placeOnStaged" -}}
 {{- $record := lookup "v1" "ConfigMap" .root.Release.Namespace .group.staged | default dict -}}

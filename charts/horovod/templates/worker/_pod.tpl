@@ -94,7 +94,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
 - {name: HVD_SSH_PORT, value: {{ .root.Values.ssh.port | int | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
-# Turn off Intel MPI's own binding: hvd_pods/rank/start.py binds the ranks.
+# Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
 - {name: I_MPI_PIN, value: "0"}
 # Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would.
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
@@ -159,7 +159,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- end }}
 
 {{/*
-A short hash of the worker's pod spec and SSH keys. The master uses it to recognise the pods of its own run.
+A short hash of the worker's pod spec and SSH keys. The master recognises current pods by it.
 A StatefulSet that the upgrade keeps keeps its revision.
 */}}
 {{- define "horovod.revision" -}}

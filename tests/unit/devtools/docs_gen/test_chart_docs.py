@@ -24,6 +24,16 @@ def test_value_without_a_description_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert named == ["workerGroups[].rack", "staging.retries", "cleanup"]
 
 
+def test_value_without_a_hash_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = chart_docs.load_source()
+    properties = source["properties"]
+    del properties["launch"]["properties"]["failOnNaN"]["hash"]
+    properties["staging"]["properties"]["nodes"]["hash"] = "sometimes"
+    monkeypatch.setattr(chart_docs, "load_source", lambda: source)
+    with pytest.raises(SystemExit, match=r"`hash` must be .*: launch.failOnNaN, staging.nodes$"):
+        chart_docs.main(["--check"])
+
+
 def test_descriptions_stand_behind_the_values_or_wrapped_above_them() -> None:
     long = " ".join(["word"] * 40)
     inner = {
