@@ -1,7 +1,7 @@
 """How many threads a rank's libraries start where nobody set it: from the cores that it was given.
 
 Without a number, TensorFlow and OpenMP start as many threads as the host has CPUs, in every rank.
-hvdchart's plan sets the same variables by the same rules, from the spec (hvdchart/plan/rules.py).
+hvdchart's plan takes its numbers from `plan_threads`, for the cores that a spec describes.
 """
 
 from __future__ import annotations
