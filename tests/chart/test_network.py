@@ -7,8 +7,10 @@ import pytest
 from tests.chart.render import Values, of_kind, one, pod_spec, render, run_settings, variables
 from tests.chart.test_placement import GPU_GROUPS, run_pods
 
-INTERFACE = ("NCCL_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl_tcp_if_include")
-INTERFACE += ("FI_TCP_IFACE", "UCX_NET_DEVICES")
+INTERFACE = {
+    *("NCCL_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "OMPI_MCA_btl_tcp_if_include"),
+    *("FI_TCP_IFACE", "UCX_NET_DEVICES"),
+}
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 
 
@@ -25,7 +27,7 @@ def test_host_network_interface_is_set_for_ranks_only() -> None:
     for host_network, of_master in ((False, "ib0"), (True, "")):
         manifests = render({"hostNetwork": host_network, "network": {"interface": "ib0"}})
         named = {name for name, value in variables(manifests).items() if value == "ib0"}
-        assert named == set(INTERFACE)
+        assert named == INTERFACE
         assert run_settings(manifests)["interface"] == of_master
 
 
