@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hvd_pods.common.pod_problems import diagnose_gate, find_known
+from hvd_pods.common.pod_problems import diagnose_gate, find_known_problem
 from hvdchart.run.release import Object
 
 # Longer messages repeat themselves; the first part says what happened.
