@@ -33,7 +33,7 @@ from tests.bench.process_tree import Peak, Watch
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
-from tests.unit.podfiles.ssh.pods import PYTHON
+from tests.unit.hvd_pods.worker.ssh.pods import PYTHON
 
 GROUPS = 50
 # How many endpoints Kubernetes puts into one EndpointSlice.
@@ -146,7 +146,8 @@ def launch(
     log = master.root / "log"
     with log.open("wb") as output:
         process = master.start(
-            PYTHON, "-I", "/run/horovod/bin/master.py", stdout=output, stderr=subprocess.STDOUT,
+            PYTHON, "-I", "/run/horovod/bin/hvd_pods/master/main.py",
+            stdout=output, stderr=subprocess.STDOUT,
             env={
                 **variables, **server, "HVD_RUN": json.dumps(run), "HVD_POD_IP": "127.0.0.1",
                 "HVD_JOB": "bench", "HVD_JOB_UID": "bench",

@@ -17,8 +17,7 @@ from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
-import tests.unit.podfiles.conftest  # noqa: F401 # puts the pods' files on the path
-from tests.unit.podfiles.ssh.pods import (
+from tests.unit.hvd_pods.worker.ssh.pods import (
     KEYS,
     PYTHON,
     Master,
@@ -33,7 +32,7 @@ SERVERS = 64
 # sshd's limit on ListenAddress (MAX_LISTEN_SOCKS of its sources).
 ADDRESSES_PER_SERVER = 16
 PORT = 2222
-WORKER_PROGRAM = "/run/horovod/bin/worker.py"
+WORKER_PROGRAM = "/run/horovod/bin/hvd_pods/worker/main.py"
 # Part of the range that RFC 2544 reserves for benchmarks, and not one that devtools/localkube uses
 # for its default cluster. EndpointSlices must not name loopback addresses.
 NETWORK = IPv4Network("198.19.240.0/20")
@@ -80,8 +79,8 @@ def _user(root: Path, hosts: Path) -> User:
 
 def _move_to_run(pod: Worker | Master) -> None:
     """Let a pod's files have the same paths in every pod."""
-    for name in ("basics.py", "settings.py"):
-        source = pod.files / name
+    for name in ("fast_start.py", "reporting.py"):
+        source = pod.files / "hvd_pods/common" / name
         source.write_text(source.read_text().replace(f'"{pod.root}/', '"/run/horovod/'))
 
 
@@ -107,9 +106,9 @@ class Farm:
         worker = Worker(root, _user(root, self._hosts()), self.keys)
         own = range(number, SERVERS * ADDRESSES_PER_SERVER, SERVERS)
         lines = "".join(f"ListenAddress {address(host)}\n" for host in own)
-        source = worker.files / "ssh.py"
+        source = worker.files / "hvd_pods/worker/sshd.py"
         text = source.read_text()
-        assert text.count("\nPort {port}\n") == 1, "ssh.py writes its configuration in another way"
+        assert text.count("\nPort {port}\n") == 1, "sshd.py writes its configuration in another way"
         source.write_text(text.replace("\nPort {port}\n", f"\nPort {{port}}\n{lines}"))
         _move_to_run(worker)
         self.workers.append(worker)

@@ -19,13 +19,13 @@ from hvd_pods.master import addresses, events, hosts, kube, lease, probing
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
-from tests.unit.podfiles.copies import PROGRAMS
+from tests.unit.hvd_pods.copies import PROGRAMS
+from tests.unit.hvd_pods.worker.staging import Volume
 from tests.unit.podfiles.fake_worker import Workers
 from tests.unit.podfiles.follower import Follower, Names
 from tests.unit.podfiles.master_pod import MasterPod, make_keys
 from tests.unit.podfiles.masters import Masters
 from tests.unit.podfiles.rendezvous import IsStopped, StartRendezvous
-from tests.unit.podfiles.staging import Volume
 from tests.unit.podfiles.threads import join_threads, record_threads
 
 

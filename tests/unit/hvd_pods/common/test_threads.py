@@ -1,0 +1,158 @@
+"""The threads of a rank that nobody set: from its binding, its container's cgroup, or the host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import threads
+from hvd_pods.rank import start
+from hvdchart.plan import rules
+from tests.unit.hvd_pods.rank.test_start import OPEN_MPI
+
+CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+@pytest.mark.parametrize(
+    ("own", "container", "quota", "ranks", "cores"),
+    [
+        (56, 56, None, 1, 56),
+        (56, 56, None, 4, 14),
+        # Bound: each to 13 of 56, two ranks to each socket of 28, each to one.
+        (13, 56, None, 4, 13),
+        (28, 56, None, 4, 14),
+        (1, 56, None, 4, 1),
+        # A CPU limit, which all ranks of the container share.
+        (56, 56, 8.0, 2, 4),
+        (56, 56, 3.5, 2, 1),
+        (2, 56, 16.0, 4, 2),
+        (2, 2, 64.0, 1, 2),
+        (2, 2, 0.5, 1, 1),
+        (2, 2, None, 3, 1),
+    ],
+)
+def test_cores_of_a_rank_are_those_it_was_given(
+    own: int, container: int, quota: float | None, ranks: int, cores: int
+) -> None:
+    assert threads.cores_of_a_rank(own, container, quota, ranks) == cores
+
+
+@pytest.mark.parametrize("cores", range(1, 130))
+def test_threads_are_those_that_the_plan_sets_for_so_many_cores(cores: int) -> None:
+    for gpus in (False, True):
+        variables = threads.plan_threads(cores, gpus)
+        planned = (
+            cores,
+            rules.intra_op_threads(cores, gpus)[0],
+            rules.inter_op_threads(cores, gpus)[0],
+        )
+        assert tuple(int(variables[name]) for name in CHOSEN) == planned
+        assert ("TF_ENABLE_ONEDNN_OPTS" in variables) != gpus
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "350000 100000\n"}, 3.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n"}, None),
+        ({"cpu.max": "\n"}, None),
+        ({}, None),
+    ],
+)
+def test_cpu_limit_is_read_from_either_cgroup_version(
+    tmp_path: Path, files: dict[str, str], quota: float | None
+) -> None:
+    assert threads.read_quota(write(tmp_path, files)) == quota
+
+
+def test_hyperthreads_of_a_core_count_once(tmp_path: Path) -> None:
+    for cpu, (socket, core) in enumerate([(0, 0), (0, 1), (1, 0), (0, 0), (0, 1), (1, 0)]):
+        folder = f"cpu{cpu}/topology/"
+        write(
+            tmp_path, {f"{folder}physical_package_id": str(socket), f"{folder}core_id": str(core)}
+        )
+    assert threads.count_cores({0, 1, 2, 3, 4, 5}, tmp_path) == 3
+    assert threads.count_cores({0, 3}, tmp_path) == 1
+
+
+def test_each_cpu_counts_where_the_host_does_not_describe_its_cores(tmp_path: Path) -> None:
+    assert threads.count_cores({0, 1, 7}, tmp_path) == 3
+
+
+@pytest.mark.parametrize("name", ["nvidia0", "kfd", "dri/renderD128", "dri/card0", "nvidiactl"])
+def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {name: ""})
+    assert threads.has_gpus(tmp_path) == (name in ("nvidia0", "kfd", "dri/renderD128"))
+
+
+def test_what_is_set_by_hand_stays() -> None:
+    cpus = os.sched_getaffinity(0)
+    chosen = threads.choose_threads({}, 1, cpus, cpus)
+    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", rules.YIELD}
+    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", rules.YIELD: "0"}
+    for name in by_hand:
+        del chosen[name]
+    assert threads.choose_threads(by_hand, 1, cpus, cpus) == chosen
+    assert threads.choose_threads({**by_hand, **chosen}, 1, cpus, cpus) == {}
+
+
+def lines_of(environment: dict[str, str], *before: str) -> list[str]:
+    """The lines of a rank whose script prints a variable of threads."""
+    command = [sys.executable, "-I", start.__file__, "8", "sh", "-c", "echo $OMP_NUM_THREADS"]
+    done = subprocess.run(
+        [*before, *command], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["0", "3"])
+def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
+    own = {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": number, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    environment = {"PATH": os.environ["PATH"], "HVD_SLOTS": "1", **own}
+    cores = str(threads.count_cores(os.sched_getaffinity(0)))
+    first, *said, printed = lines_of(environment)
+    assert first.startswith(f"[hvd] rank {number} of 8")
+    assert printed == cores
+    assert [f"OMP_NUM_THREADS={cores} " in line for line in said] == [True] * (number == "0")
+    # Bound to one CPU by its launcher, which itself is not bound.
+    cpu = str(min(os.sched_getaffinity(0)))
+    assert lines_of(environment, "taskset", "-c", cpu)[-1] == "1"
+    assert lines_of({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"
+
+
+def test_rank_that_its_launcher_has_bound_has_the_container_of_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own CPUs alone would look like a container that it does not share: it would yield."""
+    cpus = {0: {2}, os.getppid(): {0, 1, 2, 3}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cpus[pid])
+    monkeypatch.setattr(threads, "count_cores", len)
+    for name in ("CGROUPS", "DEVICES"):
+        monkeypatch.setattr(threads, name, str(tmp_path))
+    environment = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    said = threads.set_threads(environment, 2)
+    chosen = dict.fromkeys(CHOSEN, "1")
+    assert environment == {"TF_ENABLE_ONEDNN_OPTS": "0", **chosen}
+    pairs = " ".join(f"{name}=1" for name in CHOSEN)
+    assert said == f"chosen for the cores of each rank; worker.env overrides: {pairs}"
+    assert threads.set_threads(environment, 2) == "", "there is nothing to say"
+    # Not bound: both ranks share the four cores, and one that waits yields to the other.
+    cpus[0] = cpus[os.getppid()]
+    environment = {}
+    threads.set_threads(environment, 2)
+    assert (environment["OMP_NUM_THREADS"], environment[rules.YIELD]) == ("2", "1")

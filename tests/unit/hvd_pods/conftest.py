@@ -1,0 +1,3 @@
+"""What the tests of the pods' programs share."""
+
+from tests.unit.podfiles.conftest import *  # noqa: F403

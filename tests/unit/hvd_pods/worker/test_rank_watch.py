@@ -1,0 +1,273 @@
+"""Ranks that are stopped, and the notices by which workers tell the master."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hvd_pods.common import fast_start
+from hvd_pods.common import notices as notices_program
+from hvd_pods.master import notice_server
+from hvd_pods.rank import rank_end, ranks
+from hvd_pods.worker import rank_watch, stacks
+from hvd_pods.worker.rank_watch import RankWatch
+from tests.unit.podfiles.rendezvous import Background
+from tests.waiting import wait_until
+
+Notices = queue.Queue[dict[str, Any]]
+HOST = socket.gethostname()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The worker's list of its ranks."""
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
+    monkeypatch.setattr(fast_start, "GENERATED", str(tmp_path))
+    return tmp_path / "ranks"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, Notices]]:
+    """A master's address, and what it was told."""
+    taken: Notices = queue.Queue()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HVD_NOTICES", "")
+        with notice_server.Server("127.0.0.1", taken.put) as running:
+            assert running.daemon_threads, "a sender does not keep the master running"
+            yield os.environ["HVD_NOTICES"], taken
+            running.shutdown()
+
+
+@pytest.fixture
+def notices(server: tuple[str, Notices], monkeypatch: pytest.MonkeyPatch) -> Notices:
+    """What workers tell the master of epoch 7."""
+    monkeypatch.setenv("HVD_EPOCH", "7")
+    monkeypatch.setenv("HVD_NOTICES", server[0])
+    assert server[1].empty()
+    return server[1]
+
+
+@pytest.fixture
+def script(notices: Notices) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank's script, of rank 3."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        ranks.register(3, process.pid)
+        yield process
+        process.kill()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: rank_watch.is_stopped(process.pid), 20, "it is stopped")
+
+
+def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
+    script: subprocess.Popen[bytes], notices: Notices
+) -> None:
+    watch = RankWatch({rank_watch.PERIOD: "0"})
+    watch.look()
+    stop(script)
+    watch.look()
+    watch.look()
+    first, second = notices.get(timeout=20), notices.get(timeout=20)
+    for notice in (first, second):
+        known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
+        assert {name: notice[name] for name in known} == known
+    assert first["seconds"] < second["seconds"]
+    script.send_signal(signal.SIGCONT)
+    wait_until(lambda: not rank_watch.is_stopped(script.pid), 20, "it goes on")
+    watch.look()
+    stop(script)
+    watch.look()
+    assert notices.get(timeout=20)["seconds"] < second["seconds"], "an earlier stop was added"
+    assert notices.empty()
+
+
+@pytest.mark.parametrize("period", ["1000", "", "soon"])
+def test_master_is_told_once_in_a_period_of_stall_checks(
+    script: subprocess.Popen[bytes], notices: Notices, period: str
+) -> None:
+    """By default and where the user's number is none, Horovod's 60 s."""
+    watch = RankWatch({rank_watch.PERIOD: period})
+    stop(script)
+    for _ in range(3):
+        watch.look()
+    assert ranks.notify(next(ranks.running()), kind="last")
+    assert notices.get(timeout=20)["kind"] == "last"
+
+
+def test_ended_script_is_no_rank_of_the_worker(
+    script: subprocess.Popen[bytes], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A script that starts again, and one of a rank with a higher number.
+    ranks.register(3, script.pid)
+    ranks.register(10, script.pid)
+    assert [item.rank for item in ranks.running()] == [3, 10]
+    assert capsys.readouterr().out == ""
+    (folder / "10").unlink()
+    other = json.loads((folder / "3").read_text())
+    # Another process that got the number of one that has ended.
+    (folder / "3").write_text(json.dumps([*other[:2], "1", *other[3:]]))
+    assert list(ranks.running()) == []
+    (folder / "3").write_text(json.dumps(other))
+    os.kill(script.pid, signal.SIGKILL)
+    # Not reaped yet.
+    wait_until(lambda: not list(ranks.running()), 20, "it has ended")
+
+
+def test_rank_runs_without_its_entry(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.touch()
+    ranks.register(3, os.getpid())
+    assert "[hvd] rank 3 cannot be terminated gracefully: " in capsys.readouterr().out
+    folder.unlink()
+    tmp_path.rmdir()
+    ranks.register(3, os.getpid())
+    assert capsys.readouterr().out == "", "this is no worker"
+
+
+def test_rank_that_failed_at_once_still_tells_how(
+    script: subprocess.Popen[bytes], folder: Path, notices: Notices
+) -> None:
+    """Its process may be gone before the one that the launcher started can look at it."""
+    script.kill()
+    script.wait()
+    (folder / "3").unlink()
+    ranks.register(3, script.pid)
+    assert list(ranks.running()) == []
+    rank_end.report_failure(3, 5)
+    told = notices.get(timeout=20)
+    assert (told["kind"], told["rank"], told["status"]) == (notices_program.FAILED, 3, 5)
+
+
+def test_other_senders_are_not_heard(notices: Notices) -> None:
+    """The port is open to all pods of the release, and an earlier attempt may still speak."""
+    address = os.environ["HVD_NOTICES"]
+    host, port, secret = address.split(",")
+    lines = (
+        b"", b"\xff\n", b"[]\n", b"{}\n", b'{"secret": 1, "epoch": "7"}\n',
+        b'{"secret": "guessed", "epoch": "7", "kind": "x"}\n',
+        json.dumps({"secret": secret, "epoch": "6", "kind": "x"}).encode() + b"\n",
+        json.dumps({"secret": secret, "kind": "x"}).encode() + b"\n",
+    )  # fmt: skip
+    for line in lines:
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(line)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+    notices_program.send(address, "7", kind="real")
+    assert notices.get(timeout=20) == {"kind": "real"}
+    assert notices.empty()
+
+
+def test_ranks_without_a_stack_are_described(
+    script: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["stacks.py", "3", "4"])
+    assert stacks.main() == 0
+    assert script.poll() is None, "the signal has ended it"
+    stop(script)
+    stacks.main()
+    cold, gone, stopped, _ = capsys.readouterr().out.splitlines()
+    assert cold.startswith("rank 3 shows no Python stack: ")
+    assert gone == "rank 4 has ended"
+    assert stopped == "rank 3 is stopped by a signal: something has sent it SIGSTOP"
+    monkeypatch.setattr("sys.argv", ["stacks.py"])
+    stacks.main()
+    assert capsys.readouterr().out == f"{stopped}\n", "all ranks that run here"
+
+
+def test_script_is_asked_to_end_once(script: subprocess.Popen[bytes]) -> None:
+    rank = ranks.find(3)
+    assert rank is not None
+    assert ranks.find(4) is None
+    assert not ranks.was_asked_to_end(rank)
+    assert ranks.ask_to_end(rank)
+    assert ranks.was_asked_to_end(rank)
+    assert not ranks.ask_to_end(rank)
+    assert script.wait(20) == -signal.SIGTERM
+    assert not ranks.ask_to_end(rank._replace(rank=5)), "it has ended"
+
+
+def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
+    """High above the descriptors of scripts, and not in what they start."""
+    for text in (b"a longer one", b"again"):
+        descriptor = ranks.open_stack_file(3)
+        assert descriptor >= 512
+        assert not os.get_inheritable(descriptor)
+        os.write(descriptor, text)
+        assert (folder / "3.stack").read_bytes() == text
+        # The reader empties the file.
+        os.truncate(folder / "3.stack", 0)
+        os.write(descriptor, text)
+        assert (folder / "3.stack").read_bytes() == text
+        assert stacks.has_open(os.getpid(), str(folder / "3.stack"))
+        os.close(descriptor)
+        assert not stacks.has_open(os.getpid(), str(folder / "3.stack"))
+    assert (folder / "3.stack").stat().st_mode & 0o777 == 0o600
+
+
+# Writes a half of its stack and stands still, with the signal blocked as in its handler.
+HALF = """
+import signal, sys
+number, file = int(sys.argv[1]), open(sys.argv[2], "w")
+signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+print("Current thread 0x1:", file=file, flush=True)
+print("half", flush=True)
+sys.stdin.readline()
+print('  File "train.py", line 7 in f', file=file, flush=True)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("ends", ["it goes on", "its time is over"])
+def test_stack_is_shown_when_the_handler_of_its_signal_has_ended(
+    folder: Path, background: Background, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    folder.mkdir()
+    looks, read = threading.Semaphore(0), fast_start.read
+
+    def look(path: str) -> bytes:
+        looks.release()
+        return read(path)
+
+    monkeypatch.setattr(fast_start, "read", look)
+    monkeypatch.setattr(stacks, "SETTLED", 0.001)
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep)
+    monkeypatch.setattr(stacks, "time", clock)
+    command = [sys.executable, "-c", HALF, str(int(ranks.STACK_SIGNAL)), ranks.stack_file(3)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as rank:
+        assert rank.stdin
+        assert rank.stdout
+        assert rank.stdout.readline() == b"half\n"
+        showing = background(stacks.read, 3, rank.pid, 1.0)
+        for _ in range(5):
+            assert looks.acquire(timeout=20)
+        assert not showing.done()
+        if ends == "it goes on":
+            rank.stdin.write(b"\n")
+            rank.stdin.flush()
+        else:
+            clock.monotonic = lambda: 2.0
+        expected = "shows its Python stack:\nCurrent thread 0x1:\n"
+        expected += '  File "train.py", line 7 in f\n' if ends == "it goes on" else ""
+        assert showing.result(20) == expected
+        rank.kill()
