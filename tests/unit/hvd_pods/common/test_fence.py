@@ -104,8 +104,11 @@ def test_a_session_without_an_epoch_belongs_to_the_present_one() -> None:
 
 
 @pytest.mark.slow
-def test_warm_ranks_are_ended_with_all_that_they_have_started() -> None:
+def test_warm_ranks_are_ended_with_all_that_they_have_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fork of the warm process has no variable of its own that shows its epoch."""
+    monkeypatch.chdir(tmp_path)
     script = (
         "import framework, os, subprocess, time\n"
         "child = subprocess.Popen(['sleep', '60'], start_new_session=True, env={})\n"

@@ -22,10 +22,6 @@ def test_memory_limit_is_read_as_both_versions_of_cgroups_write_it(
     assert connections.memory_limit([tmp_path / "missing", tmp_path / "limit"]) == limit
 
 
-def test_memory_limit_is_none_where_nothing_tells(tmp_path: Path) -> None:
-    assert connections.memory_limit([tmp_path / "missing"]) is None
-
-
 @pytest.mark.parametrize(("clients", "limit"), [(64, 256), (257, 642), (1000, None)])
 def test_clients_that_fit_are_accepted(clients: int, limit: int | None) -> None:
     connections.check_memory(clients, limit)
@@ -72,25 +68,5 @@ def test_file_limit_is_raised_as_far_as_hosts_need(
     limits = Limits(monkeypatch, soft, hard)
     connections.raise_file_limit(1000)
     assert limits.now == (after, hard)
-    assert bool(capsys.readouterr().out) == (hard == 4096)
-
-
-def test_file_limit_that_is_too_low_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Limits(monkeypatch, 1024, 4096)
-    connections.raise_file_limit(1000)
-    assert "1000 connections may need 9024 open files; the container's limit is 4096" in (
-        capsys.readouterr().out
-    )
-
-
-def test_launchers_inherit_the_raised_limit_and_are_refused_without_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limits = Limits(monkeypatch, 1024, 1 << 30)
-    monkeypatch.setattr(connections, "memory_limit", lambda: 256)
-    connections.prepare(clients=64, hosts=1000)
-    assert limits.now == (9024, 1 << 30)
-    with pytest.raises(ConfigurationError, match="1000 SSH clients"):
-        connections.prepare(clients=1000, hosts=1000)
+    said = "1000 connections may need 9024 open files; the container's limit is 4096"
+    assert (said in capsys.readouterr().out) == (hard == 4096)

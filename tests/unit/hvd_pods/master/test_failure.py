@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
 from hvd_pods.common import hints
 from hvd_pods.common.notices import Notice
-from hvd_pods.master import failure
-from hvd_pods.master.failure import Cause, ErrorOutput, find_host
+from hvd_pods.master.failure import Cause, ErrorOutput
 from tests.unit.podfiles.runs import make_run
 
 # Two hosts of two slots, then one of four.
@@ -76,7 +74,8 @@ def cause(
     [
         (TYPE_ERROR + OPEN_MPI_4.format(code=1),
          "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94"),
-        # The rank that ended first may be the one that lost its peer.
+        # The rank that lost its peer may be the first to print that, and the first to end.
+        (PEER + TYPE_ERROR, "a rank: TypeError: 'list' object is not callable, train.py:94"),
         (TYPE_ERROR + PEER + OPEN_MPI_4.format(code=1),
          "a rank: TypeError: 'list' object is not callable, train.py:94"),
         (TAGGED + PEER,
@@ -235,14 +234,6 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
     assert (result.text, result.is_sure_to_repeat) == (expected, sure)
 
 
-def test_host_of_a_failed_rank_is_the_one_that_it_told_from() -> None:
-    """An elastic run may have replaced the host that this rank had at the start."""
-    told: Notice = {"rank": 1, "host": "hvd-cpu-9", "status": 3, "at": time.monotonic()}
-    result = cause("", failed=[told])
-    assert result
-    assert result.text == "rank 1 on hvd-cpu-9: exit code 3"
-
-
 @pytest.mark.parametrize(
     ("number", "words"),
     [(9, "out of memory (worker.resources.limits.memory)"), (7, "shared memory is full (shm"),
@@ -273,28 +264,6 @@ def test_what_the_script_does_wrong_is_sure_to_repeat(text: str, code: int, sure
     assert result.is_sure_to_repeat is sure
 
 
-def test_an_earlier_traceback_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure, "LAST_SECONDS", -1.0)
-    result = cause(TYPE_ERROR + OPEN_MPI_4.format(code=3), 3)
-    assert result == Cause("rank 3 on hvd-cpu-1: ", "exit code 3", False)
-
-
-def test_what_outlives_the_launcher_may_write_while_its_output_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as source:
-        output = ErrorOutput(source, os.open(os.devnull, os.O_WRONLY))
-        output._look_at("the first line")
-
-        def search(line: str) -> None:
-            output._look_at("another line")
-
-        monkeypatch.setattr(failure, "RANKS", [SimpleNamespace(search=search)])
-        os.close(writer)
-        assert output.find_cause(HOSTS, 3) is None
-
-
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
 def test_output_without_a_cause_has_none(text: str) -> None:
     assert cause(text) is None
@@ -318,9 +287,3 @@ def test_lines_may_come_in_parts() -> None:
     os.close(out)
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")
-
-
-def test_launchers_fill_hosts_in_their_order() -> None:
-    hosts = [find_host(rank, HOSTS) for rank in range(9)]
-    names = [host and host.name for host in hosts]
-    assert names == [*["hvd-cpu-0"] * 2, *["hvd-cpu-1"] * 2, *["hvd-gpu-0"] * 4, None]

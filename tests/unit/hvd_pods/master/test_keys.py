@@ -12,7 +12,6 @@ from hvd_pods.common import errors, ssh
 from hvd_pods.master import keys, kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.unit.podfiles.master_pod import MasterPod
 
 SECRET = "core/secrets/hvd-ssh"
 ENVIRONMENT = {"HVD_SSH_SECRET": "hvd-ssh"}
@@ -71,13 +70,6 @@ def test_mounted_keys_are_used_without_asking_the_api(
     assert api_server.asked("GET", SECRET) == []
 
 
-def test_without_the_api_or_with_an_existing_secret_the_mount_counts(
-    api: kube.Api, tmp_path: Path
-) -> None:
-    assert keys.find_keys(None, ENVIRONMENT) == tmp_path / "secrets"
-    assert keys.find_keys(api, {}) == tmp_path / "secrets"
-
-
 def test_of_two_masters_the_first_ones_keys_are_used(api: kube.Api, api_server: FakeApi) -> None:
     other = {name: base64.b64encode(name.encode()).decode() for name in keys.NAMES}
 
@@ -115,29 +107,3 @@ def test_a_secret_that_cannot_be_filled_is_named_with_the_remedy(
     assert type(refused.value) is error
     for word in ("Secret hvd-ssh", "get and patch", "ssh.existingSecret"):
         assert word in str(refused.value)
-
-
-def test_an_image_whose_ssh_keygen_fails_is_named(
-    api: kube.Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "ssh-keygen"
-    program.write_text("#!/bin/sh\necho no entropy >&2; exit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(errors.ConfigurationError, match="cannot make a key: no entropy"):
-        keys.find_keys(api, ENVIRONMENT)
-
-
-@pytest.mark.slow
-def test_a_master_trains_with_the_keys_that_it_made(
-    pod: MasterPod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for module in (keys, ssh):
-        monkeypatch.setattr(module, "SECRETS", empty)
-    monkeypatch.setenv("HVD_SSH_SECRET", "hvd-ssh")
-    put(pod.api)
-    pod.install('cp "$OUT"/generated/user-key "$OUT"/used')
-    assert pod.run() == 0
-    assert (tmp_path / "used").read_bytes() == stored(pod.api)["user-key"]

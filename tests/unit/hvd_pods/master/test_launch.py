@@ -18,7 +18,7 @@ CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
 SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
 OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
 HYDRAS = [mpi.INTEL_MPI, mpi.MPICH]
-RANK = ["python3", "-I", "-S", "/horovod/bin/rank.py"]
+RANK = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/rank/start.py"]
 
 
 def by_name(value: Any) -> str:
@@ -104,51 +104,7 @@ def test_custom_command_may_include_the_launchers_line(
 
 def test_run_without_a_command_runs_the_check() -> None:
     line = launch.build_command(make_run(args=[]), mpi.MPICH)
-    assert line[-3:] == ["8", "python3", "/horovod/bin/check.py"]
-
-
-@pytest.mark.parametrize(
-    ("mode", "args", "needed"),
-    [
-        ("mpirun", ["python"], True),
-        ("custom", ["time", "$(LAUNCH)"], True),
-        ("custom", ["mpirun"], False),
-        ("horovodrun", ["python"], False),
-        ("elastic", ["python"], False),
-    ],
-)
-def test_mpirun_is_needed_where_its_line_is_built(mode: str, args: list[str], needed: bool) -> None:
-    assert launch.needs_mpirun(make_run(mode=mode, args=args)) == needed
-
-
-@pytest.fixture
-def mpich(tmp_path: Path) -> dict[str, str]:
-    """The environment of an image with MPICH."""
-    program = tmp_path / "mpirun"
-    program.write_text("#!/bin/sh\necho MPICH Version: 5\n")
-    program.chmod(0o755)
-    return {"PATH": str(tmp_path)}
-
-
-@pytest.mark.parametrize(
-    ("mode", "args", "selected"),
-    [
-        ("mpirun", ["python"], mpi.MPICH),
-        ("custom", ["mpirun"], mpi.MPICH),
-        ("custom", ["$(LAUNCH)"], mpi.MPICH),
-        ("horovodrun", ["python"], mpi.OPEN_MPI_4),
-        ("elastic", ["python"], mpi.OPEN_MPI_4),
-    ],
-)
-def test_select_mpi_is_the_images_where_mpirun_may_start(
-    mode: str,
-    args: list[str],
-    selected: mpi.MpiImplementation,
-    mpich: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert launch.select_mpi(make_run(mode=mode, args=args), mpich) is selected
-    assert ("mpirun is MPICH" in capsys.readouterr().out) == (selected is mpi.MPICH)
+    assert line[-3:] == ["8", "python3", "/horovod/bin/hvd_pods/rank/check.py"]
 
 
 def test_select_mpi_without_an_mpirun_takes_open_mpis_form_or_refuses(tmp_path: Path) -> None:
@@ -168,16 +124,6 @@ def test_master_env_overrides_the_launchers_settings() -> None:
     assert environment["OMPI_MCA_btl"] == "^openib,ofi,uct,usnic"
     by_default = launch.build_environment(make_run(), {})["PATH"]
     assert by_default == "/horovod/generated/bin:/usr/local/bin:/usr/bin:/bin"
-
-
-def test_environment_names_the_interface_of_the_default_route(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
-    assert launch.build_environment(make_run(), {})["I_MPI_HYDRA_IFACE"] == "eth0"
-    named = launch.build_environment(make_run(interface="eth1", transport="RDMA"), {})
-    assert named["I_MPI_HYDRA_IFACE"] == named["PRTE_MCA_prte_if_include"] == "eth1"
-    assert named["OMPI_MCA_pml"] == "ucx"
 
 
 def test_discovery_script_prints_the_live_hosts(

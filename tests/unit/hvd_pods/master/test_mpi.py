@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +42,6 @@ def test_detect_mpi_reads_the_output_of_each_version(
     version_output: str, implementation: mpi.MpiImplementation | None
 ) -> None:
     assert mpi.detect_mpi(version_output) == implementation
-
-
-def test_implementations_differ_and_have_a_name() -> None:
-    everyone = [*OPEN_MPIS, mpi.INTEL_MPI, mpi.MPICH]
-    assert [each.name for each in everyone] == ["Open MPI 4", "Open MPI 5", "Intel MPI", "MPICH"]
-    assert [each.hydra for each in everyone] == [False, False, True, True]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        mpi.MPICH.hydra = False  # type: ignore[misc]
 
 
 def make_mpirun(folder: Path, script: str) -> dict[str, str]:
@@ -167,26 +158,6 @@ def test_hostfile_has_a_line_per_host_in_the_form_of_the_mpi(
     assert text.endswith(f"\n{last}\n")
 
 
-def test_environment_starts_every_host_from_the_master_over_the_charts_ssh() -> None:
-    environment = mpi.mpirun_environment(make_run(), "")
-    for name in (
-        "OMPI_MCA_orte_keep_fqdn_hostnames",
-        "PRTE_MCA_prte_keep_fqdn_hostnames",
-        "OMPI_MCA_plm_rsh_no_tree_spawn",
-        "PRTE_MCA_plm_ssh_no_tree_spawn",
-        "OMPI_ALLOW_RUN_AS_ROOT",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-        "PRTE_ALLOW_RUN_AS_ROOT",
-        "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
-    ):
-        assert environment[name] == "1", name
-    for name in ("OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"):
-        assert environment[name] == "0", "the next attempt would wait for it"
-    assert environment["I_MPI_HYDRA_BOOTSTRAP"] == environment["HYDRA_LAUNCHER"] == "ssh"
-    for name in ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "HYDRA_LAUNCHER_EXEC"):
-        assert environment[name] == "/horovod/generated/bin/ssh"
-
-
 def make_large_run(hosts: int, **changes: Any) -> Run:
     """A run of one group with so many hosts."""
     group = {"statefulSet": "w", "number": hosts, "maximum": hosts, "slots": 2, "revision": "r"}
@@ -230,12 +201,9 @@ def test_hostfile_of_a_tree_has_addresses(
     run = make_large_run(hosts, mode=mode)
     addresses = {host: f"10.0.0.{number}" for number, host in enumerate(run.hosts)}
     assert mpi.format_hostfile(run, addresses, implementation).splitlines()[-1] == last
-
-
-def test_hostfile_of_a_tree_has_names_instead_of_ipv6_addresses() -> None:
-    run = make_large_run(65)
-    text = mpi.format_hostfile(run, dict.fromkeys(run.hosts, "fd00::1"), mpi.OPEN_MPI_5)
-    assert text.startswith("w-0.hvd slots=2\n")
+    # MPIs do not read IPv6 addresses there.
+    with_ipv6 = mpi.format_hostfile(run, dict.fromkeys(run.hosts, "fd00::1"), implementation)
+    assert "fd00" not in with_ipv6
 
 
 @pytest.mark.parametrize(
@@ -258,23 +226,6 @@ def test_connections_are_counted_for_each_launcher(
     assert mpi.count_connections(run, implementation) == connections
 
 
-@pytest.mark.parametrize(("transport", "pml"), [("", "ob1"), ("TCP", "ob1"), ("RDMA", "ucx")])
-def test_environment_has_open_mpis_transport(transport: str, pml: str) -> None:
-    environment = mpi.mpirun_environment(make_run(transport=transport), "")
-    assert (environment["OMPI_MCA_pml"], environment["OMPI_MCA_btl"]) == (
-        pml,
-        "^openib,ofi,uct,usnic",
-    )
-
-
-def test_environment_names_the_interface_of_the_run_before_the_default() -> None:
-    named = mpi.mpirun_environment(make_run(interface="eth1"), "eth0")
-    assert named["OMPI_MCA_btl_tcp_if_include"] == named["I_MPI_HYDRA_IFACE"] == "eth1"
-    by_default = mpi.mpirun_environment(make_run(), "eth0")
-    assert by_default["I_MPI_HYDRA_IFACE"] == "eth0"
-    assert "OMPI_MCA_btl_tcp_if_include" not in by_default
-
-
 ROUTES = """Iface\tDestination\tGateway\tFlags
 eth1\t0000FEA9\t00000000\t0001
 eth0\t00000000\t0101A8C0\t0003
@@ -286,8 +237,3 @@ def test_default_interface_is_that_of_the_first_default_route() -> None:
     assert mpi.default_interface(ROUTES) == "eth0"
     assert mpi.default_interface(ROUTES.replace("\t00000000\t0101A8C0", "\t0000000A\t0")) == ""
     assert mpi.default_interface("00000000\t00000000\n") == "", "the first line is the heading"
-
-
-def test_default_interface_reads_the_pods_own_routes() -> None:
-    rows = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
-    assert mpi.default_interface() == next((r[0] for r in rows if r[1] == "00000000"), "")

@@ -57,7 +57,7 @@ def test_program_of_a_host_gets_its_input_and_answers(
     ssh: Callable[[str], None], script: str, answer: tuple[int, str]
 ) -> None:
     ssh(script)
-    expected = answer[0], answer[1].replace("DIR", str(paths.FILES))
+    expected = answer[0], answer[1].replace("DIR", str(paths.PROGRAMS))
     assert remote.call([FIRST], ["a.py", "b c"], b"text", seconds=60.0) == {FIRST: expected}
 
 

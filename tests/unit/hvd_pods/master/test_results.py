@@ -9,14 +9,18 @@ import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hvd_pods.common.errors import InterruptedRunError
 from hvd_pods.master import results
+from hvd_pods.master.events import EventRecorder
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
+from tests.unit.podfiles.runs import make_run
 from tests.waiting import wait_until
 
 SCRIPT = PROGRAMS / "master/results.sh"
@@ -248,16 +252,15 @@ def test_the_next_master_stores_what_is_not_stored_yet_and_trains_no_more(
     assert recorded(pod) == "Stored"
 
 
-@pytest.mark.slow
-def test_the_next_run_has_not_stored_its_results(pod: MasterPod) -> None:
-    record_earlier(pod, "Stored")
-    assert pod.run(id="run-2") == 0
-    assert recorded(pod) == ""
-
-
-def test_a_container_that_is_asked_to_end_does_so_at_once(sidecar: Sidecar, pod: MasterPod) -> None:
-    waiting = sidecar(STORE)
-    go = pod.generated / "results" / "go"
-    wait_until(go.exists, TIMEOUT, "the container waits to be asked")
-    waiting.send_signal(signal.SIGTERM)
-    assert waiting.wait(TIMEOUT) == 0
+@pytest.mark.parametrize(
+    ("holder", "problem"),
+    [("hvd-master-2", None), ("", InterruptedRunError("asked to end"))],
+    ids=["another master has the record", "this master was asked to end"],
+)
+def test_run_that_another_master_goes_on_with_has_no_results_yet(
+    holder: str, problem: InterruptedRunError | None
+) -> None:
+    run = make_run(results={"timeoutSeconds": 60, "onFailure": True})
+    kept: Any = SimpleNamespace(lost=holder, results="", write_results=lambda how: None)
+    how = results.store_results(run, None, EventRecorder(None), kept, lambda: False, problem)
+    assert how is problem, "the master ends as it would have without results"

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from hvd_pods.master import kube
+from tests.unit.hvd_pods.copies import FILES
 
-FILES = Path(kube.__file__).parent
 ROLE = FILES.parent / "templates" / "role.yaml"
 VERBS = {
     "get": ["get"],
@@ -63,6 +62,6 @@ def granted() -> Iterator[RIGHT]:
 
 @pytest.mark.slow
 def test_the_role_is_what_the_files_use() -> None:
-    used = {right for source in FILES.glob("*.py") for right in asked(source)}
+    used = {right for source in FILES.rglob("*.py") for right in asked(source)}
     assert len(used) > 5
     assert used == set(granted())

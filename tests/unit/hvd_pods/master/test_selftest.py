@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.errors import RunError
 from hvd_pods.master import kube, lease, selftest
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
@@ -55,17 +54,6 @@ def test_a_job_that_ended_or_is_suspended_is_over(current: dict[str, Any], over:
     assert selftest.is_over(current) is over
 
 
-@pytest.mark.parametrize("current", [None, job(("Complete", "True")), job(suspend=True)])
-def test_a_run_that_is_over_is_not_waited_for(
-    api_server: FakeApi, current: dict[str, Any] | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if current:
-        api_server.put("batch/jobs", current)
-    wait_for_end(kube.Api())
-    assert len(api_server.requests) == 1
-    assert capsys.readouterr().out == ""
-
-
 @pytest.fixture
 def waiting(
     api_server: FakeApi, background: Background, capsys: pytest.CaptureFixture[str]
@@ -77,16 +65,6 @@ def waiting(
     api_server.wait_for_watch("batch/jobs")
     assert not future.done()
     return future
-
-
-def test_a_run_is_waited_for_until_it_ends(
-    waiting: Future[Any], api_server: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api_server.put("batch/jobs", job(("FailureTarget", "True")))
-    api_server.put("batch/jobs", job(("Failed", "True")))
-    waiting.result(TIMEOUT)
-    assert len(api_server.requests) == 3, "a read, a watch, and a read at its end"
-    assert capsys.readouterr().out.count(f"waiting for the run to end: {JOB}") == 1
 
 
 def test_a_run_whose_job_is_deleted_has_ended(waiting: Future[Any], api_server: FakeApi) -> None:
@@ -108,18 +86,6 @@ def test_the_wait_outlasts_a_watch(
     waiting.result(TIMEOUT)
 
 
-def test_a_run_that_does_not_end_ends_the_test(api_server: FakeApi) -> None:
-    api_server.put("batch/jobs", job())
-    with pytest.raises(RunError, match="the run has not ended within 240 s: run `helm test` again"):
-        wait_for_end(kube.Api(), 0.5)
-
-
-def test_the_api_servers_refusal_is_raised(api_server: FakeApi) -> None:
-    api_server.fail("GET", "batch/jobs", faults.status(403))
-    with pytest.raises(kube.ApiError, match="403"):
-        wait_for_end(kube.Api())
-
-
 @pytest.mark.parametrize(
     ("mode", "launcher"),
     [("mpirun", "mpirun"), ("horovodrun", "horovodrun"), ("elastic", "horovodrun"),
@@ -129,7 +95,7 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     group = {"statefulSet": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
     run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))
     assert run.mode == launcher
-    assert run.args == ["python3", "/horovod/bin/bandwidth.py"]
+    assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/bandwidth.py"]
     assert (run.ranks, run.needed_workers) == (2, {"w": 1})
     # Spares are used where they answer; those by which an elastic run grows are left out.
     assert len(run.hosts) == (1 if mode == "elastic" else 3)
@@ -178,14 +144,6 @@ def test_there_are_as_many_workers_as_before_the_test(
     assert arguments[-1].endswith("/bandwidth.py")
     assert capsys.readouterr().out.endswith("] the test passed\n")
     assert ended.stages() == [], "the run's events are not the test's"
-
-
-def test_no_spares_are_created_for_the_test(ended: MasterPod) -> None:
-    # The API server leaves a 0 out.
-    ended.api.fail("GET", "apps/statefulsets/hvd-worker/scale", faults.text(200, '{"spec": {}}'))
-    ended.environment(maximum=3)
-    assert selftest.main() == 0
-    assert scales(ended) == [2, 0]
 
 
 @pytest.mark.slow

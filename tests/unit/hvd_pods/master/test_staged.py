@@ -49,19 +49,6 @@ def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
     ]
 
 
-def test_a_run_on_known_nodes_changes_nothing(
-    api_server: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, api = staging_run(), kube.Api()
-    data = {"a": "2026-01-01T10:00:00Z", "b": "2026-01-01T10:00:00Z"}
-    api_server.put("core/configmaps", {"metadata": {"name": RECORD}, "data": data})
-    staged.record_nodes(run, api, on_nodes(run, "a", "a", "a"))
-    assert [request.method for request in api_server.requests] == ["GET"]
-    assert read_log(capsys) == [
-        "the data of staging.path were already where the workers run: node a"
-    ]
-
-
 @pytest.mark.parametrize(("method", "exists"), [("GET", True), ("PATCH", False), ("PATCH", True)])
 def test_a_record_that_cannot_be_written_is_logged_and_asked_for_once(
     api_server: FakeApi, method: str, exists: bool, capsys: pytest.CaptureFixture[str]
@@ -92,14 +79,3 @@ def test_a_master_records_the_nodes_of_its_workers(pod: MasterPod) -> None:
     pod.install("exit 0")
     assert pod.run(groups=[{**group, "staged": RECORD}]) == 0
     assert recorded(pod.api) == ["node-0", "node-1"]
-
-
-def test_many_nodes_are_a_short_line(
-    api_server: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run(groups=[{**GROUP, "number": 30, "maximum": 30, "staged": RECORD}])
-    staged.record_nodes(run, kube.Api(), on_nodes(run, *(f"n{number:02}" for number in range(30))))
-    assert len(recorded(api_server)) == 30
-    assert read_log(capsys)[0].endswith(
-        "are on nodes n00, n01, n02, n03, n04, n05, n06, n07 and 22 more"
-    )

@@ -15,6 +15,7 @@ from hvd_pods.common import packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import remote, user_code
+from hvd_pods.worker import receive_code
 from tests.unit.podfiles.runs import make_run
 
 
@@ -47,8 +48,8 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (source / "..2026_11_22").mkdir(parents=True)
     (source / "..data").symlink_to("..2026_11_22")
     code.mkdir()
-    for module in (user_code, paths):
-        monkeypatch.setattr(module, "CODE_SOURCE", source)
+    monkeypatch.setattr(user_code, "CODE_SOURCE", source)
+    for module in (user_code, receive_code, paths):
         monkeypatch.setattr(module, "CODE", code)
     return source
 
@@ -94,14 +95,6 @@ def test_files_and_archive_are_one_directory(mounted: Path) -> None:
     assert (code.directory / "train.py").stat().st_mode & 0o777 == 0o644
 
 
-def test_run_without_code_starts_in_the_images_directory(mounted: Path) -> None:
-    code = user_code.UserCode("")
-    code.unpack()
-    code.deliver({make_run().hosts[0]: Pod("127.0.0.1")})
-    assert code.directory == Path.cwd()
-    assert not list(paths.CODE.iterdir())
-
-
 @pytest.mark.parametrize(
     ("archive", "problem"),
     [
@@ -122,14 +115,6 @@ def test_broken_archive_is_a_wrong_configuration(
     with pytest.raises(ConfigurationError, match=rf"cannot unpack code\.archive: .*({problem})"):
         code.unpack()
     assert not code.directory.exists()
-
-
-def test_directory_that_exists_is_complete_and_stays(mounted: Path) -> None:
-    directory = paths.CODE / "v1"
-    directory.mkdir()
-    (directory / "train.py").write_text("first")
-    user_code.unpack(make_archive((make_file("train.py"), b"second")), directory)
-    assert list_files(paths.CODE) == {"v1/train.py": b"first"}
 
 
 @pytest.fixture
@@ -226,15 +211,6 @@ def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh
         code.deliver({make_run().hosts[0]: Pod("10.0.0.1")})
 
 
-def test_packages_are_left_out_on_request(mounted: Path, ssh: Path) -> None:
-    answer(ssh, "true")
-    code = unpacked(mounted)
-    code.deliver({make_run().hosts[0]: Pod("10.0.0.1")})
-    asked = (ssh.parent / "asked").read_text()
-    assert "packages" not in asked.replace("user_code.py v1", ""), "those of an earlier run go"
-    assert code.prepare_launcher("custom", {"PATH": "/bin"}) == {"PATH": "/bin"}
-
-
 def test_command_of_the_users_own_finds_the_packages_in_the_master(
     mounted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,12 +234,12 @@ def test_worker_keeps_the_code_that_it_gets_and_no_other(
     for folder in (code / "v1", code / ".packages"):
         folder.mkdir()
     (code / "left by a person").touch()
-    words = ["user_code.py", "v2", *(["keep-packages"] if keeps else [])]
+    words = ["receive_code.py", "v2", *(["keep-packages"] if keeps else [])]
     monkeypatch.setattr(sys, "argv", words)
 
     def receive(content: bytes) -> int:
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-        return user_code.main()
+        return receive_code.main()
 
     assert receive(b"no archive") == 1
     assert f"cannot unpack the code in {code}/v2: " in capsys.readouterr().err
@@ -272,27 +248,3 @@ def test_worker_keeps_the_code_that_it_gets_and_no_other(
     assert list_files(code / "v2") == {"train.py": b"train"}
     kept = sorted(path.name for path in code.iterdir() if path.is_dir())
     assert kept == ([".packages", "v2"] if keeps else ["v2"])
-
-
-def test_what_pip_has_installed_and_warned_of_is_logged_once(
-    mounted: Path, ssh: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer(ssh, "case $2 in *packages.py*) echo numpy-2.0; echo x is incompatible.; echo y.;; esac")
-    code = unpacked(mounted, install_within=60.0)
-    code.deliver(dict.fromkeys(make_run().hosts, Pod("10.0.0.1")))
-    lines = capsys.readouterr().out.splitlines()
-    said = [line.partition("requirements.txt: ")[2] for line in lines if "pip runs" not in line]
-    assert said[-3:] == ["3 hosts have installed numpy-2.0", "x is incompatible.", "y."]
-    assert len(set(said)) == len(said)
-
-
-def test_master_installs_packages_for_a_command_of_the_users_own_alone(
-    mounted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(packages, "install", lambda code: f"numpy-2.0 for {code.name}\nx warns")
-    code = unpacked(mounted, install_within=60.0)
-    code.prepare_launcher("mpirun", {})
-    assert capsys.readouterr().out == ""
-    code.prepare_launcher("custom", {})
-    said = "requirements.txt: the master has installed numpy-2.0 for v1\n"
-    assert capsys.readouterr().out.endswith(said)
