@@ -29,7 +29,7 @@ else
 endif
 
 # Halves of about the same length. These tests take milliseconds each, and pytest-xdist would take a fifth more.
-UNIT_FIRST := tests/unit/podfiles tests/unit/hvdchart/run
+UNIT_FIRST := tests/unit/hvd_pods tests/unit/podfiles tests/unit/hvdchart/run
 
 unit-first:
 	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first $(UNIT_FIRST) -m "not fuzz and not slow"

@@ -44,7 +44,7 @@ def test_test_is_in_the_group_of_its_resource_or_file_or_alone(test: str, group:
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_long_tests_begin_first_where_processes_share_them(shares: bool) -> None:
-    files = ("chart/b", "e2e/b", "images/b", "images/a", "unit/a", "unit/podfiles/ssh/a")
+    files = ("chart/b", "e2e/b", "images/b", "images/a", "unit/a", "unit/hvd_pods/worker/ssh/a")
     names = [f"tests/{file}.py::test_a" for file in files]
     items = [SimpleNamespace(nodeid=name) for name in names]
     config = SimpleNamespace(workerinput={}) if shares else SimpleNamespace()

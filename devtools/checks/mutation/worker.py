@@ -27,7 +27,7 @@ from devtools.checks.mutation.mutants import Mutant
 from devtools.checks.mutation.patches import Patches, find_patches, living_functions
 from devtools.checks.mutation.probes import parse_log
 
-TESTS = ["tests/unit/hvdchart", "tests/unit/podfiles"]
+TESTS = ["tests/unit/hvdchart", "tests/unit/hvd_pods"]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-m", "not fuzz"]
 # linux/prctl.h: processes that lose their parent become this one's, so that it can end them.
 PR_SET_CHILD_SUBREAPER = 36
