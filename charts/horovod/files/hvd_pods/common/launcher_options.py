@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Iterable, Iterator
 
 from hvd_pods.common import fast_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Iterator
 
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
     fast_start.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))

@@ -11,10 +11,13 @@ import contextlib
 import os
 import socket
 import traceback
-from typing import Mapping
 
 from hvd_pods.common import hints, notices
 from hvd_pods.common.fence import EPOCH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping
 
 # Of an exception's line: a notice is no longer than the master reads, whatever the letters are.
 LONGEST = 500

@@ -12,10 +12,14 @@ import json
 import os
 import signal
 import socket
-from typing import Iterator, NamedTuple
+from collections import namedtuple
 
 from hvd_pods.common import fast_start, notices
 from hvd_pods.common.fence import EPOCH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
 
 FOLDER = f"{fast_start.GENERATED}/ranks"
 # Descriptors from this number on are no concern of scripts.
@@ -25,16 +29,12 @@ HIGH = 512
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
-class Script(NamedTuple):
-    """A rank's script: its process, and where its master takes notices."""
+class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "epoch"])):
+    """A rank's script: its process, and where its master takes notices.
 
-    rank: int
-    pid: int
-    # When the process began, by which another one of the same number is told from it; empty if it
-    # had ended before it was written down.
-    began: str
-    notices: str
-    epoch: str
+    `began` is when the process began, by which it is told from another one of the same number;
+    empty if it had ended before it was written down.
+    """
 
 
 def register(rank: int, pid: int) -> None:

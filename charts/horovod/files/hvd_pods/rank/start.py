@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections import namedtuple
 from functools import partial
-from typing import Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import fast_start, memory_access, threads
@@ -21,22 +21,17 @@ from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.rank import child_rank, hydra, rank_end, ranks, warm_client
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping, Sequence
 
-class Arguments(NamedTuple):
+
+class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
     """How to bind, how many ranks the run has (0 when their number may change), and the script."""
 
-    binding: Binding
-    ranks: int
-    command: list[str]
 
-
-class Place(NamedTuple):
+class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
     """A rank's number and the number of ranks: in the run, and on its host."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:

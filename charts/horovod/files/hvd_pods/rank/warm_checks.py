@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Mapping, NamedTuple, Sequence
+from collections import namedtuple
 
 from hvd_pods.common import fast_start
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Sequence
 
 # Libraries read these when they are imported or loaded, so a script that sets one does it before.
 READ_AT_IMPORT = (
@@ -35,13 +39,8 @@ class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it 
     """The rank cannot be a fork of the warm process, for the reason in the message."""
 
 
-class Program(NamedTuple):
+class Program(namedtuple("Program", ["kind", "target", "arguments", "unbuffered"])):
     """What a Python command line runs: `kind` is file, module or code."""
-
-    kind: str
-    target: str
-    arguments: list[str]
-    unbuffered: bool
 
 
 def parse_command(command: Sequence[str]) -> Program:

@@ -13,13 +13,16 @@ import signal
 import socket
 import sys
 from types import FrameType
-from typing import Any, Callable, Sequence
 
 from hvd_pods.common import fast_start
 from hvd_pods.rank import warm_wire
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
 from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
 from hvd_pods.rank.warm_wire import GO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Sequence
 
 # Written by the worker; without it, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
