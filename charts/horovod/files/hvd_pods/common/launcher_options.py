@@ -45,6 +45,6 @@ def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any
 
 
 def connection_memory(clients: int) -> int:
-    """The MiB that the master's container needs with so many SSH clients at a time."""
+    """The MiB that the master's container needs with this number of SSH clients at a time."""
     known = LAUNCHER_OPTIONS["connections"]
     return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)

@@ -20,7 +20,7 @@ from hvd_pods.common.run import Host, Run
 
 HOSTFILE = GENERATED / "hostfile"
 SSH = GENERATED / "bin" / "ssh"
-# The master starts the daemons of so many hosts, and these start the others.
+# The master starts the daemons of this many hosts, and these start the others.
 BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
 TREE: Sequence[str] = LAUNCHER_OPTIONS["connections"]["tree"]
 
@@ -155,7 +155,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
 
 
 def _open_mpi_binding(run: Run) -> list[str]:
-    """By default Open MPI binds each rank to a core, in a container often all to the same one."""
+    """Replace Open MPI's own binding, which in containers often picks one core for all ranks."""
     given = {option.get("binding") for _, option in given_options(run.options)}
     if "binds" in given:
         return []

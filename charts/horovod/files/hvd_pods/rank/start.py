@@ -93,7 +93,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
-    """Called in the script's process, before it begins."""
+    """Prepare a script's process before the script begins; called in that process."""
     child_rank.prepare_python(program, rank, ranks.open_stack_file(rank))
     ranks.register(rank, pid)
 
@@ -112,7 +112,7 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    # The chart turns this off in MPICH, and Gloo's ranks exchange by sockets.
+    # Only Open MPI: the chart turns this access off in MPICH, and Gloo's ranks use sockets.
     if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
         warning = memory_access.find_warning(place.local_size)
         if warning:
@@ -123,7 +123,7 @@ def main() -> int:
     status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    # Before the launcher ends the others, which fail then, too.
+    # Sent before the launcher ends the other ranks, which fail then, too.
     rank_end.report_failure(place.rank, status)
     if arguments.ranks == 0:
         status = rank_end.exit_code_to_report(place.rank, status)

@@ -24,10 +24,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Sequence
 
-# Written by the worker; without it, ranks start as they would without a warm process.
+# Written by the worker. Without this file, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
 SOCKET = f"{fast_start.GENERATED}/warm.sock"
-# There while the warm process has imported its modules.
+# This file exists while the warm process has imported its modules.
 READY = f"{fast_start.GENERATED}/warm.ready"
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0
