@@ -94,12 +94,6 @@ def test_read_topology_has_the_allowed_cpus_only_in_order(tmp_path: Path) -> Non
     assert read_topology({5, 2}, tmp_path) == [[{2}], [{5}]]
 
 
-def test_read_topology_orders_cores_by_their_lowest_cpu(tmp_path: Path) -> None:
-    """A socket's core ids may have any order: the first core is that of the lowest CPU."""
-    write_topology(tmp_path, [(1, 7), (1, 3), (0, 9), (0, 2)])
-    assert read_topology({3, 2, 1, 0}, tmp_path) == [[{2}, {3}], [{0}, {1}]]
-
-
 @pytest.mark.parametrize("content", [None, "not a number"])
 def test_read_topology_names_the_cpu_that_the_host_does_not_describe(
     tmp_path: Path, content: str | None

@@ -29,18 +29,6 @@ SERVED = PAGE.read_text().partition("## Scrape metrics")[2]
 DOCUMENTED = set(re.findall(r"^\| `(horovod_\w+)", SERVED, re.MULTILINE))
 
 
-def test_the_page_says_where_the_run_stands() -> None:
-    lines = metrics.master_page(run(), "Training", 2, 3, 4).splitlines()
-    assert 'horovod_stage{stage="Training"} 1' in lines
-    assert 'horovod_stage{stage="Started"} 0' in lines
-    assert f"horovod_ranks {run().ranks}" in lines
-    assert "horovod_hosts_ready 2" in lines
-    assert "horovod_launches_total 3" in lines
-    assert "horovod_stalls_total 4" in lines
-    assert "# TYPE horovod_launches_total counter" in lines
-    assert "# TYPE horovod_hosts_ready gauge" in lines
-
-
 def served(page: str) -> list[str]:
     """The names of the metrics of a page, each of which must be in one group."""
     names = [line.partition(" ")[0].partition("{")[0] for line in page.splitlines()]

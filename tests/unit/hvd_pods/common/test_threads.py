@@ -79,20 +79,6 @@ def test_cpu_limit_is_read_from_either_cgroup_version(
     assert threads.read_quota(write(tmp_path, files)) == quota
 
 
-def test_hyperthreads_of_a_core_count_once(tmp_path: Path) -> None:
-    for cpu, (socket, core) in enumerate([(0, 0), (0, 1), (1, 0), (0, 0), (0, 1), (1, 0)]):
-        folder = f"cpu{cpu}/topology/"
-        write(
-            tmp_path, {f"{folder}physical_package_id": str(socket), f"{folder}core_id": str(core)}
-        )
-    assert threads.count_cores({0, 1, 2, 3, 4, 5}, tmp_path) == 3
-    assert threads.count_cores({0, 3}, tmp_path) == 1
-
-
-def test_each_cpu_counts_where_the_host_does_not_describe_its_cores(tmp_path: Path) -> None:
-    assert threads.count_cores({0, 1, 7}, tmp_path) == 3
-
-
 @pytest.mark.parametrize("name", ["nvidia0", "kfd", "dri/renderD128", "dri/card0", "nvidiactl"])
 def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
     write(tmp_path, {name: ""})
@@ -133,26 +119,3 @@ def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
     cpu = str(min(os.sched_getaffinity(0)))
     assert lines_of(environment, "taskset", "-c", cpu)[-1] == "1"
     assert lines_of({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"
-
-
-def test_rank_that_its_launcher_has_bound_has_the_container_of_the_launcher(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its own CPUs alone would look like a container that it does not share: it would yield."""
-    cpus = {0: {2}, os.getppid(): {0, 1, 2, 3}}
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cpus[pid])
-    monkeypatch.setattr(threads, "count_cores", len)
-    for name in ("CGROUPS", "DEVICES"):
-        monkeypatch.setattr(threads, name, str(tmp_path))
-    environment = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    said = threads.set_threads(environment, 2)
-    chosen = dict.fromkeys(CHOSEN, "1")
-    assert environment == {"TF_ENABLE_ONEDNN_OPTS": "0", **chosen}
-    pairs = " ".join(f"{name}=1" for name in CHOSEN)
-    assert said == f"chosen for the cores of each rank; worker.env overrides: {pairs}"
-    assert threads.set_threads(environment, 2) == "", "there is nothing to say"
-    # Not bound: both ranks share the four cores, and one that waits yields to the other.
-    cpus[0] = cpus[os.getppid()]
-    environment = {}
-    threads.set_threads(environment, 2)
-    assert (environment["OMP_NUM_THREADS"], environment[rules.YIELD]) == ("2", "1")

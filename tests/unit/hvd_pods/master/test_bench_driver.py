@@ -132,11 +132,6 @@ def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
     assert len(failed["error"]) == len("exit code 1: ") + 800, "the end of the output"
 
 
-def test_launcher_that_does_not_reach_its_hosts_ends_the_run(tmp_path: Path) -> None:
-    launcher = "#!/bin/sh\necho cannot reach h1\nexit 7\n"
-    assert drive(tmp_path, [1], launcher) == (1, [], "cannot reach h1\n")
-
-
 @pytest.mark.parametrize(
     ("output", "speed"),
     [

@@ -49,13 +49,6 @@ def test_a_long_list_is_read_in_parts(
     assert [request.query.get("continue") for request in api_server.requests] == [None, "2", "4"]
 
 
-def test_an_answer_that_is_no_list_is_an_api_error(api: kube.Api, api_server: FakeApi) -> None:
-    api_server.fail("GET", "core/pods", faults.text(200, '{"items": []}'))
-    with pytest.raises(kube.ApiError, match="GET core/pods is not a list") as raised:
-        api.list_all("core/pods", {})
-    assert raised.value.is_temporary
-
-
 def test_an_object_is_deleted_only_if_it_is_the_one_that_was_meant(
     api: kube.Api, api_server: FakeApi
 ) -> None:
@@ -127,18 +120,6 @@ def test_an_incomplete_answer_is_an_api_error(
     assert raised.value.status == kube.NO_ANSWER == 0
     assert isinstance(raised.value.__cause__, (cause, json.JSONDecodeError))
     assert raised.value.is_temporary
-
-
-def test_an_api_server_that_is_down_is_an_api_error(api: kube.Api, api_server: FakeApi) -> None:
-    api_server.close()
-    with pytest.raises(kube.ApiError, match="Connection refused"):
-        api.get("core/pods/a")
-
-
-def test_a_missing_token_is_an_api_error(api: kube.Api) -> None:
-    (kube.ACCOUNT / "token").unlink()
-    with pytest.raises(kube.ApiError, match="token"):
-        api.get("core/pods/a")
 
 
 def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_server: FakeApi) -> None:

@@ -87,13 +87,6 @@ def test_elastic_command_follows_the_discovery_script(
 
 
 @pytest.mark.parametrize("implementation", [*OPEN_MPIS, *HYDRAS], ids=by_name)
-def test_custom_command_is_the_users_own(implementation: mpi.MpiImplementation) -> None:
-    args = ["mpirun", "-np", "$(NP)", "--hostfile", "$(HOSTFILE)", "./a b", "$HOME"]
-    command = launch.build_command(make_run(args=args, mode="custom"), implementation)
-    assert command == ["mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), "./a b", "$HOME"]
-
-
-@pytest.mark.parametrize("implementation", [*OPEN_MPIS, *HYDRAS], ids=by_name)
 def test_custom_command_may_include_the_launchers_line(
     implementation: mpi.MpiImplementation,
 ) -> None:

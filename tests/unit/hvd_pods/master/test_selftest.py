@@ -38,22 +38,6 @@ def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("current", "over"),
-    [
-        (job(("Complete", "True")), True),
-        (job(("SuccessCriteriaMet", "True"), ("Failed", "True")), True),
-        (job(suspend=True), True),
-        (job(), False),
-        (job(("Complete", "False")), False),
-        (job(("FailureTarget", "True")), False),
-        ({"spec": {}}, False),
-    ],
-)
-def test_a_job_that_ended_or_is_suspended_is_over(current: dict[str, Any], over: bool) -> None:
-    assert selftest.is_over(current) is over
-
-
 @pytest.fixture
 def waiting(
     api_server: FakeApi, background: Background, capsys: pytest.CaptureFixture[str]
@@ -211,18 +195,6 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
     ended.environment()
     assert selftest.main() == 0
     assert scales(ended) == [2], "it did not scale down"
-
-
-def test_a_failed_test_has_the_launchers_exit_code(
-    ended: MasterPod, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended.install("exit 3")
-    ended.environment()
-    assert selftest.main() == 3
-    assert scales(ended) == [2, 0]
-    output = capsys.readouterr()
-    assert "] the test failed with exit code 3\n" in output.out
-    assert "error: horovodrun ended with exit code 3" in output.err
 
 
 @pytest.mark.parametrize(

@@ -70,20 +70,6 @@ def forget_modules() -> None:
     importlib.invalidate_caches()
 
 
-def test_image_without_a_framework_is_refused(image: Path) -> None:
-    with pytest.raises(SystemExit, match="neither TensorFlow nor PyTorch"):
-        check.import_horovod()
-
-
-@pytest.mark.parametrize(("rank", "printed"), [(0, "check: 3 ranks are connected\n"), (1, "")])
-def test_check_reports_once_that_all_ranks_answered(
-    image: Path, rank: int, printed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(image, "torch", 3, rank=rank)
-    check.main()
-    assert capsys.readouterr().out == printed
-
-
 @pytest.mark.parametrize("answered", [[0, 2], [0, 1, 2]])
 def test_check_fails_when_a_rank_is_missing(image: Path, answered: list[int]) -> None:
     install(image, "torch", 4, answered=answered)

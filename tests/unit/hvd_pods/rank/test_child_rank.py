@@ -90,17 +90,6 @@ def test_signal_to_the_group_reaches_the_script_once() -> None:
         assert rank.wait(60) == 41
 
 
-def test_signal_to_the_rank_alone_stays_there() -> None:
-    """Only Hydra, which gives its ranks PMI_FD, sends no other."""
-    with python(COUNTS) as rank:
-        wait_for_script(rank)
-        rank.send_signal(signal.SIGTERM)
-        status = Path(f"/proc/{rank.pid}/status")
-        wait_until(lambda: re.search(SETTLED, status.read_text(), re.S), 20, "it has settled")
-        os.killpg(rank.pid, signal.SIGUSR1)
-        assert rank.wait(60) == 40
-
-
 def test_script_dies_with_its_rank() -> None:
     with python(PAUSES) as rank:
         wait_for_script(rank)
@@ -137,16 +126,6 @@ def read_masks(status: str) -> dict[str, int]:
     return {
         name: int(mask, 16) for name, mask in re.findall(r"^(Sig(?:Ign|Blk)):\t(\w+)", status, re.M)
     }
-
-
-def test_file_that_is_no_program_is_named(tmp_path: Path) -> None:
-    program = tmp_path / "train"
-    program.write_bytes(b"\0")
-    program.chmod(0o755)
-    with start(str(program)) as rank:
-        _, errors = rank.communicate(timeout=60)
-        assert rank.returncode == 126, "as of a shell"
-    assert errors.decode().startswith(f"[hvd] error: cannot start {program}: ")
 
 
 @pytest.fixture

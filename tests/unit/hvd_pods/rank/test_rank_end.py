@@ -65,21 +65,6 @@ def test_rank_that_was_asked_waits_after_a_failure_for_as_long_as_its_pod_has(
     assert not ranks.is_any_waiting()
 
 
-@pytest.mark.parametrize("address", [None, "127.0.0.1,1,secret", "127.0.0.1,x,secret"])
-def test_rank_that_was_asked_ends_without_an_answer_of_the_master(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def send(*_: Any, **__: Any) -> None:
-        assert address, "there is no master"
-        raise ValueError(address) if "x" in address else ConnectionRefusedError(address)
-
-    monkeypatch.setattr(notices, "send", send)
-    monkeypatch.setenv("HVD_NOTICES", address or "")
-    register(is_asked=True)
-    rank_end.report_end(3, 1)
-    assert not ranks.is_any_waiting()
-
-
 def test_signal_that_shows_stacks_is_the_one_that_the_page_names() -> None:
     """Scripts behind a shell register it themselves."""
     page = (FILES.parents[2] / "docs" / "operate.md").read_text()

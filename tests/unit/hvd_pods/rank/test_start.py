@@ -86,16 +86,6 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return dict(os.environ)
 
 
-@pytest.mark.usefixtures("worker")
-def test_prepare_binds_the_rank_by_its_number_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[Binding, int]] = []
-    monkeypatch.setattr(start, "bind", lambda *arguments: calls.append(arguments))
-    words = ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2", "8", "true"]
-    place, problem = start.prepare(start.parse_arguments(words))
-    assert (place, problem) == (start.Place(3, 8, 1, 2), None)
-    assert calls == [(Binding("core", 3, 2), 1)]
-
-
 def launch_rank(
     worker: dict[str, str], *words: str, before: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:

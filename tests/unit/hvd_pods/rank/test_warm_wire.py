@@ -97,24 +97,3 @@ def test_signal_after_the_end_of_the_rank_is_not_an_error() -> None:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "2\ngoes on\n"), done.stderr
-
-
-NO_CORE = """
-import resource, signal, sys
-sys.path.insert(0, {files!r})
-from hvd_pods.rank import warm_client
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-print("last", end="")
-warm_client.exit_like_rank(-signal.SIGTERM)
-"""
-
-
-@pytest.mark.slow
-def test_client_ends_by_the_signal_of_its_rank_where_no_core_may_be_written() -> None:
-    code = NO_CORE.format(files=str(FILES))
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (-15, "last", "")

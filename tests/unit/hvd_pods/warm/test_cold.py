@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,35 +48,6 @@ def test_reason_is_in_the_log_once_for_each_host(warm_worker: Worker) -> None:
     silent = run(warm_worker, variables={"TF_X": "1", **second})
     assert "cold" not in silent
     assert silent.endswith("new\n")
-
-
-def test_python_of_another_folder_is_not_the_workers(warm_worker: Worker, tmp_path: Path) -> None:
-    """It has other packages, even where it is a link to the same file."""
-    linked = tmp_path / "python3"
-    linked.symlink_to(Path(sys.executable).resolve())
-    output = run(warm_worker, str(linked), "-c", "print('new')")
-    assert f"{linked} is not" in output or f"{linked} has other packages" in output
-    assert output.endswith("new\n")
-
-
-def test_place_in_the_script_is_named(warm_worker: Worker, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(f"import os\nos.environ['TF_X'] = '1'\n{PROGRAM}\n")
-    output = run(warm_worker, "python3", str(script))
-    assert f"{script}:2 sets TF_X" in output
-    assert output.endswith("new\n")
-
-
-@pytest.mark.parametrize("beside", ["logging.py", "framework/__init__.py", "framework.so"])
-def test_module_beside_the_script_takes_precedence(
-    warm_worker: Worker, tmp_path: Path, beside: str
-) -> None:
-    (tmp_path / beside).parent.mkdir(exist_ok=True)
-    (tmp_path / beside).write_text("")
-    (tmp_path / "train.py").write_text("print('runs')")
-    output = run(warm_worker, "python3", str(tmp_path / "train.py"))
-    assert "takes precedence over the imported module" in output
-    assert output.endswith("runs\n")
 
 
 def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> None:

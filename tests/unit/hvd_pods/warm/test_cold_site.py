@@ -72,11 +72,6 @@ def test_sitecustomize_of_the_image_is_imported_as_ever(
     assert seen["own"] == expected["own"] == "the image"
 
 
-def test_other_programs_get_the_variables_as_they_are(cold_worker: Worker) -> None:
-    done = cold_worker.run("sh", "-c", "echo $PYTHONPATH $HVD_SITE")
-    assert done.stdout.splitlines()[-1].decode() == str(cold_worker.modules)
-
-
 @pytest.mark.slow
 def test_rank_without_room_for_its_stack_shares_its_standard_error() -> None:
     with make_worker() as worker:

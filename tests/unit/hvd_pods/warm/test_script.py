@@ -169,13 +169,6 @@ def test_module_runs_as_in_a_new_process(
     both(cold_worker, warm_worker, "python3", "-m", "own.train", "an argument")
 
 
-def test_missing_module_is_reported_as_in_a_new_process(
-    folder: Path, cold_worker: Worker, warm_worker: Worker
-) -> None:
-    done = both(cold_worker, warm_worker, "python3", "-m", "no_such_module")
-    assert b"No module named no_such_module" in done.stderr
-
-
 def test_script_behind_a_link_imports_from_its_own_folder(
     folder: Path, cold_worker: Worker, warm_worker: Worker
 ) -> None:
@@ -222,12 +215,6 @@ def test_inherited_state_reaches_the_script(
     assert "(200, 300)" in text
     assert "'57'" in text
     assert "SIGUSR2" in text.splitlines()[3]
-
-
-def test_title_that_is_too_long_is_cut(warm_worker: Worker) -> None:
-    code = "import framework; print(repr(open('/proc/self/cmdline').read()[-2:]))"
-    done = warm_worker.run("python3", "-c", code, "x" * 9000)
-    assert done.stdout.endswith(b"'x\\x00'\n"), done.stdout
 
 
 def test_descriptors_of_the_launcher_keep_their_numbers(warm_worker: Worker) -> None:

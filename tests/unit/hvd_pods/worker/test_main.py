@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -42,14 +41,6 @@ def test_all_messages_of_an_sshd_that_ends_are_logged_but_those_of_clients_that_
     assert done.returncode == 3, done.stderr[-500:]
     assert done.stderr.splitlines() == [*map(str, range(1, 30001)), "cannot bind"]
     assert "sshd has ended with exit code 3" in done.stdout
-
-
-@pytest.mark.slow
-def test_sessions_that_go_on_do_not_keep_a_worker_whose_sshd_has_ended() -> None:
-    """They have its standard error."""
-    done = serve("sleep 600 >/dev/null & echo $!; exit 3", 0.01)
-    os.kill(int(done.stdout.splitlines()[0]), signal.SIGKILL)
-    assert done.returncode == 3, done.stderr
 
 
 @pytest.fixture
@@ -117,16 +108,3 @@ def test_warm_process_imports_with_the_threads_that_its_ranks_will_have(
     assert own["OMP_NUM_THREADS"] == "2"
     for file in (warm_client.SOCKET, warm_client.DESCRIPTION):
         assert Path(file).stat().st_mode & 0o777 == 0o600, "it may have secrets"
-
-
-def test_ended_processes_are_reaped_and_the_end_of_sshd_is_noted() -> None:
-    """An sshd that a signal has ended has an exit code of a shell."""
-    for script, expected in (("exit 5", 5), ("kill -9 $$", 137)):
-        with subprocess.Popen(["sh", "-c", script]) as sshd, subprocess.Popen(["true"]) as other:
-            os.waitid(os.P_PID, sshd.pid, os.WEXITED | os.WNOWAIT)
-            os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-            main.reap(sshd)
-            assert sshd.returncode == expected
-            with pytest.raises(ChildProcessError):
-                os.waitpid(other.pid, os.WNOHANG)
-            assert other.returncode is None, "only the end of sshd is noted"

@@ -8,12 +8,8 @@ import queue
 import signal
 import socket
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +17,9 @@ import pytest
 from hvd_pods.common import fast_start
 from hvd_pods.common import notices as notices_program
 from hvd_pods.master import notice_server
-from hvd_pods.rank import rank_end, ranks
+from hvd_pods.rank import ranks
 from hvd_pods.worker import rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
-from tests.unit.podfiles.rendezvous import Background
 from tests.waiting import wait_until
 
 Notices = queue.Queue[dict[str, Any]]
@@ -140,20 +135,6 @@ def test_rank_runs_without_its_entry(
     assert capsys.readouterr().out == "", "this is no worker"
 
 
-def test_rank_that_failed_at_once_still_tells_how(
-    script: subprocess.Popen[bytes], folder: Path, notices: Notices
-) -> None:
-    """Its process may be gone before the one that the launcher started can look at it."""
-    script.kill()
-    script.wait()
-    (folder / "3").unlink()
-    ranks.register(3, script.pid)
-    assert list(ranks.running()) == []
-    rank_end.report_failure(3, 5)
-    told = notices.get(timeout=20)
-    assert (told["kind"], told["rank"], told["status"]) == (notices_program.FAILED, 3, 5)
-
-
 def test_other_senders_are_not_heard(notices: Notices) -> None:
     """The port is open to all pods of the release, and an earlier attempt may still speak."""
     address = os.environ["HVD_NOTICES"]
@@ -193,18 +174,6 @@ def test_ranks_without_a_stack_are_described(
     assert capsys.readouterr().out == f"{stopped}\n", "all ranks that run here"
 
 
-def test_script_is_asked_to_end_once(script: subprocess.Popen[bytes]) -> None:
-    rank = ranks.find(3)
-    assert rank is not None
-    assert ranks.find(4) is None
-    assert not ranks.was_asked_to_end(rank)
-    assert ranks.ask_to_end(rank)
-    assert ranks.was_asked_to_end(rank)
-    assert not ranks.ask_to_end(rank)
-    assert script.wait(20) == -signal.SIGTERM
-    assert not ranks.ask_to_end(rank._replace(rank=5)), "it has ended"
-
-
 def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
     """High above the descriptors of scripts, and not in what they start."""
     for text in (b"a longer one", b"again"):
@@ -221,53 +190,3 @@ def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
         os.close(descriptor)
         assert not stacks.has_open(os.getpid(), str(folder / "3.stack"))
     assert (folder / "3.stack").stat().st_mode & 0o777 == 0o600
-
-
-# Writes a half of its stack and stands still, with the signal blocked as in its handler.
-HALF = """
-import signal, sys
-number, file = int(sys.argv[1]), open(sys.argv[2], "w")
-signal.pthread_sigmask(signal.SIG_BLOCK, {number})
-print("Current thread 0x1:", file=file, flush=True)
-print("half", flush=True)
-sys.stdin.readline()
-print('  File "train.py", line 7 in f', file=file, flush=True)
-signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-sys.stdin.readline()
-"""
-
-
-@pytest.mark.parametrize("ends", ["it goes on", "its time is over"])
-def test_stack_is_shown_when_the_handler_of_its_signal_has_ended(
-    folder: Path, background: Background, monkeypatch: pytest.MonkeyPatch, ends: str
-) -> None:
-    folder.mkdir()
-    looks, read = threading.Semaphore(0), fast_start.read
-
-    def look(path: str) -> bytes:
-        looks.release()
-        return read(path)
-
-    monkeypatch.setattr(fast_start, "read", look)
-    monkeypatch.setattr(stacks, "SETTLED", 0.001)
-    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep)
-    monkeypatch.setattr(stacks, "time", clock)
-    command = [sys.executable, "-c", HALF, str(int(ranks.STACK_SIGNAL)), ranks.stack_file(3)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as rank:
-        assert rank.stdin
-        assert rank.stdout
-        assert rank.stdout.readline() == b"half\n"
-        showing = background(stacks.read, 3, rank.pid, 1.0)
-        for _ in range(5):
-            assert looks.acquire(timeout=20)
-        assert not showing.done()
-        if ends == "it goes on":
-            rank.stdin.write(b"\n")
-            rank.stdin.flush()
-        else:
-            clock.monotonic = lambda: 2.0
-        expected = "shows its Python stack:\nCurrent thread 0x1:\n"
-        expected += '  File "train.py", line 7 in f\n' if ends == "it goes on" else ""
-        assert showing.result(20) == expected
-        rank.kill()

@@ -79,19 +79,6 @@ def test_client_reaches_hosts_by_address_and_knows_their_key() -> None:
     assert "\n  HostName fd00::7\n" in ssh.client_config(2222, {first: "fd00::7"})
 
 
-def test_client_configuration_is_replaced_in_one_step(volumes: Path) -> None:
-    """A launcher that has opened the file goes on reading what it opened."""
-    (host, *_) = make_run().hosts
-    ssh.write_client_config(2222, {})
-    with (volumes / "generated" / "ssh_config").open() as opened:
-        ssh.write_client_config(2222, {host: "10.1.2.3"})
-        assert opened.read() == ssh.client_config(2222, {})
-    assert (volumes / "generated" / "ssh_config").read_text() == ssh.client_config(
-        2222, {host: "10.1.2.3"}
-    )
-    assert not (volumes / "generated" / "ssh_config.new").exists()
-
-
 def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
     before = os.umask(0)
     sshd.prepare(2222, "r1", "python3")
@@ -104,14 +91,6 @@ def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
         installed = volumes / "generated" / name
         assert installed.stat().st_mode & 0o777 == 0o600
         assert installed.read_bytes() == (volumes / "ssh" / name).read_bytes()
-
-
-def test_public_key_is_written_without_its_comment(tmp_path: Path) -> None:
-    """A comment could name a user or a machine."""
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "me@home"]
-    subprocess.run([*command, "-f", str(tmp_path / "key")], check=True)
-    public = (tmp_path / "key.pub").read_text()
-    assert public == f"{ssh.derive_public_key(tmp_path / 'key')} me@home\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only sshd of root has the directory")
@@ -169,15 +148,3 @@ def test_worker_of_root_without_a_capability_does_not_start(tmp_path: Path) -> N
     done = run_worker(pod)
     assert done.returncode == errors.BAD_CONFIGURATION
     assert b"without the capabilities SETUID: set podSecurityContext.runAsUser" in done.stderr
-
-
-def test_programs_are_found_on_path_and_where_servers_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "sshd"
-    program.touch(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert ssh.find_program("sshd", "openssh-server") == str(program)
-    assert ssh.find_program("chroot", "coreutils").startswith("/usr/")
-    with pytest.raises(errors.ConfigurationError, match=r"no no-such.*package openssh-server"):
-        ssh.find_program("no-such", "openssh-server")

@@ -209,16 +209,6 @@ def test_rank_that_fails_by_itself_tells_the_master_how(
     assert notices == [{**RANK_4, "kind": "failed", "status": -signal.SIGKILL}]
 
 
-def test_worker_without_ranks_ends_at_once(pods: SshPods) -> None:
-    """Also with a session, such as that of a launcher's daemon that has not started its ranks."""
-    command = pods.master.ssh_command(WORKER, "echo up; sleep 60")
-    with pods.master.start(*command, env={"PATH": "/usr/bin:/bin"}, stdout=PIPE) as client:
-        wait_for(client, "up")
-        pods.worker.process.terminate()
-        assert pods.worker.process.wait(60) == 0
-        client.kill()
-
-
 def test_worker_ends_with_its_sshd(pods: SshPods) -> None:
     pid = pods.worker.process.pid
     (sshd,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -14,7 +14,7 @@ from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import find_program
 from hvd_pods.master import probing
 from hvd_pods.master.addresses import Endpoint
-from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, read_banner
+from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -79,22 +79,6 @@ def test_session_has_the_containers_environment(
 
 
 @unprivileged
-@pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("kill -KILL $$", 128 + 9)])
-def test_exit_code_of_the_command_is_the_clients(
-    ssh_pods: SshPods, command: str, code: int
-) -> None:
-    assert ssh_pods.master.ssh(WORKER, command).returncode == code
-
-
-@unprivileged
-def test_login_without_a_command_runs_a_shell_in_the_containers_environment(
-    ssh_pods: SshPods,
-) -> None:
-    done = ssh_pods.master.ssh(f"{WORKER}.hvd", input=b'echo "$SPACES"; exit 3\n')
-    assert (done.returncode, done.stdout) == (3, CONTAINER["SPACES"].encode() + b"\n")
-
-
-@unprivileged
 def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) -> None:
     ended = ssh_pods.worker.generated / "ended"
     os.mkfifo(ended)
@@ -110,12 +94,6 @@ def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) 
         client.kill()
         # Opening the pipe waits for the command to open it, too.
         assert ended.read_text() == "ended\n"
-
-
-def test_banner_names_the_revision(ssh_pods: SshPods) -> None:
-    banner = read_banner(ssh_pods.port)
-    assert banner.startswith("SSH-2.0-")
-    assert banner.endswith(f" hvd-{REVISION}")
 
 
 @unprivileged
