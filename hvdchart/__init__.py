@@ -25,15 +25,16 @@ if TYPE_CHECKING:
         HorovodSettings,
         Image,
         Launch,
+        Nfs,
         NodeGroup,
         Rdma,
         Reserved,
         Spec,
         Toleration,
         Train,
+        Tuning,
+        Volume,
     )
-    from hvdchart.spec.tuning import Tuning
-    from hvdchart.spec.volumes import Nfs, Volume
     from hvdchart.values.check import checked_values
     from hvdchart.values.render import render_values
 
@@ -94,9 +95,9 @@ _MODULES = {
     "HorovodSettings": "hvdchart.spec.model",
     "Toleration": "hvdchart.spec.model",
     "Train": "hvdchart.spec.model",
-    "Tuning": "hvdchart.spec.tuning",
-    "Nfs": "hvdchart.spec.volumes",
-    "Volume": "hvdchart.spec.volumes",
+    "Tuning": "hvdchart.spec.model",
+    "Nfs": "hvdchart.spec.model",
+    "Volume": "hvdchart.spec.model",
     "checked_values": "hvdchart.values.check",
     "render_values": "hvdchart.values.render",
 }

@@ -2,8 +2,7 @@
 
 `python -m devtools.checks.kube_schemas` writes tests/chart/kubernetes-api.json from the OpenAPI
 description in the Go modules k8s.io/kubernetes@VERSION. Most definitions are equal in all releases,
-so the file has each version of a definition once, with the releases that have it. The part that
-describes pods, of the newest release, becomes the file with which `hvdchart migrate` checks pods.
+so the file has each version of a definition once, with the releases that have it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ ROOTS = (
 )
 ROOT = Path(__file__).resolve().parents[2]
 API_FILE = ROOT / "tests" / "chart" / "kubernetes-api.json"
-PODS_FILE = ROOT / "hvdchart" / "migrate" / "kubernetes.json"
 SWAGGER = "api/openapi-spec/swagger.json"
 REFERENCE = "#/definitions/"
 # These two accept more types than OpenAPI 2 can express.
@@ -126,24 +124,6 @@ def load() -> dict[str, dict[str, Schema]]:
     return releases
 
 
-def pods(definitions: dict[str, Schema]) -> str:
-    """The file that describes a pod template: its definitions by the last part of their names."""
-    names = ["io.k8s.api.core.v1.PodTemplateSpec"]
-    schemas: dict[str, Schema] = {}
-    while names:
-        name = names.pop()
-        short = name.rpartition(".")[2]
-        if short not in schemas:
-            text = json.dumps(definitions[name], sort_keys=True)
-            names += _references(definitions[name])
-            schemas[short] = json.loads(re.sub(rf'"{REFERENCE}[^"]+\.', f'"{REFERENCE}', text))
-    lines = [
-        f'"{name}": {json.dumps(schema, sort_keys=True, separators=(",", ":"))}'
-        for name, schema in sorted(schemas.items())
-    ]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
 def write_for_kubeconform(folder: Path) -> str:
     """Writes a file for each release and kind; returns the -schema-location that leads to them."""
     for release, definitions in load().items():
@@ -184,14 +164,13 @@ def definitions_of(release: str, cache: Path) -> dict[str, Schema]:
 
 
 def main() -> None:
-    """Downloads every release and writes API_FILE and PODS_FILE."""
+    """Downloads every release and writes API_FILE."""
     releases = {}
     for release in RELEASES:
         with tempfile.TemporaryDirectory(prefix="kube-schemas-") as folder:
             releases[release] = closure(definitions_of(release, Path(folder)))
     API_FILE.write_text(merge(releases))
-    PODS_FILE.write_text(pods(releases[RELEASES[-1]]))
-    print(f"wrote {API_FILE} and {PODS_FILE}")
+    print(f"wrote {API_FILE}")
 
 
 if __name__ == "__main__":

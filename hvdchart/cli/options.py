@@ -153,12 +153,13 @@ def plan_specs(
     `values` are merged last into the spec's own `values`.
     """
     from hvdchart.plan.planner import make_plan
-    from hvdchart.spec.load import load_spec
+    from hvdchart.spec.load import load_specs, read_spec
 
     paths = [*(specs or ()), *(files or ())]
     if not paths:
         raise typer.BadParameter("no spec: name a file as SPEC or with --file")
-    return paths, make_plan(load_spec(*paths, settings=settings or (), values=values))
+    tree = load_specs(paths, settings or (), values)
+    return paths, make_plan(read_spec(tree), tree)
 
 
 def print_warnings(plan: Plan) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hvdchart.discover.nodes import GPU_PRODUCT, INSTANCE_TYPE, NodeFacts
 from hvdchart.quantity import MI, cpu_text, memory_text
-from hvdchart.spec.patterns import API_VERSION, GROUP_NAME
+from hvdchart.spec.fields import API_VERSION, GROUP_NAME
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names

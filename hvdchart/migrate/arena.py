@@ -1,18 +1,14 @@
 """Converts values of Arena's charts mpijob, etjob and tf-horovod (kubeflow/arena).
 
-The keys are those of its charts' templates and of its submit arguments.
+The keys are the values of its charts' templates and its submit arguments.
 """
 
 from __future__ import annotations
 
-from hvdchart.migrate.containers import carry_over_one_image
-from hvdchart.migrate.environment import Environment, add_variable_map, exported, map_entries
-from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ranks
+from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate.command_line import CommandLine
+from hvdchart.migrate.jobs import carry_over_cleanup
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.line import CommandLine
-from hvdchart.migrate.mpijob import carry_over_cleanup
-from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, RUN_AS_ROOT, carry_over_host
-from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
 
@@ -44,19 +40,26 @@ _UNUSED = {
 
 def migrate_arena(ledger: Ledger) -> None:
     """Fill in the values and entries of an Arena values file."""
-    carry_over_one_image(ledger, ("image",), ("imagePullPolicy",))
+    if ledger.text_at("image"):
+        pod_spec.carry_over_image(ledger, ("image",), ("image",))
+    else:
+        ledger.drop(("image",), "an empty value sets nothing")
+        ledger.add_check("the file names no image: set image.repository and image.tag")
+    ledger.carry_over(("imagePullPolicy",), ("image", "pullPolicy"))
     line = _carry_over_command(ledger)
-    environment = Environment(exported(ledger, ("command",), line, map_entries(ledger, ("envs",))))
-    add_variable_map(ledger, ("envs",), environment, "for all ranks")
+    environment = launch.Environment(
+        launch.exported(ledger, ("command",), line, launch.map_entries(ledger, ("envs",)))
+    )
+    launch.add_variable_map(ledger, ("envs",), environment, "for all ranks")
     environment.put(ledger, ("worker", "env"), ("envs",))
     slots = _carry_over_resources(ledger, line)
     workers = ledger.integer_at("workers")
     if workers is None:
         raise ledger.error((), "the key workers is missing", "the number of workers")
     ledger.carry_over(("workers",), ("worker", "number"), "", workers)
-    check_ranks(ledger, line, workers, slots)
+    launch.check_ranks(ledger, line, workers, slots)
     _carry_over_elastic(ledger, slots)
-    check_elastic(ledger, line, workers, slots, ("workers",))
+    launch.check_elastic(ledger, line, workers, slots, ("workers",))
     _carry_over_volumes(ledger)
     _carry_over_pods(ledger)
     _carry_over_run(ledger)
@@ -73,7 +76,7 @@ def _carry_over_command(ledger: Ledger) -> CommandLine:
         ledger.drop(path, "an empty value sets nothing")
         ledger.add_check("the file has no command: put the training command into master.args")
         return CommandLine("mpirun")
-    return carry_over_command(ledger, path, [shell, "-c", ledger.text_at(*path)])
+    return launch.carry_over_command(ledger, path, [shell, "-c", ledger.text_at(*path)])
 
 
 def _carry_over_resources(ledger: Ledger, line: CommandLine) -> int:
@@ -120,7 +123,7 @@ def _carry_over_elastic(ledger: Ledger, slots: int) -> None:
 
 
 def _carry_over_volumes(ledger: Ledger) -> None:
-    volumes = Volumes(ledger)
+    volumes = pod_spec.Volumes(ledger)
     for claim in ledger.map_at("dataset"):
         path: KeyPath = ("dataset", claim)
         name = claim.replace(".", "-")
@@ -145,7 +148,7 @@ def _carry_over_volumes(ledger: Ledger) -> None:
     ledger.carry_over(("shmSize",), ("shm", "sizeLimit"), "", ledger.text_at("shmSize"))
 
 
-def _carry_over_tensorboard(ledger: Ledger, volumes: Volumes) -> None:
+def _carry_over_tensorboard(ledger: Ledger, volumes: pod_spec.Volumes) -> None:
     path, directory = ledger.text_at("hostLogPath"), ledger.text_at("trainingLogdir")
     if ledger.is_true("isLocalLogging") and path and directory:
         volume = {"name": "training-logs", "hostPath": {"path": path}}
@@ -165,7 +168,7 @@ def _carry_over_tensorboard(ledger: Ledger, volumes: Volumes) -> None:
 
 
 def _carry_over_pods(ledger: Ledger) -> None:
-    carry_over_host(ledger)
+    pod_spec.carry_over_host(ledger)
     selectors = ledger.map_at("nodeSelectors")
     texts = {key: ledger.text_at("nodeSelectors", key) for key in selectors}
     ledger.carry_over(("nodeSelectors",), ("worker", "nodeSelector"), "", texts)
@@ -186,14 +189,14 @@ def _carry_over_pods(ledger: Ledger) -> None:
         ledger.add_check("podGroupName asked for gang scheduling: set gang to SchedulerPlugins")
     ledger.drop(("podGroupName",), "an empty value sets nothing")
     privileged = ledger.is_true("privileged")
-    ledger.drop(("privileged",), NOT_PRIVILEGED if privileged else "false is the default")
+    ledger.drop(("privileged",), pod_spec.NOT_PRIVILEGED if privileged else "false is the default")
     if ledger.is_true("enablePodSecurityContext") and ledger.is_true("isNonRoot"):
         ledger.carry_over(("podSecurityContext",), ("podSecurityContext",))
     ledger.drop(("podSecurityContext",), "it was not enabled")
     for key in ("enablePodSecurityContext", "isNonRoot"):
         ledger.drop((key,), "it says whether podSecurityContext counts")
     if "runAsUser" not in ledger.values.get("podSecurityContext", {}):
-        ledger.add_check(f"the pods ran as the image's user, often root; {RUN_AS_ROOT}")
+        ledger.add_check(f"the pods ran as the image's user, often root; {pod_spec.RUN_AS_ROOT}")
 
 
 def _carry_over_run(ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""Parses a launcher's command line into launch mode, options and the training command. Pure.
+"""Parses a launcher's command line: mode, options, training command, workers and slots. Pure.
 
 Every word of the line ends in one `Part`, which says where it went. Which options there are, and
 how many arguments follow each: the chart's files/hvd_pods/common/launcher_options.json.
@@ -8,14 +8,80 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
-from hvdchart.chart_files import read_data
-from hvdchart.migrate.expansion import Text, expand
-from hvdchart.migrate.line import CommandLine, Part, read_hosts, set_once
-from hvdchart.migrate.shell import ASSIGNMENT, Statement, read_statements
-from hvdchart.migrate.variables import assign
-from hvdchart.spec.launchers import find_option, option_name
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
+from hvdchart.migrate.shell import ASSIGNMENT, Statement, Text, assign, expand, read_statements
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some words of a command line. `new` is the chart's key that they became, empty when dropped;
+    `reason` says why."""
+
+    words: tuple[str, ...]
+    new: str
+    reason: str = ""
+
+
+@dataclass
+class CommandLine:
+    """A launcher's command line, parsed.
+
+    `ranks` is the number of ranks asked for and `per_host` that of each host, None without one;
+    `hosts` are the hosts named with their slots; `min_ranks` and `max_ranks` are the limits of an
+    elastic run. `exports` are the -x options: a variable's name and the value given with it, None
+    without one. `custom_reason` says why a line of mode `custom` was not parsed.
+    """
+
+    mode: str
+    options: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    ranks: int | None = None
+    exports: list[tuple[str, str | None]] = field(default_factory=list)
+    # The option of each export, as it is written: -x, -genv.
+    export_options: list[str] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    min_ranks: int | None = None
+    max_ranks: int | None = None
+    custom_reason: str = ""
+    per_host: int | None = None
+    hosts: list[tuple[str, int | None]] | None = None
+    host_file: str = ""
+    discovery: str = ""
+    # What only a shell knows in an option that the chart sets itself, such as -np $NP.
+    unknown: str = ""
+    # Why a known option is not understood; empty for an option that no launcher has.
+    problem: str = ""
+    # Ranks get all variables of the launcher, as under horovodrun and Hydra.
+    exports_all: bool = False
+
+
+def set_once(line: CommandLine, key: str, value: object) -> bool:
+    """Keep what an option says; False when an option before says something else."""
+    before = getattr(line, key)
+    if before not in (None, "", value):
+        line.problem = f"two options of the line differ: one says {before}, one {value}"
+        return False
+    setattr(line, key, value)
+    return True
+
+
+def read_hosts(text: str) -> list[tuple[str, int | None]]:
+    """The hosts in a:8,b:8 with their slots; a host that is named twice has a slot more."""
+    hosts: dict[str, int | None] = {}
+    for entry in text.split(","):
+        name, _, slots = entry.strip().partition(":")
+        if not name:
+            continue
+        if slots.isdecimal() and len(slots) < 8:
+            hosts[name] = (hosts.get(name) or 0) + int(slots)
+        else:
+            hosts[name] = (hosts[name] or 1) + 1 if name in hosts else None
+    return list(hosts.items())
+
 
 _CHARTS_MCA = {
     "orte_keep_fqdn_hostnames": "the chart sets it",
@@ -86,13 +152,11 @@ def _custom(words: Sequence[Text], reason: str) -> CommandLine:
 
 def _clash(line: CommandLine) -> str:
     """Why no launcher of the mode has all of the options; empty when one has."""
-    launchers = set(read_data("launcher_options.json")["modes"][line.mode])
+    launchers = set(LAUNCHER_OPTIONS["modes"][line.mode])
     for word in line.options:
-        option = find_option(word)
-        if option is not None and option.launchers is not None:
-            launchers &= option.launchers
-            if not launchers:
-                return f"no launcher of mode {line.mode} has both {word} and the options before it"
+        launchers &= set(find_option(word).get("readBy", launchers))
+        if not launchers:
+            return f"no launcher of mode {line.mode} has both {word} and the options before it"
     return ""
 
 
@@ -153,10 +217,10 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
         arguments = {**_VARIABLES, **_NO_VARIABLES}[name]
     elif name == "slots" and line.mode != "mpirun":
         arguments = 1
-    elif option is None or not _has(option.launchers, line.mode):
+    elif not option or not _has(option, line.mode):
         return 0
     else:
-        arguments = option.arguments
+        arguments = option["arguments"]
     width = 1 if has_value else 1 + arguments
     if len(rest) < width or (has_value and arguments != 1):
         return 0
@@ -165,7 +229,7 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     value = value if has_value else "".join(words[1:2])
     if hydra or name == "x":
         return 0 if unknown else _add_variables(name, words, value, line)
-    chart_value = option.value if option else "worker.slots"
+    chart_value = option.get("value", "") if option else "worker.slots"
     if name in _PER_HOST:
         chart_value = "worker.slots"
     reason = f"the chart takes it from {chart_value}" if chart_value else _drop_reason(words)
@@ -184,13 +248,11 @@ def _parse_option(rest: Sequence[Text], line: CommandLine) -> int:
     return width
 
 
-def _has(launchers: frozenset[str] | None, mode: str) -> bool:
-    if launchers is None:
-        return True
-    modes: Mapping[str, list[str]] = read_data("launcher_options.json")["modes"]
+def _has(option: Mapping[str, Any], mode: str) -> bool:
     # A later option may turn horovodrun into mode elastic.
-    others = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
-    return bool(launchers.intersection(*[[name for other in others for name in modes[other]]]))
+    modes = ["mpirun"] if mode == "mpirun" else ["horovodrun", "elastic"]
+    launchers = {name for each in modes for name in LAUNCHER_OPTIONS["modes"][each]}
+    return bool(launchers.intersection(option.get("readBy", launchers)))
 
 
 def _add_numbers(name: str, chart_value: str, value: str, line: CommandLine) -> bool:
@@ -250,3 +312,75 @@ def _drop_reason(words: Sequence[str]) -> str:
     if name == "mpi":
         return "horovodrun uses MPI by default when Horovod is built with it"
     return _CHARTS_MCA.get(words[1], "") if name.endswith("mca") else ""
+
+
+_HOSTS = "hosts with their slots, such as -H a:8,b:8"
+
+
+class SizeError(Exception):
+    """The line does not say how many workers and slots it has: the problem, what is expected."""
+
+
+def workers_and_slots(line: CommandLine) -> tuple[int, int, str]:
+    """The numbers of workers and of slots, and what to check; raises SizeError."""
+    if line.unknown:
+        raise SizeError(f"only a shell knows {line.unknown}", "its value, set above the line")
+    return _from_hosts(line, line.hosts) if line.hosts else _without_hosts(line)
+
+
+def _from_hosts(line: CommandLine, hosts: list[tuple[str, int | None]]) -> tuple[int, int, str]:
+    count, ranks = len(hosts), line.ranks
+    names = ", ".join(name for name, _ in hosts[:3])
+    check = f"the hosts {names}{', ...' if count > 3 else ''} become pods on any nodes: for these "
+    check += "nodes set worker.nodeSelector"
+    if {name for name, _ in hosts} <= {"localhost", "127.0.0.1"}:
+        check = "the ranks ran on one machine: for more nodes change worker.number and worker.slots"
+    given = {line.per_host or slots for _, slots in hosts}
+    if given == {None} and ranks and ranks % count == 0 and ranks > count:
+        return count, ranks // count, check
+    each = {1 if slots is None else slots for slots in given}
+    if len(each) > 1:
+        problem = f"the hosts have {' and '.join(str(n) for n in sorted(each))} slots"
+        raise SizeError(problem, "one number for all hosts, or workerGroups written by hand")
+    (slots,) = each
+    if slots == 0 or ranks == 0:
+        raise SizeError("a host with 0 slots, or 0 ranks", "at least one")
+    ranks = count * slots if ranks is None else ranks
+    by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
+    if ranks > count * slots:
+        raise SizeError(f"{ranks} ranks on {count} hosts of {slots} slots", "at most one a slot")
+    if ranks == count * slots:
+        return count, slots, check
+    if by_node and ranks % count == 0:
+        return count, ranks // count, check
+    if not by_node and (ranks % slots == 0 or ranks < slots):
+        unused = count - -(-ranks // slots)
+        if unused:
+            check += f". The last {unused} of the {count} hosts got no ranks, and are left out"
+        return -(-ranks // slots), min(ranks, slots), check
+    raise SizeError(f"{ranks} ranks fill {count} hosts of {slots} slots unevenly",
+                    "as many ranks on each host")  # fmt: skip
+
+
+def _without_hosts(line: CommandLine) -> tuple[int, int, str]:
+    per_host = line.per_host
+    ranks = line.ranks or line.min_ranks
+    if per_host == 0 or ranks == 0:
+        raise SizeError("0 ranks", "at least one")
+    if ranks and per_host:
+        if ranks % per_host == 0:
+            return ranks // per_host, per_host, ""
+        if ranks < per_host:
+            return 1, ranks, ""
+        raise SizeError(f"{ranks} ranks do not fill hosts of {per_host}", "a multiple")
+    if line.host_file or line.discovery:
+        where = f"host file {line.host_file}" if line.host_file else f"script {line.discovery}"
+        raise SizeError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
+    if ranks:
+        return 1, ranks, (
+            f"the line names no hosts, so its {ranks} ranks ran on one: one worker of {ranks} "
+            "slots; for more nodes change worker.number and worker.slots"
+        )  # fmt: skip
+    if per_host:
+        return 1, per_host, "the line names no hosts: set worker.number"
+    raise SizeError("the line does not say how many ranks it starts", f"-np N, or {_HOSTS}")

@@ -1,26 +1,26 @@
 """Converts values of another chart, a job's manifest or a command line to values of this chart.
 
-Pure. Each value of the input has an entry in the report; a file of an unknown kind is refused, and
-the message says what it looks like.
+Each value of the input has an entry in the report; a file of an unknown kind is refused, and the
+message says what it looks like.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from hvdchart.errors import SpecError
-from hvdchart.migrate import arena, aws, intel_tlt, nauta, stable_chart
-from hvdchart.migrate.documents import Input, read_input
+from hvdchart.errors import FileError, SpecError
+from hvdchart.migrate import arena, stable_chart
+from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger
-from hvdchart.migrate.mpijob import API_VERSIONS, migrate_mpijob
 from hvdchart.migrate.script import Script, script_tree
-from hvdchart.migrate.volcano import API_VERSION, migrate_volcano
+from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import KeyPath, place_of, value_at
-from hvdchart.spec.patterns import RELEASE_NAME
-from hvdchart.spec.yaml_tree import Node, Plain
+from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, Plain, parse, shorten
 from hvdchart.text import join_names
 
 
@@ -40,29 +40,46 @@ class Migration:
 
 
 @dataclass(frozen=True)
-class Dialect:
-    """Values of one chart: it is recognised by `needed` of its marks."""
+class Input:
+    """The document to migrate, and what the file's other documents are: ConfigMap settings."""
+
+    root: Node
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """Values of one chart, recognised by `needed` of its marks. An archived chart has no `read`."""
 
     name: str
     marks: tuple[KeyPath, ...]
     needed: int
-    read: Callable[[Ledger], Any]
+    read: Callable[[Ledger], None] | None = None
 
 
 _DIALECTS = (
-    Dialect("the old horovod chart", stable_chart.MARKS, 1, stable_chart.migrate_chart),
-    Dialect(arena.NAME, arena.MARKS, 2, arena.migrate_arena),
-    Dialect(nauta.NAME, nauta.MARKS, 2, nauta.migrate_nauta),
-    Dialect(intel_tlt.NAME, intel_tlt.MARKS, 3, intel_tlt.migrate_tlt),
-    Dialect(aws.NAME, aws.MARKS, 2, aws.migrate_aws),
-)
+    _Dialect("the old horovod chart", stable_chart.MARKS, 1, stable_chart.migrate_chart),
+    _Dialect(arena.NAME, arena.MARKS, 2, arena.migrate_arena),
+    _Dialect("Nauta's pack tf-training-horovod", (
+        ("workersCount",), ("processesPerNode",), ("image", "clusterRepository"),
+        ("registryPort",), ("commandline", "args"), ("experimentName",),
+        ("hostNetworkInterface",), ("podCount",)), 2),
+    _Dialect("Intel's Transfer Learning Tool chart", (
+        ("imageName",), ("imageTag",), ("batchDenom",), ("workerResources",), ("pvcName",),
+        ("useCase",), ("datasetName",), ("scaling",), ("pvcScn",), ("pvcResources",)), 3),
+    _Dialect("AWS's chart mpijob-horovod-tensorflow-gpu", (
+        ("resources", "gpu_nodes"), ("resources", "gpus_per_node"),
+        ("resources", "gpu_instance_type"), ("train", "command"), ("mpirun", "args"),
+        ("image_pull_policy",), ("backoff_limit",), ("pre_script",)), 2),
+)  # fmt: skip
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
 _EXPECTED = (
-    f"values of {', '.join(dialect.name for dialect in _DIALECTS)}; an MPIJob "
-    f"({', '.join(API_VERSIONS)}) or a Volcano Job; {_RENDER}; a shell script needs --command-line"
+    f"values of {' or '.join(each.name for each in _DIALECTS if each.read)}; an MPIJob ("
+    f"{', '.join(MPIJOB_VERSIONS)}) or a Volcano Job; {_RENDER}; a shell script needs "
+    "--command-line"
 )
-# Other files that people have, by keys of theirs, and what they look like.
+# Other files that people have, recognised by a key, and what such a file is.
 _LOOKS = (
     (("services",), "a Compose file"),
     (("maskrcnn",), "values of AWS's Mask R-CNN chart, which makes an MPIJob"),
@@ -73,6 +90,9 @@ _LOOKS = (
     (("template_parameters",), "parameters of an mlt template; see --command-line"),
     (("TFHUB_CACHE",), "a configuration of TensorFlow Hub"),
 )
+_DOCUMENT = re.compile(r"^---(?=\s|$)|^\.\.\.\s*$", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{\{|\{%", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
@@ -103,9 +123,9 @@ def is_job(root: Node) -> bool:
 
 def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] | None:
     kind = (tree.get("kind"), tree.get("apiVersion")) if isinstance(tree, dict) else ("", "")
-    if kind[0] == "MPIJob" and kind[1] in API_VERSIONS:
+    if kind[0] == "MPIJob" and kind[1] in MPIJOB_VERSIONS:
         return "MPIJob", migrate_mpijob
-    if kind == ("Job", API_VERSION):
+    if kind == ("Job", VOLCANO_VERSION):
         return "Volcano Job", migrate_volcano
     return None
 
@@ -118,10 +138,15 @@ def _migrate(given: Input, schema: Mapping[str, Any]) -> Migration:
     if reader is not None:
         return _finish(reader[0], ledger, reader[1](ledger))
     dialect = _find_dialect(ledger)
-    names = dialect.read(ledger)
-    if isinstance(names, str):
-        names = (names, "")
-    return _finish(dialect.name, ledger, names or ("", ""))
+    if dialect.read is None:
+        problem = f"values of {dialect.name}, an archived project: migrate does not convert them"
+        expected = (
+            "the MPIJob that the chart renders, if it does (helm template RELEASE CHART -f FILE | "
+            "hvdchart migrate -), or a spec with the image, command and nodes (hvdchart render)"
+        )
+        raise SpecError(str(place_of(ledger.root, ())), "", problem, expected)
+    dialect.read(ledger)
+    return _finish(dialect.name, ledger, ("", ""))
 
 
 def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
@@ -136,7 +161,7 @@ def _finish(source: str, ledger: Ledger, names: tuple[str, str]) -> Migration:
     )
 
 
-def _find_dialect(ledger: Ledger) -> Dialect:
+def _find_dialect(ledger: Ledger) -> _Dialect:
     place = str(place_of(ledger.root, ()))
     if not isinstance(ledger.tree, dict):
         raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
@@ -172,3 +197,85 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
     # Not by the ledger's own look-ups, which remember the keys that the dialect's reader knows.
     parent = value_at(ledger.tree, path[:-1])
     return isinstance(parent, dict) and path[-1] in parent
+
+
+def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
+    """The document of a file for which `is_job` is true, or its only document.
+
+    Raises SpecError for templates, for several jobs in one file and for what is no YAML.
+    """
+    if len(data) > MAX_BYTES:
+        parse(data, file)  # raises the error for a long file
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    _refuse_template(text, file)
+    parts = _split(text)
+    if not _DOCUMENT.search(text):
+        return Input(parse(data, file))
+    roots = [root for part in parts if (root := _parse(part, file)) is not None]
+    jobs = [root for root in roots if is_job(root)]
+    if len(roots) == 1:
+        return Input(roots[0])
+    if len(jobs) != 1:
+        contents = ", ".join(describe(root) for root in roots) or "no documents with a value"
+        expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
+        raise SpecError(file, "", f"the file has {contents}", expected)
+    return Input(jobs[0], tuple(describe(root) for root in roots if root is not jobs[0]))
+
+
+def read_bytes(path: Path) -> tuple[bytes, str]:
+    """The content of a file, or of standard input for "-", and its name in messages.
+
+    One byte over the limit shows that a file is too long. Raises FileError.
+    """
+    if str(path) == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1), str(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot read the file: {error.strerror}") from error
+
+
+def describe(root: Node) -> str:
+    """The kind and the name of a document: ConfigMap settings."""
+    tree = root.plain
+    if not isinstance(tree, dict):
+        return root.shown
+    metadata = tree.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return shorten(f"{tree.get('kind', 'a map without a kind')} {name}".strip())
+
+
+def _split(text: str) -> list[str]:
+    """The documents, each after as many line ends as are before it, so that places stay true."""
+    parts: list[str] = []
+    start = 0
+    for mark in [*_DOCUMENT.finditer(text), None]:
+        end = mark.start() if mark else len(text)
+        part = text[start:end]
+        if _COMMENT.sub("", part).strip():
+            parts.append("\n" * text.count("\n", 0, start) + part)
+        start = mark.end() if mark else end
+    return parts
+
+
+def _parse(part: str, file: str) -> Node | None:
+    root = parse(part.encode(), file)
+    return None if root.value is None else root
+
+
+def _refuse_template(text: str, file: str) -> None:
+    """Raise SpecError for a template of Helm or Jinja, which is no YAML until it is rendered."""
+    match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
+    if match is None:
+        return
+    before = text[: match.start()]
+    place = Place(file, before.count("\n") + 1, match.start() - before.rfind("\n"))
+    shown = shorten(" ".join(match[0].split()))
+    if match[0].startswith("{%") or "NAUTA" in match[0]:
+        problem = f"{shown} is a template of Jinja, which the tool that it belongs to renders"
+        expected = "the rendered file, such as `helm get values RELEASE --all` prints for a release"
+    else:
+        problem = f"{shown} is a template, which Helm renders"
+        expected = "the rendered manifest: helm template RELEASE CHART | hvdchart migrate -"
+    raise SpecError(str(place), "", problem, expected)

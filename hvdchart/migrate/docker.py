@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hvdchart.migrate.environment import Entry
-from hvdchart.migrate.expansion import Text
+from hvdchart.migrate.launch import Variable
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.pod_spec import NOT_PRIVILEGED
-from hvdchart.migrate.volumes import Volumes
+from hvdchart.migrate.pod_spec import NOT_PRIVILEGED, Volumes
+from hvdchart.migrate.shell import Text
 from hvdchart.spec.paths import KeyPath
 from hvdchart.text import split_image
 
@@ -49,7 +48,7 @@ class DockerRun:
     def __init__(self, ledger: Ledger, old: KeyPath) -> None:
         self.ledger = ledger
         self.old = old
-        self.environment: dict[str, Entry] = {}
+        self.environment: dict[str, Variable] = {}
         self.gpus = ""
         self._volumes = Volumes(ledger)
         self._readers: dict[str, Callable[[str, str], None]] = {

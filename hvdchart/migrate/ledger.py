@@ -1,8 +1,8 @@
 """The ledger of a migration: the input, the values made from it, and what became of each value.
 
-No value can be lost. Each value of the input ends as an `Entry`: `close` adds those that no rule
-has handled, refuses a file that is mostly unknown, and compares every value that an entry calls
-carried over with the one in the result. `put` overwrites nothing.
+No value can be lost. Each value of the input ends as an `Entry`: `close` adds the values that no
+rule has handled, refuses a file that is mostly unknown, and compares every value that is carried
+over with the one in the result. `put` overwrites nothing. Pure.
 """
 
 from __future__ import annotations
@@ -10,22 +10,13 @@ from __future__ import annotations
 import copy
 import difflib
 import itertools
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.input_reader import InputReader
-from hvdchart.migrate.kubernetes import did_you_mean, value_problem
-from hvdchart.migrate.trees import (
-    leaves,
-    nulls_in_lists,
-    schema_error,
-    shown,
-    value_at_text,
-    without_nulls,
-)
-from hvdchart.spec.paths import KeyPath, dotted, place_of, value_at
+from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, place_of, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
 from hvdchart.values.schema import schema_at
@@ -49,7 +40,7 @@ class Entry:
     path: KeyPath = ()
 
 
-class Ledger(InputReader):
+class Ledger:
     """The input, with an entry for each value handled so far and the chart's values made from them.
 
     `schema` is the chart's. A value that it rejects raises SpecError with the value's place in the
@@ -57,12 +48,99 @@ class Ledger(InputReader):
     """
 
     def __init__(self, root: Node, schema: Mapping[str, Any]) -> None:
-        super().__init__(root)
+        self.root = root
+        self.tree: Plain = root.plain
         self.values: dict[str, Plain] = {}
         self.entries: list[Entry] = []
         self.checks: list[str] = []
         self._schema = schema
         self._handled: dict[KeyPath, tuple[Outcome, NewPath]] = {}
+        # The keys that rules asked for, by the path of their map: a key like one of them, which
+        # the input lacks, is misspelt.
+        self._known: dict[KeyPath, set[str]] = {}
+
+    def value_at(self, *path: str | int) -> Plain:
+        """The value at `path`; None when it is missing or null."""
+        for length, step in enumerate(path):
+            if isinstance(step, str):
+                self._known.setdefault(path[:length], set()).add(step)
+        return value_at(self.tree, path)
+
+    def map_at(self, *path: str | int) -> dict[str, Plain]:
+        """The map at `path`, empty when missing; raises SpecError for anything else."""
+        return self._typed(path, dict, "a map") or {}
+
+    def list_at(self, *path: str | int) -> list[Plain]:
+        """The list at `path`, empty when missing; raises SpecError for anything else."""
+        return self._typed(path, list, "a list") or []
+
+    def items_at(self, *path: str | int) -> list[KeyPath]:
+        """The paths of the items of the list at `path`; raises SpecError as `list_at` does."""
+        return [(*path, index) for index in range(len(self.list_at(*path)))]
+
+    def text_at(self, *path: str | int) -> str:
+        """The text at `path`, a number as it was written; empty when missing.
+
+        Raises SpecError for a map or a list.
+        """
+        value = self.value_at(*path)
+        if value is None:
+            return ""
+        if isinstance(value, dict | list):
+            raise self.type_error(path, "text")
+        return value if isinstance(value, str) else nearest_node(self.root, path).text
+
+    def integer_at(self, *path: str | int) -> int | None:
+        """The integer at `path`, quoted or not, as Helm and kubectl accept both; None if missing.
+
+        Raises SpecError for anything else.
+        """
+        value = self.value_at(*path)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+            return int(value)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        raise self.type_error(path, "a whole number")
+
+    def is_true(self, *path: str | int) -> bool:
+        """Whether `path` is true in YAML 1.1, which Helm and kubectl read; raises SpecError."""
+        value = self.value_at(*path)
+        if isinstance(value, str) and value.lower() in ("yes", "on", "true", "y"):
+            return True
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        if isinstance(value, str) and value.lower() in ("no", "off", "false", "n"):
+            return False
+        raise self.type_error(path, "true or false")
+
+    def type_error(self, path: KeyPath, expected: str) -> SpecError:
+        """The error for a value of the input that is not what its key takes."""
+        return self.error(path, f"got {shown(self.value_at(*path))}", expected)
+
+    def unknown_key(self, path: KeyPath, allowed: Sequence[str]) -> SpecError:
+        """The error for a key that its map may not have; it names the one of `allowed` like it."""
+        close = difflib.get_close_matches(str(path[-1]), allowed, 1, 0.7)
+        one = f"{close[0]}, if that is meant" if close else f"one of {', '.join(sorted(allowed))}"
+        return self.error(path, "no such key", one)
+
+    def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
+        value = self.value_at(*path)
+        if value is None or isinstance(value, kind):
+            return value
+        raise self.type_error(path, expected)
+
+    def has(self, path: KeyPath) -> bool:
+        """Whether the input has a value at `path`, null included; an index of a list must exist."""
+        parent = self.value_at(*path[:-1])
+        if path and isinstance(path[-1], str):
+            self._known.setdefault(path[:-1], set()).add(path[-1])
+        if isinstance(parent, list):
+            return isinstance(path[-1], int)
+        return isinstance(parent, dict) and path[-1] in parent
+
+    def error(self, old: KeyPath, problem: str, expected: str) -> SpecError:
+        """The error for a value of the input, with its place."""
+        return SpecError(str(place_of(self.root, old)), dotted(old), problem, expected)
 
     def carry_over(
         self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = _SAME
@@ -93,17 +171,12 @@ class Ledger(InputReader):
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
         """Set a value of the chart.
 
-        Raises SpecError at `old` when the chart or Kubernetes rejects it, or when the chart's value
-        is set already and differs.
+        Raises SpecError at `old` when the chart rejects it, or when the chart's value is set
+        already and differs.
         """
         key = f"the chart's {dotted(new)}"
         if list(nulls_in_lists(value)):
             raise self.error(old, "an item of a list is null", "items that are not null")
-        wrong = value_problem(new, value)
-        if wrong is not None:
-            place = (*old, *wrong.path) if self.has((*old, *wrong.path)) else old
-            raise self.error(place, f"{dotted((*new, *wrong.path))}: {wrong.problem}",
-                             wrong.expected)  # fmt: skip
         problem = schema_error(self._schema, new, value)
         if problem:
             problem = f"{key} does not accept it: {shorten(problem, 160)}"
@@ -172,9 +245,13 @@ class Ledger(InputReader):
         return True
 
     def close_manifest(self) -> None:
-        """As `close`, for a manifest: every key that has no entry yet is a valid one."""
+        """As `close`, for a manifest: a key that has no entry yet is one of Kubernetes.
+
+        Raises SpecError for a misspelt one.
+        """
         rest = [leaf for leaf in leaves(self.tree, ()) if leaf not in self._handled]
         for leaf in rest:
+            self._refuse_misspelt(leaf)
             self.drop(leaf, "not carried over: see podSpec and container of worker and master")
         if rest:
             names = join_names((dotted(leaf) for leaf in rest), 12)
@@ -196,7 +273,7 @@ class Ledger(InputReader):
         for leaf in every:
             if leaf in self._handled:
                 continue
-            # Not by value_at, which remembers the key as one that a rule knows.
+            # Not by self.value_at, which would remember the key as known to a rule.
             if value_at(self.tree, leaf) in (None, {}, []):
                 self.drop(leaf, "")
                 continue
@@ -223,16 +300,15 @@ class Ledger(InputReader):
         self._compare()
 
     def _refuse_misspelt(self, keys: KeyPath) -> None:
-        """Raise SpecError for a key that is nearly one that a rule knows and the file lacks."""
+        """Raise SpecError for a key that is like one which a rule asked for and the file lacks."""
         for length, key in enumerate(keys):
-            known = self.known.get(keys[:length], set())
-            present = value_at(self.tree, keys[:length]) or {}
+            known = self._known.get(keys[:length], set())
+            present = value_at(self.tree, keys[:length])
             if key in known or not isinstance(present, dict):
                 continue
             close = difflib.get_close_matches(str(key), sorted(known - set(present)), 1, 0.8)
             if close:
-                problem = "no such key"
-                raise self.error(keys[: length + 1], problem, did_you_mean(str(key), close))
+                raise self.unknown_key(keys[: length + 1], close)
 
     def _compare(self) -> None:
         """Raise SpecError when a value that an entry calls carried over is not in the result."""
@@ -257,3 +333,60 @@ def _refuse_root(old: KeyPath) -> None:
     """One entry for the whole input would hide that its values are not handled."""
     if not old:
         raise ValueError("an entry for the whole input")
+
+
+def value_at_text(values: Plain, path: Sequence[str]) -> Plain:
+    """The value at a path in which indices of lists are text."""
+    for step in path:
+        values = child_at(values, int(step) if isinstance(values, list) else step)
+    return values
+
+
+def nulls_in_lists(value: Plain) -> Iterator[Plain]:
+    """The nulls among the items of the lists in a tree."""
+    if isinstance(value, list):
+        yield from (item for item in value if item is None)
+    children: Any = value.values() if isinstance(value, dict) else value
+    for child in children if isinstance(value, dict | list) else ():
+        yield from nulls_in_lists(child)
+
+
+def shown(value: Plain) -> str:
+    """The value as an error message quotes it."""
+    return shorten(json.dumps(value, ensure_ascii=False))
+
+
+def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
+    """The paths of all scalars and of all empty maps and lists."""
+    children: Any = ()
+    if isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    empty = True
+    for step, child in children:
+        empty = False
+        yield from leaves(child, (*path, step))
+    if empty:
+        yield path
+
+
+def without_nulls(value: Plain) -> Plain:
+    """`value` without the nulls in its maps."""
+    if isinstance(value, dict):
+        return {k: without_nulls(child) for k, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [without_nulls(child) for child in value]
+    return value
+
+
+def schema_error(schema: Mapping[str, Any], path: Sequence[str], value: Plain) -> str:
+    """Why the chart rejects `value` at `path`; empty when it accepts it."""
+    from jsonschema_rs import Draft7Validator
+
+    below = schema_at(schema, path)
+    if below is None:
+        return f"the chart has no {dotted(path)}"
+    validator = Draft7Validator({**below, "definitions": schema.get("definitions", {})})
+    error = next(iter(validator.iter_errors(value)), None)
+    return "" if error is None else str(error.message)

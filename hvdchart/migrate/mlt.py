@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdchart.migrate.expansion import Text
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.volumes import Volumes
+from hvdchart.migrate.pod_spec import Volumes
+from hvdchart.migrate.shell import Text
 from hvdchart.spec.paths import KeyPath
 
 _DEFAULTS = {
@@ -81,14 +81,8 @@ class Mlt:
         if not self.parameters:
             expected = "lines mlt template_config set NAME VALUE; mlt template_config list shows"
             raise ledger.error((), "no line sets a parameter of the template", expected)
-        counted = (
-            "num_nodes",
-            "num_workers_per_node",
-            "sockets_per_node",
-            "physical_cores",
-            "gpus",
-        )
-        number = {key: self._integer(key) for key in counted}
+        counted = ("num_nodes", "num_workers_per_node", "sockets_per_node", "physical_cores")
+        number = {key: self._integer(key) for key in (*counted, "gpus")}
         nodes, per_node = number["num_nodes"], number["num_workers_per_node"]
         if number["gpus"] > 1:
             raise ledger.error(self._old("gpus"), "a rank had several GPUs", "one for each rank")

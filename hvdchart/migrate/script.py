@@ -11,18 +11,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.command_line import LAUNCHERS, parse_command_line
+from hvdchart.migrate import shell
+from hvdchart.migrate.command_line import (
+    LAUNCHERS,
+    CommandLine,
+    SizeError,
+    parse_command_line,
+    workers_and_slots,
+)
 from hvdchart.migrate.docker import PROGRAMS, DockerRun
-from hvdchart.migrate.environment import Entry, exported
-from hvdchart.migrate.expansion import Text, expand, names_in
-from hvdchart.migrate.launch import carry_over_line, check_elastic
+from hvdchart.migrate.launch import Variable, carry_over_line, check_elastic, exported
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.line import CommandLine
 from hvdchart.migrate.mlt import Mlt
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
-from hvdchart.migrate.shell import ASSIGNMENT, Statement, Word, read_statements
-from hvdchart.migrate.sizes import SizeError, workers_and_slots
-from hvdchart.migrate.variables import assign, assigned_name, change, conditional, declare, exports
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
@@ -38,13 +39,13 @@ _STARTS_TRAINING = re.compile(rf"\b({'|'.join(map(re.escape, LAUNCHERS))}|docker
 _LAUNCHERS_OWN = ("OMPI_", "PRTE_", "PMIX_", "I_MPI_", "HYDRA_", "MPIR_")
 
 
-def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, Statement]]]:
+def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, shell.Statement]]]:
     """The script as a map of its lines, and its statements with their paths in that map."""
     if len(data) > MAX_BYTES:
         raise SpecError(file, "", "the file is too long", f"at most {MAX_BYTES} bytes")
     try:
         text = data.decode()
-        statements = read_statements(text)
+        statements = shell.read_statements(text)
     except UnicodeDecodeError:
         raise SpecError(file, "", "the file is not UTF-8", "text") from None
     except ValueError as error:
@@ -52,7 +53,7 @@ def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, State
     if any(not char.isprintable() and char not in "\n\t\r" for char in text):
         raise SpecError(file, "", "the file has control characters", "text")
     nodes: dict[str, Node] = {}
-    paths: list[tuple[KeyPath, Statement]] = []
+    paths: list[tuple[KeyPath, shell.Statement]] = []
     for statement in statements:
         name, part = f"line {statement.line}", 1
         while name in nodes:
@@ -66,19 +67,21 @@ def script_tree(data: bytes, file: str) -> tuple[Node, list[tuple[KeyPath, State
 class Script:
     """The statements of a script, one after the other."""
 
-    def __init__(self, ledger: Ledger, statements: Sequence[tuple[KeyPath, Statement]]) -> None:
+    def __init__(
+        self, ledger: Ledger, statements: Sequence[tuple[KeyPath, shell.Statement]]
+    ) -> None:
         self.ledger = ledger
         self.statements = statements
         self.variables: dict[str, str | None] = {}
         self.exported: set[str] = set()
-        # Those that a check names already.
+        # Variables whose unknown value a check names already.
         self.unknown: set[str] = set()
         self.mlt = Mlt(ledger)
-        self.launch: tuple[KeyPath, list[Text]] | None = None
+        self.launch: tuple[KeyPath, list[shell.Text]] | None = None
 
     def migrate(self) -> tuple[str, str]:
         """Fill in the values and entries; returns the names of release and namespace."""
-        doubts = conditional([statement for _, statement in self.statements])
+        doubts = shell.find_conditional([statement for _, statement in self.statements])
         for (path, statement), is_doubtful in zip(self.statements, doubts, strict=True):
             known, has_launched = dict(self.variables), self.launch is not None
             given = set(self.exported)
@@ -105,28 +108,28 @@ class Script:
         self.ledger.close("the script")
         return names
 
-    def _read(self, path: KeyPath, statement: Statement) -> None:
+    def _read(self, path: KeyPath, statement: shell.Statement) -> None:
         ledger = self.ledger
         if statement.compound:
             problem = f"{statement.compound} begins more than a simple command"
             raise ledger.error(path, problem, "assignments and one launcher's line, without loops")
-        if assign(statement, self.variables):
+        if shell.assign(statement, self.variables):
             self._record_variables(path, statement)
             return
         words = list(statement.words)
-        # They are for the program of this line: the words after them have the values of before.
-        own: list[Word] = []
-        while words and ASSIGNMENT.match(words[0].raw):
+        # Assignments before a program are for it alone: its words have the values of before.
+        own: list[shell.Word] = []
+        while words and shell.ASSIGNMENT.match(words[0].raw):
             own.append(words.pop(0))
-        texts = expand(words, self.variables)
+        texts = shell.expand(words, self.variables)
         while texts and PurePosixPath(texts[0].text).name in _WRAPPERS:
             texts = self._unwrap(path, texts)
         program = (PurePosixPath(texts[0].text).name or texts[0].text) if texts else ""
-        if exports(program, statement):
+        if shell.is_export(program, statement):
             self._export(path, statement)
         elif program == "mlt":
             self.mlt.read(path, texts[1:])
-        elif change(program, statement, self.variables):
+        elif shell.follow_builtin(program, statement, self.variables):
             ledger.drop(path, "its value is in the options and arguments that name it")
         elif program in _OTHER_LAUNCHERS:
             raise ledger.error(path, f"{program} is not a launcher that migrate knows", EXPECTED)
@@ -135,8 +138,8 @@ class Script:
                 problem = f"a second line that starts a training, after {self.launch[0][0]}"
                 raise ledger.error(path, problem, "one such line")
             self.launch = (path, texts)
-            assign(Statement(statement.line, own), self.variables)
-            self.exported.update(map(assigned_name, own))
+            shell.assign(shell.Statement(statement.line, own), self.variables)
+            self.exported.update(map(shell.assigned_name, own))
             # Recorded first: what follows adds an entry for each of its parts.
             ledger.change(path, ("master", "args"), "each part has a line of its own")
             for redirect in statement.redirects:
@@ -149,7 +152,7 @@ class Script:
             self._leave_out(path, statement, program)
 
     @staticmethod
-    def _starts_training(program: str, texts: Sequence[Text]) -> bool:
+    def _starts_training(program: str, texts: Sequence[shell.Text]) -> bool:
         if program in LAUNCHERS:
             return True
         if program in PROGRAMS:
@@ -158,9 +161,9 @@ class Script:
             return any(_STARTS_TRAINING.search(text.text) for text in texts[1:])
         return False
 
-    def _unwrap(self, path: KeyPath, texts: list[Text]) -> list[Text]:
+    def _unwrap(self, path: KeyPath, texts: list[shell.Text]) -> list[shell.Text]:
         wrapper, *rest = texts
-        while rest and (rest[0].text.startswith("-") or ASSIGNMENT.match(rest[0].text)):
+        while rest and (rest[0].text.startswith("-") or shell.ASSIGNMENT.match(rest[0].text)):
             name, equals, value = rest[0].text.partition("=")
             if equals and not name.startswith("-"):
                 self.variables[name] = None if rest[0].unknown else value
@@ -169,14 +172,14 @@ class Script:
         self.ledger.add_part(path, wrapper.text, "", "the master starts the launcher itself")
         return rest
 
-    def _record_variables(self, path: KeyPath, statement: Statement) -> None:
-        names = set(map(assigned_name, statement.words))
-        used = any(names & names_in(other.words) for _, other in self.statements)
+    def _record_variables(self, path: KeyPath, statement: shell.Statement) -> None:
+        names = set(map(shell.assigned_name, statement.words))
+        used = any(names & shell.names_in(other.words) for _, other in self.statements)
         reason = "its value is in the options and arguments that name it"
         self.ledger.drop(path, reason if used else "no line uses it")
 
-    def _export(self, path: KeyPath, statement: Statement) -> None:
-        for name in declare(statement, self.variables):
+    def _export(self, path: KeyPath, statement: shell.Statement) -> None:
+        for name in shell.declare(statement, self.variables):
             self.exported.add(name)
             if self.variables.get(name, "") is None:
                 self.unknown.add(name)
@@ -184,7 +187,7 @@ class Script:
                                       "in worker.env if the ranks need it")  # fmt: skip
         self.ledger.drop(path, "a variable for the launcher, which has a line of its own")
 
-    def _leave_out(self, path: KeyPath, statement: Statement, program: str) -> None:
+    def _leave_out(self, path: KeyPath, statement: shell.Statement, program: str) -> None:
         ledger = self.ledger
         if program in _NO_EFFECT or (program != "." and re.fullmatch(r"[-#!=.*]*", program)):
             ledger.drop(path, "it changes nothing that the run keeps")
@@ -201,7 +204,7 @@ class Script:
                 what = "if it sets variables, write them into the script, and migrate it again"
             ledger.add_check(f"{path[0]} is dropped ({shorten(statement.raw)}): {what}")
 
-    def _carry_over(self, path: KeyPath, texts: list[Text]) -> None:
+    def _carry_over(self, path: KeyPath, texts: list[shell.Text]) -> None:
         ledger = self.ledger
         docker = None
         if PurePosixPath(texts[0].text).name in PROGRAMS:
@@ -258,11 +261,11 @@ class Script:
             self.ledger.put(("worker", "resources"), {"limits": limits}, path)
 
     def _carry_over_environment(
-        self, path: KeyPath, line: CommandLine, given: Mapping[str, Entry], number: int
+        self, path: KeyPath, line: CommandLine, given: Mapping[str, Variable], number: int
     ) -> None:
         """A container's variables for all ranks, the script's exported ones as the launcher did."""
         ledger = self.ledger
-        own: dict[str, Entry] = {
+        own: dict[str, Variable] = {
             name: {"name": name, "value": str(self.variables[name])}
             for name in sorted(self.exported)
             if self.variables.get(name) is not None

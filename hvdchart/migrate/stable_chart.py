@@ -1,36 +1,21 @@
 """Converts values of the old published charts.
 
-The keys are those of stable/horovod 1.0.2 (`master`) and of horovod's docker/helm 1.0.3 (`driver`).
-Their meaning is that of those charts' templates, which differ from their READMEs.
+Sources of the keys: stable/horovod 1.0.2 (`master`) and horovod's docker/helm 1.0.3 (`driver`). The
+keys mean what the templates of these charts made of them, which differs from their READMEs.
 """
 
 from __future__ import annotations
 
 import math
 
-from hvdchart.migrate.containers import carry_over_resources
-from hvdchart.migrate.environment import (
-    Environment,
-    add_variable_map,
-    expand_references,
-    exported,
-    map_entries,
-)
-from hvdchart.migrate.launch import carry_over_command, check_elastic, check_ranks
+from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate.command_line import CommandLine
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.line import CommandLine
-from hvdchart.migrate.pod_spec import (
-    NOT_PRIVILEGED,
-    RUN_AS_ROOT,
-    carry_over_capabilities,
-    carry_over_host,
-)
-from hvdchart.migrate.volumes import Volumes
 from hvdchart.spec.paths import KeyPath
 from hvdchart.text import join_names, split_image
 
 NAME = "the old chart"
-# One is enough: no other chart has them.
+# One of these keys is enough: no other chart has them.
 MARKS = (
     ("worker", "number"), ("worker", "image", "repository"), ("worker", "image", "tag"),
     ("master", "args"), ("driver", "args"), ("master", "image"), ("driver", "image"),
@@ -55,25 +40,28 @@ def migrate_chart(ledger: Ledger) -> None:
         ledger.drop(resources, "")
         resources = ("worker", "resources")
         ledger.add_check(f"worker.resources takes effect now; {NAME} ignored it")
-    gpus = carry_over_resources(ledger, resources)
+    gpus = pod_spec.carry_over_resources(ledger, resources)
     line = _carry_over_arguments(ledger, head)
-    variables = {**map_entries(ledger, ("worker", "env")), **map_entries(ledger, (head, "env"))}
-    won = exported(ledger, (head, "args"), line, variables)
+    variables = {
+        **launch.map_entries(ledger, ("worker", "env")),
+        **launch.map_entries(ledger, (head, "env")),
+    }
+    won = launch.exported(ledger, (head, "args"), line, variables)
     # The old chart gave the master's variables to the workers too.
-    environment = Environment({**map_entries(ledger, (head, "env")), **won})
+    environment = launch.Environment({**launch.map_entries(ledger, (head, "env")), **won})
     reason = "the old chart set it on the workers too"
-    add_variable_map(ledger, (head, "env"), environment, reason)
-    add_variable_map(ledger, ("worker", "env"), environment, "the old chart ignored it")
+    launch.add_variable_map(ledger, (head, "env"), environment, reason)
+    launch.add_variable_map(ledger, ("worker", "env"), environment, "the old chart ignored it")
     environment.put(ledger, ("worker", "env"), (head, "env"))
     _carry_over_workers(ledger, head, line, gpus)
     _carry_over_network(ledger)
-    volumes = Volumes(ledger)
+    volumes = pod_spec.Volumes(ledger)
     volumes.add(("volumes",), ("volumeMounts",))
     volumes.put(("volumes",))
     _carry_over_pods(ledger, head)
     ledger.close(NAME, lambda keys: _same_key(head, keys))
     if "podSecurityContext" not in ledger.values:
-        ledger.add_check(f"the pods ran as root; {RUN_AS_ROOT}")
+        ledger.add_check(f"the pods ran as root; {pod_spec.RUN_AS_ROOT}")
     if gpus is not None and gpus > 1:
         ledger.add_check(
             f"the old chart ran one rank on each worker, whatever its GPUs; now it runs {gpus}"
@@ -127,13 +115,15 @@ def _carry_over_digest(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
     """The old chart joined all arguments with spaces and passed them to bash."""
-    variables = map_entries(ledger, (head, "env"))
+    variables = launch.map_entries(ledger, (head, "env"))
     arguments = [
-        expand_references(ledger, item, ledger.text_at(*item), variables)
+        launch.expand_references(ledger, item, ledger.text_at(*item), variables)
         for item in ledger.items_at(head, "args")
     ]
     if arguments:
-        return carry_over_command(ledger, (head, "args"), ["bash", "-c", " ".join(arguments)])
+        return launch.carry_over_command(
+            ledger, (head, "args"), ["bash", "-c", " ".join(arguments)]
+        )
     ledger.add_check(
         "the file has no training command: the old master waited for ever, this one runs a check "
         "of allreduce. Put the command into master.args"
@@ -160,8 +150,8 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
         reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
-    check_ranks(ledger, line, number, slots)
-    check_elastic(ledger, line, number, slots, path)
+    launch.check_ranks(ledger, line, number, slots)
+    launch.check_elastic(ledger, line, number, slots, path)
 
 
 def _carry_over_network(ledger: Ledger) -> None:
@@ -177,7 +167,7 @@ def _carry_over_network(ledger: Ledger) -> None:
     for key in ("useSecrets", "hostKey", "hostKeyPub"):
         reason = "the chart makes the SSH keys; to use your own set ssh.existingSecret"
         ledger.drop(("ssh", key), reason)
-    carry_over_host(ledger)
+    pod_spec.carry_over_host(ledger)
 
 
 def _carry_over_pods(ledger: Ledger, head: str) -> None:
@@ -185,14 +175,14 @@ def _carry_over_pods(ledger: Ledger, head: str) -> None:
     for key in ("nameOverride", "fullnameOverride", "imagePullSecrets"):
         ledger.carry_over((key,), (key,))
     ledger.carry_over(("annotations",), ("master", "podAnnotations"), "for the master, as before")
-    carry_over_capabilities(ledger, ("capabilities",))
+    pod_spec.carry_over_capabilities(ledger, ("capabilities",))
     for key in ("nodeSelector", "affinity", "tolerations"):
         reason = "for the workers; the old chart ignored it"
         ledger.carry_over((key,), ("worker", key), reason)
     _carry_over_ignored(ledger, head)
     for part in (head, "worker"):
         privileged = ledger.is_true(part, "privileged")
-        reason = NOT_PRIVILEGED if privileged else "false is the default"
+        reason = pod_spec.NOT_PRIVILEGED if privileged else "false is the default"
         ledger.drop((part, "privileged"), reason)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan import rules
 from hvdchart.plan.rules import Reason
 from hvdchart.spec import topology
-from hvdchart.spec.launchers import common_interface, given_options, interface_variables
+from hvdchart.spec.launchers import common_interface, interface_variables
 from hvdchart.spec.model import NodeGroup, Spec
 
 _OURS = "hvdchart"
@@ -28,8 +29,8 @@ class Binding:
 class Launching:
     """The launcher's part of the plan.
 
-    `interface` is the one that all groups name; when they differ it is None and `group_env` has
-    the variables of each group, by name. `transport` is network.transport, empty for its default.
+    `interface` is named by all groups; when they name different ones it is None, and `group_env`
+    has the variables of each group, by name. `transport` is network.transport, or empty.
     """
 
     binding: Binding
@@ -62,7 +63,7 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
             return group.tuning.binding, rules.override_reason(f"nodes[{index}].tuning.binding")
     if spec.tuning.binding:
         return spec.tuning.binding, rules.override_reason("tuning.binding")
-    if any(option.binding for _, option in given_options(spec.launch.options)):
+    if any("binding" in option for _, option in given_options(spec.launch.options)):
         return "none", Reason("launch.options binds or maps the ranks", _SPEC)
     if spec.launch.mode == "elastic":
         return "none", Reason("ranks per host change in an elastic run", "Horovod")

@@ -123,7 +123,7 @@ class Published:
 
 _XEON, _PASCAL = "Xeon, 10 Gbit/s", "4 Pascal GPUs a host, 25 Gbit/s"
 _TCP_10, _TCP_25, _ROCE_25 = Network(10), Network(25), Network(25, rdma=True)
-# Speeds of one GPU are those published with the figures; those of a Xeon socket are assumed.
+# The speeds of one GPU were published with the figures; the speeds of a Xeon socket are assumed.
 _INCEPTION, _RESNET101, _VGG = (
     Work("inception3", 64, 134.4), Work("resnet101", 64, 119.4), Work("vgg16", 64, 130.9),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from hvdchart.plan.binding import Launching
 from hvdchart.plan.rules import Reason
 from hvdchart.quantity import cpu_text, memory_text
 from hvdchart.spec.model import NodeGroup, Spec
+from hvdchart.spec.yaml_tree import Node
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,10 @@ class GroupPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run. `shm` is in bytes; `warnings` each say what to do."""
+    """The plan of a run. `shm` is in bytes; `warnings` each say what to do.
+
+    `tree` is the YAML that the spec was read from, for the places in messages.
+    """
 
     spec: Spec
     groups: tuple[GroupPlan, ...]
@@ -64,6 +69,7 @@ class Plan:
     shm: int
     shm_reason: Reason
     warnings: tuple[str, ...]
+    tree: Node | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def ranks(self) -> int:

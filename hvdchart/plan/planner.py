@@ -8,25 +8,32 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
+from hvd_pods.common.threads import YIELD
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launching
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.plan.warnings import warnings
 from hvdchart.spec import topology
+from hvdchart.spec.fields import camel
 from hvdchart.spec.load import checked_spec
 from hvdchart.spec.model import NodeGroup, Spec
-from hvdchart.spec.objects import camel
+from hvdchart.spec.yaml_tree import Node
 
 
-def make_plan(spec: Spec) -> Plan:
-    """The plan of a spec. Raises SpecError for a spec that was built in Python and is wrong."""
+def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
+    """The plan of a spec. Raises SpecError for a spec that was built in Python and is wrong.
+
+    `tree` is the YAML that the spec was read from: errors that are found later, in the spec's
+    `values`, name their places in it.
+    """
     spec = checked_spec(spec)
     groups = tuple(_plan_group(spec, index) for index in range(len(spec.nodes)))
     launching = plan_launching(spec, [group.slots for group in groups])
     largest = max(groups, key=lambda group: group.shm)
-    plan = Plan(spec, groups, launching, largest.shm, largest.reasons["shm"], ())
-    return dataclasses.replace(plan, warnings=tuple(warnings(plan)))
+    shm = (largest.shm, largest.reasons["shm"])
+    found = tuple(warnings(spec, groups, launching))
+    return Plan(spec, groups, launching, *shm, found, tree)
 
 
 class _Choices:
@@ -74,7 +81,7 @@ def _plan_group(spec: Spec, index: int) -> GroupPlan:
         choose.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
     own = {"number": group.count, "spares": group.spares, "slots": rules.slots(group)[0]}
     for name, planned in own.items():
-        if topology.worker_value(spec, name) is not None:
+        if topology.override(spec, name) is not None:
             choose.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
     slots = topology.slots(group, spec)
     count, spares = topology.workers(group, spec), topology.spares(group, spec)
@@ -98,7 +105,7 @@ def _environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, st
 
 
 def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
-    """The variables that the plan may set; None for one that it does not."""
+    """The variables that the plan may set; None for a variable that it does not set."""
     cores, gpus = rules.cores_per_rank(group, slots), bool(group.gpus)
     threads = {
         "OMP_NUM_THREADS": ("omp_threads", rules.omp_threads(group, cores)),
@@ -118,6 +125,6 @@ def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict
     if not rounds:
         choose.reasons.pop(f"env.{rules.FPMATH}", None)
     if group.shared:
-        env[rules.YIELD] = "1"
-        choose.reasons[f"env.{rules.YIELD}"] = rules.YIELD_REASON
+        env[YIELD] = "1"
+        choose.reasons[f"env.{YIELD}"] = rules.YIELD_REASON
     return env

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hvd_pods.common.threads import plan_threads
 from hvdchart.quantity import GI, MI, cpu_text, memory_text, pluralize
 from hvdchart.spec.model import NodeGroup
 from hvdchart.spec.topology import (
@@ -24,10 +25,6 @@ from hvdchart.spec.topology import (
     visible_memory,
 )
 
-# Intel's settings leave two cores of a socket out of the intra-op pool, for a second operation and
-# for communication. A rank with few cores has at least as many threads there as it has cores, up to
-# this number.
-_FEWEST_INTRA_OP_THREADS = 3
 _INTEL = "Intel"
 _NVIDIA = "NVIDIA"
 _KUBERNETES = "Kubernetes"
@@ -45,8 +42,6 @@ class Reason:
 
 Rule: TypeAlias = tuple[int | None, Reason]
 
-# Open MPI's ranks poll while they wait. Measured with two ranks on two busy cores: docs/images.md.
-YIELD = "OMPI_MCA_mpi_yield_when_idle"
 YIELD_REASON = Reason("shared machines: waiting ranks yield their core", _OURS)
 ALL_GPUS = Reason("all GPUs of the node", "Horovod")
 RDMA = Reason("rdma.count", _SPEC)
@@ -110,15 +105,16 @@ def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
     """One OpenMP thread per physical core: hyperthreads share the vector units."""
     which = "coresPerSocket" if per_rank == group.cores_per_socket else "cores of a rank"
     source = _OURS if group.gpus else _INTEL
-    return per_rank or None, Reason(f"{which}: one thread per core", source)
+    threads = _threads("OMP_NUM_THREADS", per_rank, bool(group.gpus))
+    return threads, Reason(f"{which}: one thread per core", source)
 
 
 def intra_op_threads(per_rank: int, gpus: bool) -> Rule:
     """The cores of a rank minus two, but never less than a rank with fewer cores has."""
-    threads = max(per_rank - 2, min(per_rank, _FEWEST_INTRA_OP_THREADS))
-    if threads > per_rank - 2:
+    threads = _threads("TF_NUM_INTRAOP_THREADS", per_rank, gpus)
+    if threads is None or threads > per_rank - 2:
         few = f"{threads} of {pluralize(per_rank, 'core')}: too few to leave two free"
-        return threads or None, Reason(few, _OURS)
+        return threads, Reason(few, _OURS)
     return threads, Reason(f"{per_rank} cores of a rank - 2", _OURS if gpus else _INTEL)
 
 
@@ -127,12 +123,18 @@ def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
 
     On GPU nodes these threads also read and decode the input of their GPU.
     """
+    threads = _threads("TF_NUM_INTEROP_THREADS", per_rank, gpus)
     if gpus and per_rank:
         because = f"{per_rank} cores of a rank - 2, at least 2: they feed its GPU"
-        return max(2, per_rank - 2), Reason(because, _NVIDIA)
+        return threads, Reason(because, _NVIDIA)
     if per_rank < 2:
-        return per_rank or None, Reason("1 core: one operation at a time", _OURS)
-    return 2, Reason("two operations in parallel", _INTEL)
+        return threads, Reason("1 core: one operation at a time", _OURS)
+    return threads, Reason("two operations in parallel", _INTEL)
+
+
+def _threads(variable: str, per_rank: int, gpus: bool) -> int | None:
+    """The number that the pods' own rule gives a rank with so many cores; None without cores."""
+    return int(plan_threads(per_rank, gpus)[variable]) if per_rank else None
 
 
 def one_dnn(group: NodeGroup) -> Rule:
@@ -215,7 +217,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None) -> Rule:
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
-    """What ranks are bound to: each to cores of its own, unless other workers may use those too.
+    """What ranks are bound to: each to cores of its own, unless other workers may use them, too.
 
     Not to a socket: a virtual machine may show each CPU as a socket, and a rank with 28 threads
     would be bound to one of them.

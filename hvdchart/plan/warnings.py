@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from hvdchart.plan import rules
-from hvdchart.plan.model import GroupPlan, Plan
+from hvdchart.plan.binding import Launching
+from hvdchart.plan.model import GroupPlan
 from hvdchart.quantity import MI, cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
+from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 
 # What TensorFlow with Horovod takes when it is imported, in each rank that starts cold, and in the
@@ -15,68 +17,63 @@ from hvdchart.text import join_names
 _IMPORTED_FRAMEWORK = 200 * MI
 
 
-def warnings(plan: Plan) -> Iterator[str]:
-    """The warnings, one line each: what is wrong and what to do."""
-    for group in plan.groups:
+def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> Iterator[str]:
+    """The warnings of a plan, one line each: what is wrong and what to do."""
+    for group in groups:
         for line in _group(group):
             yield f"group {group.group.name}: {line}"
-    gpus = {bool(group.group.gpus) for group in plan.groups}
+    gpus = {bool(group.group.gpus) for group in groups}
+    # An elastic or custom launch has no place for the plan's binding; options may bind themselves.
+    binds_itself = spec.launch.mode in ("elastic", "custom") or bool(spec.launch.options)
+    unbound = launching.binding.to == "none" and not binds_itself
     if len(gpus) > 1:
         yield (
             "CPU and GPU ranks in one job: Horovod refuses to reduce a tensor that is on a GPU in "
             "one rank and on a CPU in another; reduce on CPUs (device_dense='/cpu:0')"
         )
-        if plan.launching.binding.to == "none" and not _binds_itself(plan):
-            names = join_names(group.group.name for group in plan.groups if not group.group.gpus)
+        if unbound:
+            names = join_names(group.group.name for group in groups if not group.group.gpus)
             yield (
                 f"ranks of {names} are not bound to cores: one binding holds for the whole job, "
                 "and GPU ranks have none; run CPU and GPU nodes as two jobs, or give "
                 "tuning.binding if all groups have coresPerSocket"
             )
-    shared = any(group.group.shared for group in plan.groups)
-    unbound = plan.launching.binding.to == "none" and not _binds_itself(plan)
+    shared = any(group.group.shared for group in groups)
     if unbound and gpus == {False} and not shared:
         yield "ranks are not bound to cores: give all groups the same number of ranks per socket"
-    if plan.launching.binding.to == "socket":
+    if launching.binding.to == "socket":
         yield (
             "ranks are bound by socket: check with lscpu that nodes have the sockets of the spec; "
             "a virtual machine may show each CPU as a socket, and a rank would have one core"
         )
-    if any(group.group.rdma for group in plan.groups):
+    if any(group.group.rdma for group in groups):
         yield (
             "rdma locks memory: allow that in the nodes' container runtime (LimitMEMLOCK), or run "
             "as root with values.worker.capabilities: [IPC_LOCK]"
         )
-    yield from _volumes(plan)
-    yield from _overrides(plan)
+    yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
+    yield from _overrides(spec)
 
 
-def _overrides(plan: Plan) -> Iterator[str]:
+def _overrides(spec: Spec) -> Iterator[str]:
     """Values that change the workers behind the plan's back."""
-    values = plan.spec.values
-    if values.get("workerGroups"):
+    given = spec.overrides
+    if given.groups:
         yield (
             "values.workerGroups replaces the groups of nodes: this plan's ranks, threads and "
             "bindings do not describe them"
         )
-    worker = values.get("worker")
-    if isinstance(worker, Mapping) and isinstance(worker.get("env"), list):
+    if given.env:
         yield (
             "values.worker.env replaces the planned environment, with its numbers of threads and "
             "paths; add variables in train.env"
         )
-    for name in ("number", "slots"):
-        if len(plan.groups) > 1 and isinstance(worker, Mapping) and worker.get(name):
+    for name, number in (("number", given.number), ("slots", given.slots)):
+        if len(spec.nodes) > 1 and number:
             yield (
                 f"values.worker.{name} has no effect: each group has its own number and slots; "
                 "use count or tuning.slots of the nodes"
             )
-
-
-def _binds_itself(plan: Plan) -> bool:
-    """Whether the launch has no place for the plan's binding, or may bind by its own options."""
-    launch = plan.spec.launch
-    return launch.mode in ("elastic", "custom") or bool(launch.options)
 
 
 def _group(plan: GroupPlan) -> Iterator[str]:
@@ -145,8 +142,8 @@ def _numa(plan: GroupPlan) -> Iterator[str]:
         )
 
 
-def _volumes(plan: Plan) -> Iterator[str]:
-    volumes = plan.spec.volumes
+def _volumes(spec: Spec, workers: int) -> Iterator[str]:
+    volumes = spec.volumes
     host_paths = [name for name, volume in volumes.items() if volume.host_path]
     if host_paths:
         yield (
@@ -154,7 +151,7 @@ def _volumes(plan: Plan) -> Iterator[str]:
             "restricted forbid them, and user 1000 needs access to the directories"
         )
     claims = [name for name, volume in volumes.items() if volume.pvc and not volume.read_only]
-    if claims and plan.workers + plan.spares > 1:
+    if claims and workers > 1:
         yield (
             f"volumes {', '.join(claims)} are claims that several pods write to: they must be "
             "ReadWriteMany"
@@ -162,12 +159,12 @@ def _volumes(plan: Plan) -> Iterator[str]:
     output = volumes.get("output")
     if output and output.empty_dir is not None:
         yield "output is an emptyDir: results and checkpoints are deleted with their pod"
-    if output and output.host_path and plan.workers + plan.spares > 1:
+    if output and output.host_path and workers > 1:
         yield (
             "output is a hostPath: checkpoints are on the node of rank 0 only; use a shared volume "
             "(pvc, nfs) to resume on other nodes"
         )
     for name, volume in volumes.items():
-        missing = [g.name for g in plan.spec.nodes if volume.groups and g.name not in volume.groups]
+        missing = [g.name for g in spec.nodes if volume.groups and g.name not in volume.groups]
         if missing:
             yield f"volume {name} is missing on group {', '.join(missing)}"

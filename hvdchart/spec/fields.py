@@ -1,22 +1,27 @@
-"""Readers of a spec's values; each also describes its values as a JSON schema.
+"""Declares the keys of a spec: each reader checks a value, and describes it as a JSON schema.
 
 A reader turns a `Node` into a checked Python value, or raises SpecError with the place of the node.
+The field of a dataclass carries its reader as metadata (`key(...)`), so that a key is described in
+one place only: its type, limits, default, meaning, error text and schema.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from hvdchart.errors import ErrorCollector, SpecError
 from hvdchart.quantity import cpu_millis, memory_bytes
-from hvdchart.spec.yaml_tree import CONTROL, Node, Plain
+from hvdchart.spec.yaml_tree import CONTROL, Node, Plain, shorten
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+_READER = "reader"
+_DOC = "doc"
 
 
 class Reader(Protocol[T_co]):
@@ -249,3 +254,157 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """A hint that names the known word most like `word`; empty when none is alike."""
     near = difflib.get_close_matches(word, list(words))
     return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+@dataclass(frozen=True)
+class ObjectOf(Generic[T]):
+    """A map with known keys, read into a dataclass whose fields are declared with `key`."""
+
+    make: type[T]
+
+    def read(self, node: Node, path: str) -> T:
+        if not isinstance(node.value, dict):
+            raise wrong_value(node, path, f"a map with {_one_of(list(_keys(self.make)))}")
+        keys = _keys(self.make)
+        prefix = f"{path}." if path else ""
+        values, errors = {}, ErrorCollector()
+        for name, child in node.value.items():
+            if name not in keys:
+                errors.add(SpecError(
+                    str(child.key_place or child.place), path, f"unknown key {shorten(name)!r}",
+                    f"{_one_of(list(keys))}{nearest(name, keys)}",
+                ))  # fmt: skip
+        for name, field in keys.items():
+            if name in node.value:
+                reader: Reader[Any] = field.metadata[_READER]
+                with errors.step():
+                    values[field.name] = reader.read(node.value[name], prefix + name)
+            elif field.default is field.default_factory is dataclasses.MISSING:
+                errors.add(SpecError(
+                    str(node.place), path, f"key {name!r} is missing", str(field.metadata[_DOC])
+                ))  # fmt: skip
+        errors.raise_all()
+        return self.make(**values)
+
+    def write(self, value: object) -> Plain:
+        """The map that `read` reads as `value`, which need not be a right one."""
+        if not isinstance(value, self.make):
+            return value
+        pairs = {}
+        for name, field in _keys(self.make).items():
+            given = getattr(value, field.name)
+            # None is a key that is left out; as a null, `read` would refuse it.
+            if given is not None:
+                write = getattr(field.metadata[_READER], "write", _plain)
+                pairs[name] = write(given)
+        return pairs
+
+    def schema(self) -> dict[str, Plain]:
+        keys = _keys(self.make)
+        missing = dataclasses.MISSING
+        required = [n for n, f in keys.items() if f.default is f.default_factory is missing]
+        properties = {}
+        for name, field in keys.items():
+            properties[name] = {
+                **field.metadata[_READER].schema(),
+                "description": field.metadata[_DOC],
+            }
+            default: object = field.default
+            if isinstance(default, str | int):
+                properties[name]["default"] = default
+        closed: dict[str, Plain] = {"type": "object", "additionalProperties": False}
+        return {**closed, **({"required": required} if required else {}), "properties": properties}
+
+
+def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name: str = "") -> Any:
+    """A dataclass field read from a key: the field's name in camelCase, or `name`."""
+    metadata = {_READER: reader, _DOC: doc, "name": name}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
+    fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
+    return {field.metadata["name"] or camel(field.name): field for field in fields}
+
+
+def _plain(value: object) -> Plain:
+    """A value of a dataclass's field as YAML would have it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ObjectOf(type(value)).write(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(child) for key, child in value.items()}
+    return [_plain(child) for child in value] if isinstance(value, list | tuple) else value
+
+
+def camel(name: str) -> str:
+    """cores_per_socket -> coresPerSocket."""
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _one_of(names: list[str]) -> str:
+    return "one of the keys " + ", ".join(names)
+
+
+API_VERSION = "hvdchart/v1"
+# RFC 1035 labels; the lengths leave room for the suffixes that the chart appends.
+RELEASE_NAME = String(
+    "a name of a-z, 0-9 and - that starts with a letter", r"[a-z]([-a-z0-9]*[a-z0-9])?", 47
+)
+GROUP_NAME = String(
+    "a name of a-z, 0-9 and - that starts with a letter", r"[a-z]([-a-z0-9]*[a-z0-9])?", 30
+)
+OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)
+LABEL_KEY = String(
+    "a label key such as example.com/node-type",
+    r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?", 317,
+)  # fmt: skip
+LABEL_VALUE = String(
+    "a label value: up to 63 of A-Z a-z 0-9 - _ .",
+    r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?",
+    63,
+    0,
+)
+RESOURCE = String(
+    "an extended resource such as nvidia.com/gpu",
+    r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?", 317,
+)  # fmt: skip
+ENV_NAME = String(
+    "the name of an environment variable: A-Z a-z 0-9 _", r"[A-Za-z_][A-Za-z0-9_]*", 256
+)
+# No "..": the API server refuses it in a hostPath, and it hides where data comes from.
+ABSOLUTE = String("an absolute path without ..", r"/(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f:]*", 1024)
+RELATIVE = String("a relative path without ..", r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f]+", 1024)
+HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9])?", 253)
+INTERFACE = String("the name of a network interface", r"[-._a-zA-Z0-9]+", 15)
+IMAGE = String(
+    "an image name without the tag",
+    r"[a-z0-9]([-a-z0-9._:]*[a-z0-9])?(/[a-z0-9]+([-._]+[a-z0-9]+)*)*", 255,
+)  # fmt: skip
+TAG = String("an image tag", r"[A-Za-z0-9_][-.A-Za-z0-9_]*", 128)
+DIGEST = String(
+    "an image digest: sha256: and 64 of 0-9 a-f, or sha512: and 128",
+    r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", 135,
+)  # fmt: skip
+NODE_SELECTOR = MapOf(LABEL_KEY, LABEL_VALUE)
+
+
+class EnvValue:
+    """The value of a variable: text, a number in its spelling, or a Kubernetes `valueFrom` map."""
+
+    def read(self, node: Node, path: str) -> str | Mapping[str, Plain]:
+        if isinstance(node.value, dict):
+            return AnyObject().read(node, path)
+        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return node.text
+        return String(
+            'text or a number ("true" and "" need quotes)', longest=32768, shortest=0
+        ).read(node, path)
+
+    def schema(self) -> dict[str, Plain]:
+        return {"type": ["string", "number", "object"]}
+
+
+ENV = MapOf(ENV_NAME, EnvValue())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hvdchart.errors import ErrorCollector, FileError, SpecError
+from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec
-from hvdchart.spec.objects import ObjectOf
 from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.paths import dotted, place_of
 from hvdchart.spec.validate import find_contradictions
@@ -28,11 +27,19 @@ def load_spec(
     command does with --file and --set. `values` are merged last into the spec's `values`. Raises
     FileError when a file cannot be read and SpecError when the spec is wrong.
     """
-    tree = merge_specs([load_tree(Path(each)) for each in (path, *more)])
-    tree = apply_settings(tree, settings)
+    return read_spec(load_specs([path, *more], settings, values))
+
+
+def load_specs(
+    paths: Iterable[str | Path],
+    settings: Iterable[str] = (),
+    values: Mapping[str, Plain] | None = None,
+) -> Node:
+    """The YAML tree that `load_spec` reads. Raises FileError and SpecError."""
+    tree = apply_settings(merge_specs([load_tree(Path(each)) for each in paths]), settings)
     if values:
         tree = merge_specs([tree, from_plain({"values": dict(values)}, Place("the given values"))])
-    return read_spec(tree)
+    return tree
 
 
 def load_tree(path: Path) -> Node:
@@ -66,16 +73,12 @@ def read_spec(root: Node) -> Spec:
     for path, problem, expected in find_contradictions(spec):
         errors.add(SpecError(str(place_of(root, path)), dotted(path), problem, expected))
     errors.raise_all()
-    return dataclasses.replace(spec, tree=root)
+    return spec
 
 
 def checked_spec(spec: Spec) -> Spec:
     """`spec`, which may have been built or changed in Python. Raises SpecError when it is wrong.
 
-    What was read from YAML and not changed since was checked then. A list becomes a tuple, as
-    reading makes one.
+    A list becomes a tuple, as reading makes one.
     """
-    reader = ObjectOf(Spec)
-    if spec.tree is not None and reader.read(spec.tree, "") == spec:
-        return spec
-    return read_spec(from_plain(reader.write(spec), Place("the spec")))
+    return read_spec(from_plain(ObjectOf(Spec).write(spec), Place("the spec")))

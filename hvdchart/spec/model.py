@@ -7,29 +7,17 @@ or description has another unit. None: the spec leaves the key out.
 # ruff: noqa: RUF009 - `key` returns a dataclass field, as dataclasses.field does
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hvdchart.chart_files import launch_modes
 from hvdchart.spec.fields import (
-    AnyObject,
-    Boolean,
-    Cpus,
-    Integer,
-    ListOf,
-    MapOf,
-    Memory,
-    Number,
-    OneOf,
-    String,
-)
-from hvdchart.spec.objects import ObjectOf, key
-from hvdchart.spec.patterns import (
+    ABSOLUTE,
     API_VERSION,
     DIGEST,
     ENV,
     GROUP_NAME,
+    HOST,
     IMAGE,
     INTERFACE,
     LABEL_KEY,
@@ -40,10 +28,32 @@ from hvdchart.spec.patterns import (
     RELEASE_NAME,
     RESOURCE,
     TAG,
-)  # fmt: skip
-from hvdchart.spec.tuning import Tuning
-from hvdchart.spec.volumes import Volume
-from hvdchart.spec.yaml_tree import Node, Plain
+    AnyObject,
+    Boolean,
+    Cpus,
+    Integer,
+    ListOf,
+    MapOf,
+    Memory,
+    Number,
+    ObjectOf,
+    OneOf,
+    String,
+    key,
+)
+from hvdchart.spec.yaml_tree import Plain
+
+DEFAULT_MOUNTS = {"data": "/data", "output": "/output"}
+VOLUME_SOURCES = {
+    "hostPath": "host_path",
+    "pvc": "pvc",
+    "nfs": "nfs",
+    "emptyDir": "empty_dir",
+    "configMap": "config_map",
+}
+# Names of volumes and mount paths that the chart uses itself.
+CHARTS_VOLUMES = ("generated", "ssh", "tmp", "shm")
+CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/etc/passwd", "/proc", "/sys")  # noqa: S108
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,39 @@ class Rdma:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """Overrides of planned numbers; None: planned. CPU in thousandths, memory in bytes."""
+
+    slots: int | None = key(Integer(1, 1024), "ranks per worker", None)
+    omp_threads: int | None = key(Integer(1, 4096), "OMP_NUM_THREADS of a rank", None)
+    intra_op_threads: int | None = key(Integer(1, 4096), "TF_NUM_INTRAOP_THREADS of a rank", None)
+    inter_op_threads: int | None = key(Integer(1, 4096), "TF_NUM_INTEROP_THREADS of a rank", None)
+    kmp_blocktime: int | None = key(
+        Integer(0, 86_400_000),
+        "KMP_BLOCKTIME in milliseconds, for images with Intel's OpenMP",
+        None,
+    )
+    kmp_affinity: str | None = key(
+        String("a KMP_AFFINITY setting", r"[-a-z0-9,=]+", 200),
+        "KMP_AFFINITY, for images with Intel's OpenMP (mpirun binds ranks without it)", None,
+    )  # fmt: skip
+    one_dnn: bool | None = key(
+        Boolean(),
+        "TF_ENABLE_ONEDNN_OPTS: use oneDNN on CPUs where TensorFlow's default is off, too",
+        None,
+    )
+    bfloat16: bool | None = key(
+        Boolean(), "let oneDNN compute float32 operations in bfloat16 on CPUs that support it", None
+    )
+    binding: str | None = key(
+        OneOf(("socket", "core", "none")), "what mpirun binds a rank to", None
+    )
+    cpu: int | None = key(Cpus(), "CPU request of a worker, counting hyperthreads", None)
+    memory: int | None = key(Memory(), "memory request and limit of a worker", None)
+    shm: int | None = key(Memory("1Mi"), "size of /dev/shm of a worker", None)
+
+
+@dataclass(frozen=True)
 class NodeGroup:
     """Identical nodes; each runs one worker pod."""
 
@@ -166,6 +209,45 @@ class NodeGroup:
         False,
     )  # fmt: skip
     tuning: Tuning = key(ObjectOf(Tuning), "overrides of this group's planned numbers", Tuning())
+
+
+@dataclass(frozen=True)
+class Nfs:
+    """A directory exported by an NFS server."""
+
+    server: str = key(HOST, "name or address of the NFS server")
+    path: str = key(ABSOLUTE, "exported directory")
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume of the master and the workers: exactly one source, and where it is mounted."""
+
+    host_path: str | None = key(ABSOLUTE, "directory on the node", None)
+    pvc: str | None = key(OBJECT_NAME, "name of a PersistentVolumeClaim", None)
+    nfs: Nfs | None = key(ObjectOf(Nfs), "directory on an NFS server", None)
+    empty_dir: Mapping[str, Plain] | None = key(
+        AnyObject(),
+        "empty directory that is deleted with its pod; {}, or the keys of a Kubernetes emptyDir",
+        None,
+    )
+    config_map: str | None = key(OBJECT_NAME, "name of a ConfigMap", None)
+    mount_path: str | None = key(
+        ABSOLUTE, "mount path (default for data and output: /data and /output)", None
+    )
+    sub_path: str | None = key(
+        RELATIVE, "directory within the volume that is mounted (default: its root)", None
+    )
+    read_only: bool = key(Boolean(), "mount the volume read-only", False)
+    groups: tuple[str, ...] = key(
+        ListOf(GROUP_NAME, longest=100),
+        "node groups that mount it (default: all groups, and the master)", (),
+    )  # fmt: skip
+
+    @property
+    def sources(self) -> list[str]:
+        """The keys of the sources that are given; a valid volume has one."""
+        return [key for key, field in VOLUME_SOURCES.items() if getattr(self, field) is not None]
 
 
 @dataclass(frozen=True)
@@ -254,8 +336,23 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Overrides:
+    """What `values` say about workers: the plan follows the numbers, and warns of the rest.
+
+    `number`, `slots` and `spares` are the numbers in `values.worker`; None: not given. `groups` and
+    `env` are true where `values` replace workerGroups or worker.env.
+    """
+
+    number: int | None
+    slots: int | None
+    spares: int | None
+    groups: bool
+    env: bool
+
+
+@dataclass(frozen=True)
 class Spec:
-    """A spec. `tree` is the YAML that it was read from, for the places in messages."""
+    """A spec."""
 
     api_version: str = key(OneOf((API_VERSION,)), f"version of the spec's format: {API_VERSION}")
     name: str = key(RELEASE_NAME, "name of the run and of its Helm release")
@@ -280,4 +377,25 @@ class Spec:
         "values of the chart, merged last as Helm merges: maps merge, lists replace, null deletes",
         {},
     )
-    tree: Node | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def overrides(self) -> Overrides:
+        """What `values` say about workers."""
+        given = self.values.get("worker")
+        worker: Mapping[str, Plain] = given if isinstance(given, Mapping) else {}
+
+        def number(name: str) -> int | None:
+            value = worker.get(name)
+            # The chart's schema decides later whether the chart takes any other value.
+            return value if isinstance(value, int) and value is not True and value > 0 else None
+
+        return Overrides(
+            number("number"), number("slots"), number("spares"),
+            bool(self.values.get("workerGroups")), isinstance(worker.get("env"), list),
+        )  # fmt: skip
+
+
+def mount_path(name: str, volume: Volume) -> str:
+    """The mount path of a volume in the pods."""
+    chosen = volume.mount_path or DEFAULT_MOUNTS.get(name, f"/{name}")
+    return chosen.rstrip("/") or "/"

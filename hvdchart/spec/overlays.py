@@ -9,35 +9,64 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.merge import Merger
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Node, Place, parse
 
+T = TypeVar("T")
 _STEP = re.compile(r"((?:[^.\\]|\\.)+)(?:\.|$)")
 
 
-class _NodeMerger(Merger[Node]):
-    def entries(self, value: Node) -> Mapping[str, Node] | None:
-        return value.value if isinstance(value.value, dict) else None
+def merge(
+    base: T,
+    newer: T,
+    entries: Callable[[T], Mapping[str, T] | None],
+    rebuild: Callable[[T, dict[str, T]], T],
+    deletes: Callable[[KeyPath, T], bool] = lambda path, value: False,
+    path: KeyPath = (),
+) -> T:
+    """`newer` merged into `base` as Helm merges: maps key by key, anything else replaces.
 
-    def with_entries(self, base: Node, entries: dict[str, Node]) -> Node:
-        return dataclasses.replace(base, value=entries)
-
-    def deletes(self, path: KeyPath, value: Node) -> bool:
-        # Below `values` a null is for Helm, which deletes the chart's default there.
-        return value.value is None and (len(path) == 1 or path[0] != "values")
-
-
-_MERGER = _NodeMerger()
+    `entries` gives the keys of a map, and None for anything else; `rebuild` makes the merged map
+    from the older one; a value that `deletes` removes its key. Neither argument is changed.
+    """
+    old, new = entries(base), entries(newer)
+    if old is None or new is None:
+        return newer
+    merged = dict(old)
+    for key, value in new.items():
+        here = (*path, key)
+        if deletes(here, value):
+            merged.pop(key, None)
+        elif key in old:
+            merged[key] = merge(old[key], value, entries, rebuild, deletes, here)
+        else:
+            merged[key] = value
+    return rebuild(base, merged)
 
 
 def merge_specs(trees: Sequence[Node]) -> Node:
-    """All trees merged into the first, in order; `trees` is not empty."""
-    return functools.reduce(_MERGER.merge, trees)
+    """All trees merged into the first, in order; `trees` is not empty. A null deletes its key."""
+    return functools.reduce(
+        lambda base, newer: merge(base, newer, _entries, _rebuild, _deletes), trees
+    )
+
+
+def _entries(node: Node) -> Mapping[str, Node] | None:
+    return node.value if isinstance(node.value, dict) else None
+
+
+def _rebuild(base: Node, entries: dict[str, Node]) -> Node:
+    return dataclasses.replace(base, value=entries)
+
+
+def _deletes(path: KeyPath, value: Node) -> bool:
+    # Below `values` a null is for Helm, which deletes the chart's default there.
+    return value.value is None and (len(path) == 1 or path[0] != "values")
 
 
 def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
@@ -101,7 +130,7 @@ class _Setting:
             problem = f"{step!r} is below {node.shown}, which is neither a map nor a list"
             raise SpecError(str(self.place), self.path, problem, "a path through maps and lists")
         children = dict(node.value)
-        if depth == len(self.steps) - 1 and _MERGER.deletes(tuple(self.steps), self.value):
+        if depth == len(self.steps) - 1 and _deletes(tuple(self.steps), self.value):
             children.pop(step, None)
         else:
             child = children.get(step, Node(self.place, {}, key_place=self.place))

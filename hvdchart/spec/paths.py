@@ -1,4 +1,4 @@
-"""Paths of keys and list indices through maps and lists, and the values at those paths."""
+"""Paths of keys and list indices through maps and lists, and the values at such paths."""
 
 from __future__ import annotations
 

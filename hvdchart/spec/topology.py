@@ -5,8 +5,6 @@ CPUs are in thousandths, memory in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hvdchart.quantity import GI, MI
 from hvdchart.spec.model import NodeGroup, Spec
 
@@ -16,35 +14,33 @@ _DAEMONS_MEMORY = 512 * MI
 # Requests of the run's master, which may be scheduled to any node.
 MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
-# Those of both, beside a worker.
+# Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:
     """Ranks on a node: from values.worker.slots, else from tuning, else by rule."""
-    given = worker_value(spec, "slots")
+    given = override(spec, "slots")
     return given or group.tuning.slots or spec.tuning.slots or default_slots(group)
 
 
 def workers(group: NodeGroup, spec: Spec) -> int:
     """Workers of a group: from values.worker.number, else its nodes."""
-    return worker_value(spec, "number") or group.count
+    return override(spec, "number") or group.count
 
 
 def spares(group: NodeGroup, spec: Spec) -> int:
     """Spare workers of a group: from values.worker.spares, else its further nodes."""
-    return worker_value(spec, "spares") or group.spares
+    return override(spec, "spares") or group.spares
 
 
-def worker_value(spec: Spec, name: str) -> int | None:
-    """The number at `name` in the spec's values.worker, which override the plan of the only group.
+def override(spec: Spec, name: str) -> int | None:
+    """The number at `name` in the spec's values.worker, which replaces that of the only group.
 
     None without one: several groups become workerGroups, whose own numbers count.
     """
-    worker = spec.values.get("worker")
-    value = worker.get(name) if isinstance(worker, Mapping) and len(spec.nodes) == 1 else None
-    # Whether the chart takes it, its schema decides later.
-    return value if isinstance(value, int) and value is not True and value > 0 else None
+    number: int | None = getattr(spec.overrides, name)
+    return number if len(spec.nodes) == 1 else None
 
 
 def default_slots(group: NodeGroup) -> int:
@@ -88,8 +84,8 @@ def kubelet_cpu(group: NodeGroup) -> int:
 def reserved_cores(group: NodeGroup) -> int:
     """Whole cores that workers do not get under the static CPU manager; 0 without that policy.
 
-    The pods of the run's master and of DaemonSets share what is left of the allocatable cores:
-    a worker that asks for all of those never starts beside them.
+    The pods of the run's master and of DaemonSets share what is left of the allocatable cores: a
+    worker that asks for all allocatable cores never starts beside them.
     """
     if group.cpu_manager != "static":
         return 0

@@ -7,25 +7,27 @@ from typing import TypeAlias
 
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import LAUNCH, check_options
-from hvdchart.spec.model import NodeGroup, Reserved, Spec
+from hvdchart.spec.model import (
+    CHARTS_MOUNTS,
+    CHARTS_VOLUMES,
+    DEFAULT_MOUNTS,
+    VOLUME_SOURCES,
+    NodeGroup,
+    Reserved,
+    Spec,
+    Volume,
+    mount_path,
+)
 from hvdchart.spec.paths import KeyPath, dotted
 from hvdchart.spec.topology import (
     PODS_CPU,
     cores,
     kubelet_cpu,
     node_cpu,
+    override,
     reserved_cores,
     slots,
-    worker_value,
     workers,
-)
-from hvdchart.spec.volumes import (
-    CHARTS_MOUNTS,
-    CHARTS_VOLUMES,
-    DEFAULT_MOUNTS,
-    VOLUME_SOURCES,
-    Volume,
-    mount_path,
 )
 
 # Kubernetes makes a label of a StatefulSet's name and a hash of 11 characters; labels have 63.
@@ -114,7 +116,7 @@ def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]
 
 
 def _ranks(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
-    from_values = worker_value(spec, "slots")
+    from_values = override(spec, "slots")
     yield from _slots_of_gpus(("values", "worker", "slots"), group, from_values)
     for path, tuning in (((*at, "tuning"), group.tuning), (("tuning",), spec.tuning)):
         yield from _slots_of_gpus((*path, "slots"), group, tuning.slots)
@@ -204,9 +206,11 @@ def _binding(spec: Spec) -> Iterator[Finding]:
     for index, group in enumerate(spec.nodes):
         places.append((("nodes", index, "tuning", "binding"), group.tuning.binding))
     given = [(path, binding) for path, binding in places if binding is not None]
+    mode = spec.launch.mode
+    has_no_place = mode == "elastic" or (mode == "custom" and LAUNCH not in spec.train.command)
     for path, binding in given:
-        if spec.launch.mode in ("elastic", "custom"):
-            problem = f"launch.mode {spec.launch.mode} takes no binding"
+        if has_no_place:
+            problem = f"launch.mode {mode} takes no binding"
             yield path, problem, "no tuning.binding, or launch.mode mpirun or horovodrun"
         if binding != given[0][1]:
             problem = f"binding {binding} here and {given[0][1]} in {dotted(given[0][0])}"

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.yaml_errors import describe_error
 
 MAX_BYTES = 128 * 1024
 MAX_DEPTH = 40
@@ -98,25 +97,25 @@ def parse(data: bytes, file: str) -> Node:
     text = _decoded(data, file)
     root = _composed(text, file)
     if root is None:
-        raise SpecError(str(Place(file)), "", "the file holds no YAML value", "a spec")
+        raise _error(Place(file), "the file holds no YAML value", "a spec")
     return _Builder(file).build(root, ())
 
 
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > MAX_BYTES:
-        raise SpecError(str(Place(file)), "", "the file is too long", f"at most {MAX_BYTES} bytes")
+        raise _error(Place(file), "the file is too long", f"at most {MAX_BYTES} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         place = _place_in(data[: error.start].decode("utf-8", "replace"), file)
-        raise SpecError(
-            str(place), "", f"byte 0x{data[error.start]:02x} is not UTF-8", "text in UTF-8"
+        raise _error(
+            place, f"byte 0x{data[error.start]:02x} is not UTF-8", "text in UTF-8"
         ) from error
     bad = CONTROL.search(text)
     if bad:
         place = _place_in(text[: bad.start()], file)
-        raise SpecError(str(place), "", f"control character {bad[0]!r}", "printable text")
+        raise _error(place, f"control character {bad[0]!r}", "printable text")
     return text
 
 
@@ -137,18 +136,17 @@ def _composed(text: str, file: str) -> Any:
     try:
         return yaml.compose(text)
     except MarkedYAMLError as error:
-        broken = describe_error(error)
-        place = str(Place(file, broken.line, broken.column))
+        place, problem, expected = _describe(error, file)
         if isinstance(error, MaxDepthExceededError):
-            raise SpecError(place, "", "nested too deep", f"at most {MAX_DEPTH} levels") from None
-        raise SpecError(place, "", broken.problem, broken.expected) from error
+            raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels") from None
+        raise _error(place, problem, expected) from error
     except (
         YAMLError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError,
         LookupError,
     ) as error:  # fmt: skip
         # The parser raises these on some malformed input, and no longer knows where it was.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
-        raise SpecError(str(Place(file)), "", f"broken YAML: {detail}", "plain YAML") from error
+        raise _error(Place(file), f"broken YAML: {detail}", "plain YAML") from error
 
 
 class _Builder:
@@ -165,13 +163,11 @@ class _Builder:
             place = key_place
         self.count += 1
         if self.count > MAX_NODES:
-            raise SpecError(
-                str(place), "", "aliases expand to too many values", f"at most {MAX_NODES} values"
-            )
+            raise _error(place, "aliases expand to too many values", f"at most {MAX_NODES} values")
         if id(node) in above:
-            raise SpecError(str(place), "", "an alias is inside its own anchor", "no cycle")
+            raise _error(place, "an alias is inside its own anchor", "no cycle")
         if len(above) >= MAX_DEPTH:  # the parser counts levels before aliases are followed
-            raise SpecError(str(place), "", "nested too deep", f"at most {MAX_DEPTH} levels")
+            raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels")
         inside = (*above, id(node))
         if node.id == "mapping":
             self._collection(node, place, "map")
@@ -184,7 +180,7 @@ class _Builder:
     @staticmethod
     def _collection(node: Any, place: Place, kind: str) -> None:
         if str(node.tag) != _TAG + kind:
-            raise SpecError(str(place), "", f"tag {node.tag}", "a value without a YAML tag")
+            raise _error(place, f"tag {node.tag}", "a value without a YAML tag")
 
     def _mapping(self, node: Any, above: tuple[int, ...]) -> dict[str, Node]:
         own: dict[str, Node] = {}
@@ -198,9 +194,7 @@ class _Builder:
             place = Place(self.file, key.start_mark.line + 1, key.start_mark.column + 1)
             name = self._key(key, place)
             if name in own:
-                raise SpecError(
-                    str(place), "", f"key {name!r} is given twice in one map", "each key once"
-                )
+                raise _error(place, f"key {name!r} is given twice in one map", "each key once")
             own[name] = self.build(value, above, place)
         return {**merged, **own}
 
@@ -216,12 +210,10 @@ class _Builder:
         if key.id != "scalar":
             # {{ .Values.x }} of a Helm or Jinja template is a map in a map to YAML.
             expected = "text as a key (a template with {{ }} must be rendered first)"
-            raise SpecError(str(place), "", "a map or list as a key", expected)
+            raise _error(place, "a map or list as a key", expected)
         value = _scalar(key, place)
         if not isinstance(value, str):
-            raise SpecError(
-                str(place), "", f"key {shorten(key.value)} is not text", f'quotes: "{key.value}"'
-            )
+            raise _error(place, f"key {shorten(key.value)} is not text", f'quotes: "{key.value}"')
         return value
 
 
@@ -232,7 +224,7 @@ def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
     if tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value", _TAG + "merge"):
         bad = CONTROL.search(raw)
         if bad:
-            raise SpecError(str(place), "", f"control character {bad[0]!r}", "printable text")
+            raise _error(place, f"control character {bad[0]!r}", "printable text")
         return raw
     if tag == _TAG + "null":
         return None
@@ -240,14 +232,14 @@ def _scalar(node: Any, place: Place) -> bool | int | float | str | None:
         return raw.lower() == "true"
     if tag in (_TAG + "int", _TAG + "float"):
         return _number(raw, tag == _TAG + "int", place)
-    raise SpecError(str(place), "", f"tag {tag.removeprefix(_TAG)}", "a value without a YAML tag")
+    raise _error(place, f"tag {tag.removeprefix(_TAG)}", "a value without a YAML tag")
 
 
 def _number(raw: str, is_integer: bool, place: Place) -> int | float:
     if "_" in raw:
         # Text in YAML 1.2, and 1000 in Helm's.
         expected = f"{raw.replace('_', '')}, or quotes for text"
-        raise SpecError(str(place), "", f"number {shorten(raw)} with '_'", expected)
+        raise _error(place, f"number {shorten(raw)} with '_'", expected)
     # Base 0 refuses 010, which is octal in Helm's YAML and ten in YAML 1.2.
     number: int | float = math.nan
     if len(raw) <= _LONGEST_NUMBER:
@@ -255,5 +247,75 @@ def _number(raw: str, is_integer: bool, place: Place) -> int | float:
             number = int(raw, 0) if is_integer else float(raw)
     if not math.isfinite(number):
         expected = "a finite decimal number, or quotes for text"
-        raise SpecError(str(place), "", f"number {shorten(raw)}", expected)
+        raise _error(place, f"number {shorten(raw)}", expected)
     return number
+
+
+def _error(place: Place, problem: str, expected: str) -> SpecError:
+    return SpecError(str(place), "", problem, expected)
+
+
+def _describe(error: Any, file: str) -> tuple[Place, str, str]:
+    """Where a file is broken, what is broken, and what was expected, in a reader's words.
+
+    The parser names tokens and grammar; whoever wrote the file looks for a quote, a bracket or a
+    tab. `error` has the parser's marks.
+    """
+    problem = " ".join((error.problem or error.context or "not YAML").split())
+    mark = error.problem_mark or error.context_mark
+    place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
+    start = error.context_mark
+    begins = f"{start.line + 1}:{start.column + 1}" if start else ""
+    for pattern, message, expected in _WORDS:
+        match = re.search(pattern, f"{error.context or ''}; {problem}")
+        if match:
+            words = {"begins": begins, **match.groupdict()}
+            return place, message.format(**words), expected.format(**words)
+    where = f", in what begins at {begins}" if begins and mark != start else ""
+    return place, f"broken YAML: {problem}{where}", "one YAML document"
+
+
+# What the parser says (its context; its problem), what to say instead, and what was expected.
+_WORDS = (
+    (
+        r"quoted scalar; found unexpected end of stream",
+        "broken YAML: the text in quotes that begins at {begins} does not end",
+        "a closing quote",
+    ),
+    (
+        r"flow (?P<kind>sequence|mapping); expected ',' or '(?P<end>.)', but got",
+        "broken YAML: '{end}' or ',' is missing in the brackets that open at {begins}",
+        "'{end}' where they close, and ',' between items",
+    ),
+    (
+        r"; mapping values are not allowed here",
+        "broken YAML: a ':' where no key can be",
+        "one key in a line, indented like the keys beside it; quotes around text with ': '",
+    ),
+    (r"found character '\\t'", "broken YAML: a tab", "spaces as indentation"),
+    (
+        r"found character '(?P<sign>.)' that cannot start any token",
+        "broken YAML: {sign!r} at the start of a value",
+        "quotes around text that starts with it",
+    ),
+    (
+        r"found undefined alias '(?P<name>[^']{1,60})",
+        "broken YAML: *{name} refers to an anchor &{name} that is not above it",
+        "an anchor, or quotes around text that starts with *",
+    ),
+    (
+        r"expected <block end>, but found",
+        "broken YAML: indented unlike the lines before it, from {begins} on",
+        "keys of one map, or items of one list, in the same column",
+    ),
+    (
+        r"; but found another document",
+        "broken YAML: a second document begins here",
+        "one document in a file, without --- between lines",
+    ),
+    (
+        r"could not find expected ':'",
+        "broken YAML: the line {begins} is neither a key with its value nor an item of a list",
+        "'key: value' or '- item'",
+    ),
+)

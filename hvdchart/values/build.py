@@ -10,10 +10,9 @@ from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
-from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration
+from hvdchart.spec.model import HorovodSettings, NodeGroup, Toleration, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
 from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY
-from hvdchart.spec.volumes import Volume, mount_path
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.merge import merge_values
 
@@ -32,9 +31,11 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
     spec = plan.spec
     values: dict[str, Plain] = {}
     if spec.image:
-        image = {"repository": spec.image.repository, "tag": spec.image.tag}
-        image |= {"digest": spec.image.digest, "pullPolicy": spec.image.pull_policy}
-        values["image"] = _omit_empty(dict(image))
+        image = spec.image
+        values["image"] = _omit_empty(
+            repository=image.repository, tag=image.tag, digest=image.digest,
+            pullPolicy=image.pull_policy,
+        )  # fmt: skip
         values["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
     common = _environment({**_paths(plan, None), **spec.train.env})
     if len(plan.groups) == 1:
@@ -47,13 +48,13 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
     values["launch"] = _launch(plan)
     values["horovod"] = _switches(spec.horovod)
     values["network"] = _omit_empty(
-        {"interface": plan.launching.interface, "transport": plan.launching.transport or None}
+        interface=plan.launching.interface, transport=plan.launching.transport or None
     )
     everywhere = {n: v for n, v in spec.volumes.items() if _is_everywhere(plan, v)}
     values["volumes"] = [_volume(name, volume) for name, volume in everywhere.items()]
     values["volumeMounts"] = [_mount(name, volume) for name, volume in everywhere.items()]
     values["shm"] = {"sizeLimit": memory_text(plan.shm)}
-    return _omit_empty(values)
+    return _omit_empty(**values)
 
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
@@ -93,7 +94,7 @@ def value_in(values: Plain, path: ValuePath) -> Plain:
 
 def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
-    if plan.spec.launch.mode != "custom":
+    if plan.spec.launch.mode != "custom" or plan.launching.binding.to != "none":
         reasons["launch", "binding", "to"] = plan.launching.reason
     for index, group in enumerate(plan.groups):
         root: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
@@ -117,9 +118,7 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     given = plan.spec.train.env
     own_env = {name: value for name, value in own_env.items() if name not in given}
     worker["env"] = [*_environment(own_env), *common]
-    worker["resources"] = _omit_empty(
-        {"requests": dict(group.requests), "limits": dict(group.limits)}
-    )
+    worker["resources"] = _omit_empty(requests=dict(group.requests), limits=dict(group.limits))
     worker.update(_scheduling(nodes))
     if not nodes.shared and "podAntiAffinity" not in nodes.affinity:
         # Ranks of two workers on one node would be bound to the same cores.
@@ -127,7 +126,7 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
     own = {n: v for n, v in plan.spec.volumes.items() if _is_only_in(plan, v, nodes.name)}
     worker["volumes"] = [_volume(name, volume) for name, volume in own.items()]
     worker["volumeMounts"] = [_mount(name, volume) for name, volume in own.items()]
-    return _omit_empty(worker)
+    return _omit_empty(**worker)
 
 
 def _master(plan: Plan) -> dict[str, Plain]:
@@ -141,62 +140,50 @@ def _master(plan: Plan) -> dict[str, Plain]:
     master.update(_scheduling(plan.groups[0].group))
     master["backoffLimit"] = train.retries
     master["activeDeadlineSeconds"] = train.deadline_seconds
-    return _omit_empty(master)
+    return _omit_empty(**master)
 
 
 def _launch(plan: Plan) -> dict[str, Plain]:
-    launch = plan.spec.launch
+    launch, binding, limits = plan.spec.launch, plan.launching.binding, plan.spec.launch.elastic
     mode = None if launch.mode == "mpirun" else launch.mode
-    options = list(plan.launching.options)
-    binding = plan.launching.binding
-    bound = {
-        "to": None if mode == "custom" and binding.to == "none" else binding.to,
-        "coresPerRank": binding.cores_per_rank,
-        "ranksPerSocket": binding.ranks_per_socket,
-    }
-    limits = {"minRanks": launch.elastic.min_ranks, "maxRanks": launch.elastic.max_ranks}
     return _omit_empty(
-        {
-            "mode": mode,
-            "binding": _omit_empty(bound),
-            "options": options,
-            "elastic": _omit_empty(limits),
-            "hostsTimeoutSeconds": launch.hosts_timeout_seconds,
-        }
+        mode=mode,
+        binding=_omit_empty(
+            to=None if mode == "custom" and binding.to == "none" else binding.to,
+            coresPerRank=binding.cores_per_rank,
+            ranksPerSocket=binding.ranks_per_socket,
+        ),
+        options=list(plan.launching.options),
+        elastic=_omit_empty(minRanks=limits.min_ranks, maxRanks=limits.max_ranks),
+        hostsTimeoutSeconds=launch.hosts_timeout_seconds,
     )
 
 
 def _switches(switches: HorovodSettings) -> dict[str, Plain]:
     threshold, cycle = switches.fusion_threshold, switches.cycle_time
     return _omit_empty(
-        {
-            "timeline": switches.timeline or None,
-            "autotune": switches.autotune or None,
-            "fusionThresholdMiB": None if threshold is None else threshold // MI,
-            "cycleTimeMs": cycle,
-        }
+        timeline=switches.timeline or None,
+        autotune=switches.autotune or None,
+        fusionThresholdMiB=None if threshold is None else threshold // MI,
+        cycleTimeMs=cycle,
     )
 
 
 def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
     return _omit_empty(
-        {
-            "nodeSelector": dict(nodes.node_selector),
-            "affinity": copy.deepcopy(dict(nodes.affinity)),
-            "tolerations": [_toleration(toleration) for toleration in nodes.tolerations],
-        }
+        nodeSelector=dict(nodes.node_selector),
+        affinity=copy.deepcopy(dict(nodes.affinity)),
+        tolerations=[_toleration(toleration) for toleration in nodes.tolerations],
     )
 
 
 def _toleration(toleration: Toleration) -> dict[str, Plain]:
     return _omit_empty(
-        {
-            "key": toleration.taint,
-            "operator": toleration.operator,
-            "value": toleration.value,
-            "effect": toleration.effect,
-            "tolerationSeconds": toleration.toleration_seconds,
-        }
+        key=toleration.taint,
+        operator=toleration.operator,
+        value=toleration.value,
+        effect=toleration.effect,
+        tolerationSeconds=toleration.toleration_seconds,
     )
 
 
@@ -253,12 +240,11 @@ def _volume(name: str, volume: Volume) -> dict[str, Plain]:
 
 
 def _mount(name: str, volume: Volume) -> dict[str, Plain]:
-    mount: dict[str, Plain] = {"name": name, "mountPath": mount_path(name, volume)}
-    mount["readOnly"] = volume.read_only or None
-    mount["subPath"] = volume.sub_path
-    return _omit_empty(mount)
+    where = mount_path(name, volume)
+    read_only = volume.read_only or None
+    return _omit_empty(name=name, mountPath=where, readOnly=read_only, subPath=volume.sub_path)
 
 
-def _omit_empty(pairs: dict[str, Plain]) -> dict[str, Plain]:
+def _omit_empty(**pairs: Plain) -> dict[str, Plain]:
     """`pairs` without keys whose value is None or an empty list or map."""
     return {key: value for key, value in pairs.items() if value not in (None, [], {}, ())}

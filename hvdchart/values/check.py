@@ -10,7 +10,7 @@ from hvdchart.errors import ErrorCollector, SpecError, ValuesError
 from hvdchart.plan.model import Plan
 from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node
-from hvdchart.spec.yaml_tree import Plain, shorten
+from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
 from hvdchart.values.build import make_values
 from hvdchart.values.launch import find_launch_problems
 from hvdchart.values.merge import merge_values, null_paths, omit_needless_nulls
@@ -105,11 +105,10 @@ def _refused(
     plan: Plan, path: KeyPath, problem: str, at_key: bool = False, expected: str = ""
 ) -> SpecError | ValuesError:
     """The error for the value at a path of the values, or for its key (`at_key`)."""
-    tree = plan.spec.tree
-    if tree is not None and path[:1] and (path[0] in plan.spec.values or expected):
+    if path[:1] and (path[0] in plan.spec.values or expected):
         # What `values` makes wrong may be at the same key of the spec itself.
         where = ("values", *path) if path[0] in plan.spec.values else path
-        node = nearest_node(tree, where)
+        node = nearest_node(plan.tree or from_plain({}, Place("the spec")), where)
         place = (at_key and node.key_place) or node.place
         what = "a key of the chart" if at_key else "a value that the chart accepts"
         return SpecError(str(place), dotted(where), problem, expected or what)

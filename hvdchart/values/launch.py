@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from hvdchart.spec.launchers import LAUNCH, Beside, find_option_problems
+from hvdchart.spec.launchers import LAUNCH, ConflictingSettings, find_option_problems
 from hvdchart.spec.paths import KeyPath, value_at
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.values.merge import merged_groups
 
 Finding: TypeAlias = tuple[KeyPath, str, str]
 """The path in the values, the problem, what was expected."""
@@ -21,15 +22,16 @@ _TAKES = {"none": (), "core": ("coresPerRank", "ranksPerSocket"), "socket": ("ra
 
 
 def find_launch_problems(values: Mapping[str, Plain]) -> Iterator[Finding]:
-    """Every problem in complete values: those of a plan, merged into the chart's defaults."""
+    """Every problem in complete values: the values of a plan merged into the chart's defaults."""
     launch: Mapping[str, Any] = values["launch"]
     yield from _custom(launch, values["master"]["args"])
     to, interface = launch["binding"]["to"], values["network"]["interface"]
-    beside = Beside(
+    settings = ConflictingSettings(
         "" if to == "none" else f"launch.binding.to is {to}",
         f"network.interface is {interface}" if interface else "",
     )
-    for index, problem, expected in find_option_problems(launch["mode"], launch["options"], beside):
+    mode, options = launch["mode"], launch["options"]
+    for index, problem, expected in find_option_problems(mode, options, settings):
         yield ("launch", "options", index), problem, expected
     yield from _binding(launch["binding"])
     yield from _elastic(values)
@@ -73,7 +75,10 @@ def _elastic(values: Mapping[str, Plain]) -> Iterator[Finding]:
     if values["hostNetwork"] and not values["network"]["interface"]:
         problem = "true, but launch.mode is elastic and network.interface is empty"
         yield ("hostNetwork",), problem, "network.interface too: Gloo needs the nodes' interface"
-    ranks = sum(_ranks(values["worker"], group) for group in values["workerGroups"] or [{}])
+    ranks = sum(
+        int(group.get("number") or 1) * int(group.get("slots") or 1)
+        for group in merged_groups(values)
+    )
     if (low and low > ranks) or (high and high < ranks):
         limits = f"minRanks: {low or 'none'}, maxRanks: {high or 'none'}"
         problem = f"the workers have {ranks} ranks ({limits})"
@@ -87,8 +92,3 @@ def _spares(values: Mapping[str, Plain]) -> Iterator[Finding]:
         if spares:
             expected = "no spares: an elastic run continues without lost workers"
             yield (*path, "spares"), f"{spares}, but launch.mode is elastic", expected
-
-
-def _ranks(worker: Mapping[str, Any], group: Mapping[str, Any]) -> int:
-    number, slots = (int(group.get(name, worker[name])) for name in ("number", "slots"))
-    return number * slots

@@ -5,32 +5,56 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 
-from hvdchart.spec.merge import Merger
+from hvdchart.spec.overlays import merge
 from hvdchart.spec.yaml_tree import Plain
-
-
-class _PlainMerger(Merger[Plain]):
-    def entries(self, value: Plain) -> Mapping[str, Plain] | None:
-        return value if isinstance(value, Mapping) else None
-
-    def with_entries(self, base: Plain, entries: dict[str, Plain]) -> Plain:
-        return entries
 
 
 def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[str, Plain]:
     """A copy of `base` with `newer` merged into it; a null in `newer` stays a null.
 
-    To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes those for
-    which the chart has no default.
+    To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes the nulls
+    for which the chart has no default.
     """
-    merged: dict[str, Plain] = copy.deepcopy(_PlainMerger().merge(base, newer))
-    return merged
+    merged = merge(base, newer, _entries, lambda _, entries: entries)
+    return copy.deepcopy(dict(merged))
+
+
+def _entries(value: Plain) -> Mapping[str, Plain] | None:
+    return value if isinstance(value, Mapping) else None
+
+
+def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
+    """The worker groups of complete values, each merged into `worker` as the templates do it.
+
+    A map merges key by key, and null, {} or [] clears what the worker says. Entries of env, volumes
+    and volumeMounts are added to the entries of all workers. Without groups, the workers are one.
+    The templates are charts/horovod/templates/_values.tpl.
+    """
+    worker = dict(values.get("worker") or {})
+    worker |= {key: values.get(key) for key in ("volumes", "volumeMounts")}
+    groups = []
+    for own in values.get("workerGroups") or [{"name": "worker"}]:
+        added = {
+            key: [*(worker.get(key) or ()), *own[key]]
+            for key in ("env", "volumes", "volumeMounts")
+            if own.get(key)
+        }
+        groups.append(
+            merge(
+                worker,
+                {**own, **added},
+                lambda value: _entries(value) or None,
+                lambda _, entries: entries,
+                lambda path, value: value is None,
+            )
+        )
+    return groups
 
 
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
     """`values` without the nulls that delete none of the chart's `defaults`.
 
-    Helm would pass those on to the templates, which expect a value or no key at all.
+    Helm would pass such nulls on to the templates, which expect a value or no key at all.
     """
     known = defaults if isinstance(defaults, Mapping) else {}
     result = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.quantity import memory_text, pluralize
-from hvdchart.spec.volumes import mount_path
+from hvdchart.spec.model import mount_path
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.build import explain, make_values, value_in
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hvdchart.plan.rules import YIELD
+from hvd_pods.common.threads import YIELD
 
 SCRIPT = Path(__file__).with_name("asked_ranks.py")
 SOCKET = "asked.sock"

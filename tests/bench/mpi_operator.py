@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.toolchain.tools import MPI_OPERATOR, module_folder, tool
-from hvdchart.plan.rules import YIELD
+from hvd_pods.common.threads import YIELD
 from tests.e2e.cluster import Namespace
 from tests.waiting import wait_until
 

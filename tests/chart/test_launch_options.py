@@ -1,4 +1,4 @@
-"""The chart judges launch.options as the planner does, by launcher_options.json."""
+"""The chart judges launch.options as the planner does, by the pods' launcher_options.json."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ VERDICTS = """problems:
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a chart with the checks and data files of charts/horovod, and the template above."""
     chart = tmp_path_factory.mktemp("judge")
-    for folder in ("templates", "files"):
-        (chart / folder).mkdir()
     (chart / "Chart.yaml").write_text("apiVersion: v2\nname: judge\nversion: 1.0.0\n")
     for name in ("templates/_checks-launch.tpl", "files/hvd_pods/common/launcher_options.json"):
+        (chart / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHART / name, chart / name)
     (chart / "templates" / "verdicts.yaml").write_text(VERDICTS)
     return chart

@@ -10,7 +10,7 @@ from typing import Any
 
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
-from hvdchart.plan.rules import YIELD
+from hvd_pods.common.threads import YIELD
 from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.waiting import PROGRAM_PAUSE, wait_until
 

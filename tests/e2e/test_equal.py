@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.plan.rules import YIELD
+from hvd_pods.common.threads import YIELD
 from tests.e2e.cluster import Namespace, Values
 from tests.results import read_result
 

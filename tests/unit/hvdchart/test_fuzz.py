@@ -19,7 +19,8 @@ from ruamel.yaml import YAML
 
 from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import parse_spec
+from hvdchart.spec.load import parse_spec, read_spec
+from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import render_values
 from hvdchart.values.report import document
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.fuzz
 def outcome(data: bytes) -> str:
     """ "rendered" or "refused"; anything but these two raises."""
     try:
-        plan = make_plan(parse_spec(data, "a.yaml"))
+        tree = parse(data, "a.yaml")
+        plan = make_plan(read_spec(tree), tree)
         checked_values(plan)
     except SpecError as error:
         check_messages(error)

@@ -11,7 +11,6 @@ import pytest
 
 from hvd_pods.common import threads
 from hvd_pods.rank import start
-from hvdchart.plan import rules
 from tests.unit.hvd_pods.rank.test_start import OPEN_MPI
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
@@ -39,19 +38,6 @@ def test_cores_of_a_rank_are_those_it_was_given(
     own: int, container: int, quota: float | None, ranks: int, cores: int
 ) -> None:
     assert threads.cores_of_a_rank(own, container, quota, ranks) == cores
-
-
-@pytest.mark.parametrize("cores", range(1, 130))
-def test_threads_are_those_that_the_plan_sets_for_so_many_cores(cores: int) -> None:
-    for gpus in (False, True):
-        variables = threads.plan_threads(cores, gpus)
-        planned = (
-            cores,
-            rules.intra_op_threads(cores, gpus)[0],
-            rules.inter_op_threads(cores, gpus)[0],
-        )
-        assert tuple(int(variables[name]) for name in CHOSEN) == planned
-        assert ("TF_ENABLE_ONEDNN_OPTS" in variables) != gpus
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -88,8 +74,8 @@ def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
 def test_what_is_set_by_hand_stays() -> None:
     cpus = os.sched_getaffinity(0)
     chosen = threads.choose_threads({}, 1, cpus, cpus)
-    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", rules.YIELD}
-    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", rules.YIELD: "0"}
+    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", threads.YIELD}
+    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", threads.YIELD: "0"}
     for name in by_hand:
         del chosen[name]
     assert threads.choose_threads(by_hand, 1, cpus, cpus) == chosen

@@ -10,10 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import Migration, is_job, migrate_command_line
+from hvdchart.migrate.convert import Migration, is_job, migrate_command_line, read_input
 from hvdchart.migrate.convert import migrate_file as migrate_data
-from hvdchart.migrate.documents import read_input
-from hvdchart.migrate.trees import leaves
+from hvdchart.migrate.ledger import leaves
 from hvdchart.spec.paths import dotted
 from hvdchart.spec.yaml_tree import Node
 from hvdchart.values.schema import values_schema
@@ -61,6 +60,11 @@ JOBS: tuple[dict[str, Any], ...] = (
     {"worker_container__resources": {"limits": {"cpu": "500m", "memory": "1Gi"},
                                      "requests": {"cpu": 0.5}}},
 )  # fmt: skip
+
+
+def load_tree(name: str) -> Any:
+    """The plain values of one of the YAML files, to be changed."""
+    return copy.deepcopy(tree_of(name).plain)
 
 
 @functools.cache
@@ -124,6 +128,8 @@ def mpijob(**fields: Any) -> dict[str, Any]:
         "spec": tree["spec"],
         "metadata": tree["metadata"],
         "worker": replicas["Worker"],
+        "worker_template": replicas["Worker"]["template"],
+        "launcher_template": replicas["Launcher"]["template"],
         "launcher": replicas["Launcher"],
         "worker_pod": replicas["Worker"]["template"]["spec"],
         "launcher_pod": replicas["Launcher"]["template"]["spec"],
@@ -168,21 +174,20 @@ _TREES = st.recursive(
 CHANGES = st.lists(st.tuples(st.integers(0, 10**6), _TREES), max_size=4)
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def places(value: Any) -> list[tuple[Any, Any]]:
     """Every place of a tree: the map or list, and the key or index in it."""
-    places: list[tuple[Any, Any]] = []
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for step, child in items:
-        places.append((value, step))
+    pairs: list[tuple[Any, Any]] = []
+    for step, child in value.items() if isinstance(value, dict) else enumerate(value):
+        pairs.append((value, step))
         if isinstance(child, dict | list):
-            places += _places(child)
-    return places
+            pairs += places(child)
+    return pairs
 
 
 def change_file(name: str, changes: list[tuple[int, Any]]) -> Any:
     """The tree of one of the YAML files with other values at some of its places."""
     tree = tree_of(name).plain
     for place, value in changes:
-        parent, step = (places := _places(tree))[place % len(places)]
+        parent, step = (found := places(tree))[place % len(found)]
         parent[step] = copy.deepcopy(value)
     return tree

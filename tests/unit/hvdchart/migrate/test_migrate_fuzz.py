@@ -21,8 +21,8 @@ from jsonschema_rs import Draft7Validator
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate.convert import Migration, migrate
+from hvdchart.migrate.ledger import leaves
 from hvdchart.migrate.report import report_text, values_text
-from hvdchart.migrate.trees import leaves
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.spec.yaml_tree import Node, Place, parse
 from hvdchart.values.schema import values_schema
@@ -30,9 +30,10 @@ from tests.unit.hvdchart.migrate.old_files import (
     NAMES,
     PATHS,
     assert_every_value_has_an_entry,
+    load_tree,
     migrate_line,
     migrate_text,
-    tree_of,
+    places,
 )
 
 pytestmark = pytest.mark.fuzz
@@ -108,20 +109,10 @@ SUBTREES = st.recursive(
 )
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place of a tree: the map or list, and the key or index in it."""
-    pairs: list[tuple[Any, Any]] = []
-    for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-        pairs.append((value, step))
-        if isinstance(child, dict | list):
-            pairs += places(child)
-    return pairs
-
-
 @st.composite
 def damaged_trees(draw: st.DrawFn) -> Any:
     """A file in which values are replaced, keys misspelt, added or removed, texts marked."""
-    tree = copy.deepcopy(tree_of(draw(st.sampled_from(NAMES))).plain)
+    tree = load_tree(draw(st.sampled_from(NAMES)))
     for _ in range(draw(st.integers(1, 5))):
         pairs = places(tree)
         if not pairs:

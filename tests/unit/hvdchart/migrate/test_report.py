@@ -1,4 +1,7 @@
-"""The text of a migration, the errors for files that cannot be migrated, and the command."""
+"""Values and reports of whole files, compared word for word, and the command that writes them.
+
+To write them again after a change: `python -m tests.unit.hvdchart.migrate.test_report`.
+"""
 
 from __future__ import annotations
 
@@ -9,182 +12,117 @@ from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
 from hvdchart.errors import FileError, SpecError
+from hvdchart.migrate.convert import migrate_command_line, migrate_file
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import report_text, values_text
-from hvdchart.spec.yaml_tree import MAX_BYTES
+from hvdchart.spec.yaml_tree import MAX_BYTES, parse
+from hvdchart.values.schema import values_schema
 from tests.unit.hvdchart.migrate.old_files import (
     NAMES,
     PATHS,
     assert_every_value_has_an_entry,
-    migrate_file,
-    migrate_line,
-    migrate_text,
+    migrate_job,
+    migrate_old,
     tree_of,
 )
+from tests.unit.hvdchart.migrate.old_files import migrate_file as migrate_name
+
+REPORTS = Path(__file__).parent / "reports"
+FILES = sorted([*PATHS.values(), *REPORTS.glob("*.yaml"), *REPORTS.glob("*.sh")])
+
+
+def whole_report(path: Path) -> str:
+    """The values file and the report of one of the files."""
+    migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
+    migration = migrate(path.read_bytes(), path.name, values_schema())
+    return f"{values_text(migration, path.name)}---\n{report_text(migration)}"
+
+
+def expected_report(path: Path) -> Path:
+    return (REPORTS / path.name).with_suffix(".txt" if path.parent == REPORTS else ".old.txt")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_values_and_report_of_a_whole_file(path: Path) -> None:
+    expected = expected_report(path).read_text("utf-8")
+    assert whole_report(path) == expected, f"the report of {path.name} is another one"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_value_of_a_file_has_one_entry(name: str) -> None:
-    migration = migrate_file(name)
+    migration = migrate_name(name)
     assert_every_value_has_an_entry(tree_of(name).plain, migration)
     values = [entry.old for entry in migration.entries if ": " not in entry.old]
     assert len(values) == len(set(values))
 
 
-def test_report_has_one_line_for_each_value_or_list() -> None:
-    migration = migrate_text(
-        "worker: {number: 2, image: {repository: a, tag: '1'}}\n"
-        "master: {args: [mpirun, -np 2, python, a.py]}\n"
-        "capabilities: {drop: [A, B]}\nuseHostPID: true\n"
-    )
-    assert report_text(migration) == (
-        "read as the old horovod chart: 3 dropped, 5 changed, 3 renamed, 1 carried over\n"
-        "to check by hand: 2\n"
-        "  1. the Pod Security levels baseline and restricted reject hostPID\n"
-        "  2. the pods ran as root; here they run as user 1000 on a read-only root file system. "
-        "For an image that needs root set podSecurityContext: {runAsUser: 0, runAsGroup: 0, "
-        "fsGroup: 0, runAsNonRoot: false}; for a program that writes into the image set "
-        "securityContext: {readOnlyRootFilesystem: false}\n"
-        "dropped: 3\n"
-        "  master.args: -np 2 (the chart takes it from worker.number and worker.slots)\n"
-        "  capabilities (the chart drops all capabilities that it does not add)\n"
-        "changed: 5\n"
-        "  master -> master.args (each part has a line of its own)\n"
-        "  master.args: the training command -> master.args (without its launcher)\n"
-        "renamed: 3\n"
-        "  worker.image -> image (for master and workers)\n"
-        "  useHostPID -> hostPID\n"
-        "carried over: 1\n"
-        "  worker.number\n"
-    )
-
-
-def test_items_of_a_list_that_moves_share_a_line() -> None:
-    migration = migrate_text(
-        "worker: {number: 2}\nimagePullSecrets: [{name: a}]\ntolerations: [{key: a}, {key: b}]\n"
-        "master: {args: [mpirun a]}\nresources: {claims: [{name: a}, {name: b}]}\n"
-    )
-    lines = report_text(migration).splitlines()
-    assert "  resources -> worker.resources" in lines
-    assert "  imagePullSecrets" in lines
-
-
-def test_values_file_says_how_to_install_it_and_what_to_check() -> None:
-    text = values_text(migrate_file("mpijob-v1.yaml"), "old.yaml")
-    head = [line for line in text.splitlines() if line.startswith("#")]
-    assert head[:3] == [
-        "# Migrated from old.yaml by `python -m hvdchart migrate`. To install it:",
-        "#   helm install imagenet charts/horovod --namespace vision --values THIS-FILE",
-        "# Check by hand first:",
-    ]
-    assert head[3].startswith("# - the pods ran as the image")
-    assert len(head) == 3 + len(migrate_file("mpijob-v1.yaml").checks)
-
-
-def test_values_file_names_a_placeholder_for_the_release_of_an_old_chart() -> None:
-    text = values_text(migrate_file("stable-gpu.yaml"), "old.yaml")
-    assert "#   helm install NAME charts/horovod --values THIS-FILE\n" in text
+def test_private_key_is_not_printed() -> None:
+    assert "bm90IGEga2V5" in PATHS["stable-gpu.yaml"].read_text()
+    assert "bm90IGEga2V5" not in whole_report(PATHS["stable-gpu.yaml"])
 
 
 def test_values_file_without_checks_has_no_heading_for_them() -> None:
-    migration = migrate_text(
-        "apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: job}\nspec:\n"
-        "  mpiReplicaSpecs:\n"
-        "    Launcher: {template: {spec: {containers: [{name: a, image: a, "
-        "command: [mpirun, b]}]}}}\n"
-        "    Worker: {template: {spec: {containers: [{name: a, image: a, "
-        "securityContext: {runAsUser: 5}}]}}}\n"
-    )
+    migration = migrate_job(worker_container__securityContext={"runAsUser": 5})
     assert migration.checks == ()
-    assert "Check" not in values_text(migration, "old") + report_text(migration)
+    assert "heck" not in values_text(migration, "old") + report_text(migration)
 
 
-def test_private_key_is_not_printed() -> None:
-    migration = migrate_file("stable-gpu.yaml")
-    assert "bm90IGEga2V5" not in values_text(migration, "old.yaml") + report_text(migration)
+def test_letters_that_nobody_sees_are_escaped() -> None:
+    text = report_text(migrate_old(**{"a\u00a0b\\": 1}))
+    assert "a\\xa0b\\" in text
+    assert "\u00a0" not in text
 
 
-KIND = "expected values of the old horovod chart, Arena's chart, Nauta's pack"
-OLD = "ssh: {useSecrets: true}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- a list", f"<old>:1:1: got a list of 1; {KIND}"),
-        ("kind: Pod\napiVersion: v1", f"<old>:1:1: got apiVersion 'v1', kind 'Pod'; {KIND}"),
-        ("kind: MPIJob", f"<old>:1:1: got apiVersion None, kind 'MPIJob'; {KIND}"),
-        ("apiVersion: kubeflow.org/v1", "got apiVersion 'kubeflow.org/v1', kind None"),
-        ("other: 1",
-         f"<old>:1:1: its keys are other; no chart that migrate knows has them; {KIND}"),
-        ("worker: {number: 2}\nworkerGroups: []",
-         "<old>:2:15: workerGroups is a key of this chart: the file needs no migration"),
-        ("worker: {number: many}",
-         '<old>:1:18: worker.number: got "many"; expected a whole number'),
-        ("worker: {number: true}", "worker.number: got true; expected a whole number"),
-        ("worker: {number: '1234567890'}", "expected a whole number"),
-        ("worker: {number: 0}",
-         "<old>:1:18: worker.number: the chart's worker.number does not accept it: 0 is less than "
-         "the minimum of 1; expected a value that worker.number accepts"),
-        (f"{OLD}worker: 3", "<old>:2:9: worker: got 3; expected a map"),
-        (f"{OLD}driver: 3", "driver: got 3; expected a map"),
-        (f"{OLD}worker: {{image: a:1}}", 'worker.image: got "a:1"; expected a map'),
-        ("master: {image: a:1}", 'master.image: got "a:1"; expected a map'),
-        ("master: {args: [[a]]}", 'master.args[0]: got ["a"]; expected text'),
-        (f"useHostNetwork: maybe\n{OLD}",
-         '<old>:1:17: useHostNetwork: got "maybe"; expected true or false'),
-        (f"{OLD}volumes: {{a: b}}", '<old>:2:10: volumes: got {"a": "b"}; expected a list'),
-    ],
-)  # fmt: skip
-def test_error_names_the_place_the_value_and_what_was_expected(text: str, message: str) -> None:
-    with pytest.raises(SpecError) as error:
-        migrate_text(text)
-    assert message in str(error.value)
+@pytest.mark.parametrize("dropped", [[], ["a"]])
+def test_value_that_a_rule_forgets_ends_the_migration(dropped: list[str]) -> None:
+    ledger = Ledger(parse(b"a: 1\nb: 2", "a"), values_schema())
+    for key in dropped:
+        ledger.drop((key,), "no use")
+    ledger.change(("b",), ("worker", "env"))
+    with pytest.raises(SpecError, match=r"b: migrate would lose it on the way to worker\.env"):
+        ledger.close("a test")
+    with pytest.raises(ValueError, match="an entry for the whole input"):
+        ledger.drop((), "")
 
 
 def test_command_writes_values_and_report_to_files(tmp_path: Path) -> None:
     output, report = tmp_path / "values.yaml", tmp_path / "report.txt"
-    arguments = [str(PATHS["mpijob-v1.yaml"]), "-w", str(output), "--report", str(report)]
-    done = CliRunner().invoke(app, ["migrate", *arguments])
+    path = PATHS["mpijob-v1.yaml"]
+    done = CliRunner().invoke(
+        app, ["migrate", str(path), "-w", str(output), "--report", str(report)]
+    )
     assert (done.exit_code, done.output) == (0, "")
-    migration = migrate_file("mpijob-v1.yaml")
-    assert output.read_text() == values_text(migration, "mpijob-v1.yaml")
-    assert report.read_text() == report_text(migration)
+    assert f"{output.read_text()}---\n{report.read_text()}" == whole_report(path)
 
 
-def test_command_prints_values_to_stdout_and_the_report_to_stderr() -> None:
-    done = CliRunner().invoke(app, ["migrate", str(PATHS["docker-helm-cpu.yaml"])])
-    assert done.exit_code == 0
-    migration = migrate_file("docker-helm-cpu.yaml")
-    assert done.stdout == values_text(migration, "docker-helm-cpu.yaml")
-    assert done.stderr == report_text(migration)
-
-
-def test_command_reads_a_line_from_standard_input() -> None:
-    line = "mpirun -np 16 -H a:8,b:8 python train.py"
+def test_command_reads_standard_input_and_prints_values_and_report() -> None:
+    line = PATHS["docker.sh"].read_text()
     done = CliRunner().invoke(app, ["migrate", "--command-line", "-"], input=line)
     assert done.exit_code == 0
-    migration = migrate_line(line)
-    assert done.stdout == values_text(migration, "standard input")
-    assert done.stderr == report_text(migration)
+    expected = whole_report(PATHS["docker.sh"]).replace("from docker.sh", "from standard input")
+    assert f"{done.stdout}---\n{done.stderr}" == expected
 
 
 @pytest.mark.parametrize("option", [[], ["--command-line"]])
-def test_refused_file_leaves_no_file_behind(tmp_path: Path, option: list[str]) -> None:
+@pytest.mark.parametrize(
+    "content", [b"for a in b: [c", b"a" * (MAX_BYTES + 1), b"a: \xff\xfe"], ids=len
+)
+def test_refused_file_leaves_no_file_behind(
+    tmp_path: Path, option: list[str], content: bytes
+) -> None:
     given, output, report = tmp_path / "in", tmp_path / "values.yaml", tmp_path / "report.txt"
-    given.write_text("for a in b: [c")
+    given.write_bytes(content)
     done = CliRunner().invoke(
         app, ["migrate", *option, str(given), "-w", str(output), "--report", str(report)]
     )
     assert isinstance(done.exception, SpecError)
-    assert sorted(tmp_path.iterdir()) == [given]
-    assert done.stdout == ""
+    assert (sorted(tmp_path.iterdir()), done.stdout) == ([given], "")
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "--command-line", "b"]])
 def test_command_needs_one_file(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, ["migrate", *arguments])
-    assert done.exit_code == 2
-    assert "give one of FILE and --command-line FILE" in done.stderr
+    assert (done.exit_code, "give one of FILE and --command-line FILE" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("option", [[], ["--command-line"]])
@@ -194,20 +132,6 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path, option: list[str]) ->
     assert str(done.exception) == f"{tmp_path}: cannot read the file: Is a directory"
 
 
-@pytest.mark.parametrize("option", [[], ["--command-line"]])
-def test_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path, option: list[str]) -> None:
-    for content in (b"a" * (MAX_BYTES + 1), b"a: \xff\xfe"):
-        (tmp_path / "in").write_bytes(content)
-        done = CliRunner().invoke(app, ["migrate", *option, str(tmp_path / "in")])
-        assert isinstance(done.exception, SpecError)
-
-
-def test_report_names_keys_with_dots_and_groups_what_is_alike() -> None:
-    lines = report_text(migrate_file("aws.yaml")).splitlines()
-    assert (
-        "  resources.requests.nvidia.com/gpu, resources.limits.nvidia.com/gpu "
-        "(gpus_per_node sets the GPUs)"
-    ) in lines
-    first = next(line for line in lines if line.endswith(":") or ": " in line)
-    assert first.startswith("read as AWS's chart mpijob-horovod-tensorflow-gpu: ")
-    assert lines[1].startswith("to check by hand: ")
+if __name__ == "__main__":
+    for file in FILES:
+        expected_report(file).write_text(whole_report(file), "utf-8")

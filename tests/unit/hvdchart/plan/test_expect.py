@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hvdchart.plan.expect import (
-    PUBLISHED,
-    Network,
-    Work,
-    assumptions,
-    expect,
-    exposed_seconds,
-    fit,
-)
+from hvdchart.plan.expect import PUBLISHED, Network, Work, expect, exposed_seconds, fit
 from tests.fakes.fixtures import Command
 
 WORK = Work("resnet50", 64, 40.0)
@@ -48,15 +38,6 @@ def test_one_host_has_no_network() -> None:
     assert expect(WORK, Network(1), 1, 8).efficiency == 1.0
 
 
-@pytest.mark.parametrize("rdma", [False, True])
-def test_more_hosts_bytes_or_latency_never_help(rdma: bool) -> None:
-    network = Network(10, rdma=rdma)
-    shares = [expect(WORK, network, hosts, 2).efficiency for hosts in (1, 2, 4, 64, 1000)]
-    assert all(0 < after < before <= 1 for before, after in itertools.pairwise(shares))
-    larger = expect(replace(WORK, model="vgg16"), network, 4, 2).efficiency
-    assert larger < shares[2] < expect(WORK, replace(network, gbit=15), 4, 2).efficiency
-
-
 def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
     assert expect(WORK, Network(100), 8, 1) == expect(WORK, Network(15), 8, 1)
     assert (
@@ -75,22 +56,18 @@ def test_the_model_is_fitted_to_measurements(scale: float) -> None:
     assert fit(WORK, Network(10), [(2, 2, 100.0)]) == 0.0
 
 
-def result(tmp_path: Path, nodes: list[str], **changes: Any) -> Path:
+def result(tmp_path: Path, nodes: list[str], batch: int = 64) -> Path:
+    """A result of `hvdchart bench` on these nodes."""
     rows = [expect(WORK, Network(10, scale=2.0), hosts, 2) for hosts in (1, 2)]
     document = {
         "session": "s", "machines": [], "name": "run", "time": "t", "image": "i", "turns": 2,
         "nodes": {f"worker-{n}": node for n, node in enumerate(nodes)},
-        "command": ["python", "benchmark.py", "--model", "resnet50", "--batch-size", "64"],
-        "rows": [
-            {
-                "workers": row.hosts, "ranks": row.ranks, "imagesPerSecond": row.speed,
-                "interval": 0.1, "efficiency": row.efficiency, "efficiencyInterval": 0.01,
-            }
-            for row in rows
-        ],
-        **changes,
+        "command": ["python", "benchmark.py", "--model", "resnet50", "--batch-size", str(batch)],
+        "rows": [{"workers": row.hosts, "ranks": row.ranks, "imagesPerSecond": row.speed,
+                  "interval": 0.1, "efficiency": row.efficiency, "efficiencyInterval": 0.01}
+                 for row in rows],
     }  # fmt: skip
-    file = tmp_path / "bench.json"
+    file = tmp_path / f"bench-{len(set(nodes))}-{batch}.json"
     file.write_text(json.dumps(document))
     return file
 
@@ -101,37 +78,25 @@ def test_plan_prints_what_to_expect_beside_published_figures(hvdchart: Command) 
     document = json.loads(done.output)
     assert [row["workers"] for row in document["expected"]] == [1, 2, 4, 8, 16]
     assert document["expected"][-1]["efficiency"] == pytest.approx(0.946, abs=0.001)
-    digits = {"imagesPerSecond": 1, "efficiency": 4, "model expects": 4}
-    for row in (*document["expected"], *document["published"]):
-        rounded = {key: round(row[key], number) for key, number in digits.items() if key in row}
-        assert rounded.items() <= row.items()
     assert (document["published"][0]["published"], document["published"][0]["ranks"]) == (0.92, 32)
-    shown = hvdchart("plan", SPEC, "--expect", "resnet50", "--speed", "45")
-    assert "- each host has a link of 10 Gbit/s (TCP, of which" in shown.output
-    assert "- 30 us for each message; " in shown.output
-    assert "expected speed" in shown.output
-    faster = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1")
-    assert " 1 Gbit/s" in faster.output
-    unknown = ["--set", "train.batchSize=null", "--expect", "resnet50", "--speed", "45"]
-    assert "samples/s with batches of 64: " in hvdchart("plan", SPEC, *unknown).output
+    shown = hvdchart("plan", SPEC, "--expect", "vgg16", "--speed", "45", "--gbit", "1").output
+    for part in ("link of 1 Gbit/s (TCP, of which", "- 30 us for each message; ", "expected speed"):
+        assert part in shown
 
 
 def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: Path) -> None:
-    measured = ["--measured", result(tmp_path, ["a", "b"])]
-    done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)
-    assert done.code == 0, done.errors
-    assert ", times 2.00 as fitted to measurements; " in done.output
-    assert "a rank alone trains 40 samples/s with batches of 64: 1.600 s" in done.output
+    def measured(*nodes: str, model: str = "resnet50", batch: int = 64) -> Any:
+        file = result(tmp_path, list(nodes), batch)
+        return hvdchart("plan", SPEC, "--expect", model, "--measured", file)
+
+    output = measured("a", "b").output
+    assert ", times 2.00 as fitted to measurements; " in output
+    assert "a rank alone trains 40 samples/s with batches of 64: 1.600 s" in output
     # The size of a batch is that of the measurement.
-    halved = ["python", "benchmark.py", "--batch-size", "32"]
-    measured = ["--measured", result(tmp_path, ["a", "b"], command=halved)]
-    done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)
-    assert "a rank alone trains 40 samples/s with batches of 32: 0.800 s" in done.output
+    assert "with batches of 32: 0.800 s" in measured("a", "b", batch=32).output
     # On one node nothing was said of a network.
-    measured = ["--measured", result(tmp_path, ["a", "a"])]
-    done = hvdchart("plan", SPEC, "--expect", "resnet50", *measured)
-    assert "fitted" not in done.output
-    other = hvdchart("plan", SPEC, "--expect", "vgg16", *measured)
+    assert "fitted" not in measured("a", "a").output
+    other = measured("a", "b", model="vgg16")
     assert (other.code, "was measured with resnet50" in other.errors) == (5, True)
 
 
@@ -165,18 +130,3 @@ def test_the_page_has_the_models_own_answers() -> None:
         ranks = each.hosts * each.ranks_per_host
         shares = f"{each.efficiency:.0%} | {each.expected():.0%}"
         assert f"| {each.where} | {each.work.model} | {ranks} | {shares} |\n" in page
-
-
-def test_assumptions_have_the_figures_that_the_model_uses() -> None:
-    slow, fast = Network(25, scale=1.5), Network(100, rdma=True)
-    assert [line.partition(" that nobody")[0] for line in assumptions(WORK, slow)[:4]] == [
-        "resnet50: 102 MB of gradients in each step, in float32",
-        "a rank alone trains 40 samples/s with batches of 64: 1.600 s for a step",
-        "each host has a link of 25 Gbit/s (TCP, of which a ring uses 15 Gbit/s at most)",
-        "30 us for each message, times 1.50 as fitted to measurements; half of the communication "
-        "is hidden",
-    ]
-    assert [line.partition(" that nobody")[0] for line in assumptions(WORK, fast)[2:4]] == [
-        "each host has a link of 100 Gbit/s (RDMA)",
-        "10 us for each message; half of the communication is hidden",
-    ]

@@ -1,18 +1,26 @@
-"""The planned numbers, for nodes whose right numbers are known."""
+"""The planned numbers and their reasons, at the limits where they change, and the warnings."""
 
 from __future__ import annotations
 
 import pytest
 
 from hvdchart.plan.binding import Binding
+from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
+from hvdchart.quantity import memory_text
 from hvdchart.spec.load import parse_spec
+from hvdchart.values.report import document
 
 
 def planned(nodes: str, rest: str = "") -> Plan:
     text = f"apiVersion: hvdchart/v1\nname: run\nnodes: [{nodes}]\ntrain: {{command: [a]}}\n{rest}"
     return make_plan(parse_spec(text.encode()))
+
+
+def plan_group(group: str, rest: str = "") -> Plan:
+    """The plan of two nodes."""
+    return planned(f"{{name: x, count: 2, {group}}}", rest)
 
 
 def test_xeon_8180_node_has_the_published_threads() -> None:
@@ -28,7 +36,6 @@ def test_xeon_8180_node_has_the_published_threads() -> None:
         "TF_ENABLE_ONEDNN_OPTS": "1",
     }
     assert plan.launching.binding == Binding("core", 28)
-    assert plan.launching.options == ()
     # 112 CPUs as Kubernetes counts; GKE's table keeps 345m, daemons and master 600m.
     assert group.requests["cpu"] == "111"
     # 384Gi of modules are 372.5Gi to the kernel; GKE's table keeps 14.3Gi, pods 768Mi.
@@ -36,49 +43,11 @@ def test_xeon_8180_node_has_the_published_threads() -> None:
     assert "cpu" not in group.limits
 
 
-def test_given_reserve_replaces_the_table() -> None:
-    group = planned(
-        "{name: x, count: 1, coresPerSocket: 8, memory: 64Gi, reserved: {cpu: 2500m, memory: 4Gi}}"
-    ).groups[0]
-    assert (group.requests["cpu"], group.requests["memory"]) == ("5", "60Gi")
-
-
-def test_small_nodes_have_at_least_one_thread() -> None:
-    for cores in (1, 2, 3, 4):
-        group = planned(f"{{name: x, count: 1, coresPerSocket: {cores}}}").groups[0]
-        assert int(group.env["OMP_NUM_THREADS"]) == cores
-        assert int(group.env["TF_NUM_INTRAOP_THREADS"]) == {1: 1, 2: 2, 3: 3, 4: 3}[cores]
-        assert int(group.env["TF_NUM_INTEROP_THREADS"]) == min(cores, 2)
-        assert group.requests["cpu"] not in ("0", "0m")
-
-
-def test_shared_machines_are_not_bound_and_request_half() -> None:
-    plan = planned("{name: x, count: 2, shared: true, coresPerSocket: 2, memory: 4Gi}")
-    assert plan.launching.binding == Binding("none")
-    assert plan.groups[0].requests == {"cpu": "1", "memory": "4Gi"}
-
-
-def test_gpu_node_has_one_rank_per_gpu() -> None:
-    group = planned("{name: dgx, count: 4, gpus: 4}").groups[0]
-    assert (group.slots, dict(group.limits), dict(group.env)) == (4, {"nvidia.com/gpu": "4"}, {})
-
-
-def test_group_tuning_wins_over_spec_tuning_over_the_rule() -> None:
-    group = planned(
-        "{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {ompThreads: 5}}",
-        "tuning: {ompThreads: 6, interOpThreads: 1, kmpBlocktime: 0}",
-    ).groups[0]
-    assert group.env["OMP_NUM_THREADS"] == "5"
-    assert group.env["TF_NUM_INTEROP_THREADS"] == "1"
-    assert group.env["KMP_BLOCKTIME"] == "0"
-    assert "instead of 8" in group.reasons["env.OMP_NUM_THREADS"].because
-
-
 def test_onednn_is_on_for_cpu_ranks_unless_tuned_off() -> None:
     groups = planned(
         "{name: xeon, count: 1, coresPerSocket: 8},"
         "{name: exact, count: 1, coresPerSocket: 8, tuning: {oneDnn: false}},"
-        "{name: gpu, count: 1, coresPerSocket: 8, gpus: 1}",
+        "{name: gpu, count: 1, coresPerSocket: 8, gpus: 1}"
     ).groups
     assert [group.env.get("TF_ENABLE_ONEDNN_OPTS") for group in groups] == ["1", "0", None]
     assert groups[1].reasons["env.TF_ENABLE_ONEDNN_OPTS"].because.startswith("nodes[1].tuning.oneD")
@@ -94,6 +63,107 @@ def test_bfloat16_is_off_by_default_and_per_group() -> None:
     assert groups[0].reasons["env.TF_SET_ONEDNN_FPMATH_MODE"].because == "tuning.bfloat16"
     assert "TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].env
     assert "env.TF_SET_ONEDNN_FPMATH_MODE" not in groups[1].reasons
+
+
+# (the group, the key in the values of a worker, its value, because, source)
+RULES = [
+    ("coresPerSocket: 4", "env.OMP_NUM_THREADS", "4", "coresPerSocket: one thread per core",
+     "Intel"),
+    ("coresPerSocket: 4, tuning: {slots: 2}", "env.OMP_NUM_THREADS", "2",
+     "cores of a rank: one thread per core", "Intel"),
+    ("coresPerSocket: 5", "env.TF_NUM_INTRAOP_THREADS", "3", "5 cores of a rank - 2", "Intel"),
+    ("coresPerSocket: 4", "env.TF_NUM_INTRAOP_THREADS", "3",
+     "3 of 4 cores: too few to leave two free", "hvdchart"),
+    ("coresPerSocket: 1", "env.TF_NUM_INTRAOP_THREADS", "1",
+     "1 of 1 core: too few to leave two free", "hvdchart"),
+    ("coresPerSocket: 20, gpus: 2", "env.TF_NUM_INTRAOP_THREADS", "8", "10 cores of a rank - 2",
+     "hvdchart"),
+    ("coresPerSocket: 20, gpus: 2", "env.TF_NUM_INTEROP_THREADS", "8",
+     "10 cores of a rank - 2, at least 2: they feed its GPU", "NVIDIA"),
+    ("coresPerSocket: 3, gpus: 1", "env.TF_NUM_INTEROP_THREADS", "2",
+     "3 cores of a rank - 2, at least 2: they feed its GPU", "NVIDIA"),
+    ("coresPerSocket: 64, sockets: 2, numaPerSocket: 4", "slots", "8", "one rank per NUMA node",
+     "Intel"),
+    ("coresPerSocket: 64, sockets: 2, numaPerSocket: 4", "env.OMP_NUM_THREADS", "16",
+     "cores of a rank: one thread per core", "Intel"),
+    ("coresPerSocket: 2", "env.TF_NUM_INTEROP_THREADS", "2", "two operations in parallel", "Intel"),
+    ("coresPerSocket: 1", "env.TF_NUM_INTEROP_THREADS", "1", "1 core: one operation at a time",
+     "hvdchart"),
+    ("coresPerSocket: 1, tuning: {kmpBlocktime: 5}", "env.KMP_BLOCKTIME", "5",
+     "nodes[0].tuning.kmpBlocktime", "the spec"),
+    ("coresPerSocket: 1, tuning: {kmpAffinity: compact}", "env.KMP_AFFINITY", "compact",
+     "nodes[0].tuning.kmpAffinity", "the spec"),
+    ("coresPerSocket: 1, shared: true", "env.OMPI_MCA_mpi_yield_when_idle", "1",
+     "shared machines: waiting ranks yield their core", "hvdchart"),
+    ("coresPerSocket: 4, sockets: 2, shared: true", "resources.requests.cpu", "4",
+     "half of 2 x 4 x 1 CPUs: idle CPU can be borrowed", "hvdchart"),
+    ("coresPerSocket: 8, threadsPerCore: 2", "resources.requests.cpu", "15",
+     "1 x 8 x 2 CPUs - 710m reserved, in whole CPUs", "GKE's table"),
+    # At least half of a small node is left, in thousandths where it is less than a CPU.
+    ("coresPerSocket: 1", "resources.requests.cpu", "500m",
+     "half of 1 x 1 x 1 CPUs: the usual reserve, 660m, is more", "hvdchart"),
+    ("coresPerSocket: 4, reserved: {cpu: 3500m}", "resources.requests.cpu", "500m",
+     "1 x 4 x 1 CPUs - 3500m reserved", "the spec"),
+    ("coresPerSocket: 4, memory: 8Gi, cpuManager: static, reserved: {cpu: 1}",
+     "resources.requests.cpu", "2",
+     "1 x 4 x 1 CPUs - 1 of the kubelet - 600m for master and DaemonSets, in whole cores",
+     "Kubernetes"),
+    ("coresPerSocket: 28, sockets: 2, threadsPerCore: 2, memory: 8Gi, cpuManager: static, "
+     "reserved: {cpu: 4}",
+     "resources.requests.cpu", "106",
+     "2 x 28 x 2 CPUs - 4 of the kubelet - 600m for master and DaemonSets, in whole cores",
+     "Kubernetes"),
+    ("gpus: 1, memory: 64Gi", "resources.requests.memory", "55Gi",
+     "64Gi - 3 % for the kernel - 6362Mi reserved, in whole GiB", "GKE's table"),
+    ("gpus: 1, memory: 1Gi", "resources.requests.memory", "496Mi",
+     "half of 1Gi - 3 % for the kernel, in whole MiB", "hvdchart"),
+    ("gpus: 1, memory: 3Gi", "resources.requests.memory", "1489Mi",
+     "half of 3Gi - 3 % for the kernel, in whole MiB", "hvdchart"),
+    ("gpus: 1, memory: 9728Mi, reserved: {memory: 1Gi}", "resources.requests.memory", "8Gi",
+     "9728Mi - 1Gi reserved, in whole GiB", "the spec"),
+    ("gpus: 1, memory: 9Gi, reserved: {memory: 1Gi}", "resources.requests.memory", "8Gi",
+     "9Gi - 1Gi reserved", "the spec"),
+    ("gpus: 1, memory: 9Gi, reserved: {memory: 1025Mi}", "resources.requests.memory", "8191Mi",
+     "9Gi - 1025Mi reserved", "the spec"),
+    ("coresPerSocket: 1, memory: 3Gi, shared: true", "resources.requests.memory", "3Gi",
+     "the worker's share", "the spec"),
+    ("coresPerSocket: 1, sockets: 2, tuning: {ompThreads: 5}", "env.OMP_NUM_THREADS", "5",
+     "nodes[0].tuning.ompThreads instead of 1", "the spec"),
+    ("gpus: 2, rdma: {resource: rdma/hca, count: 3}", "resources.limits.rdma/hca", "3",
+     "rdma.count", "the spec"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "key", "value", "because", "source"), RULES)
+def test_rule_plans_number_with_reason(
+    group: str, key: str, value: str, because: str, source: str
+) -> None:
+    rows = {row["value"]: row for row in document(plan_group(group))["reasons"]}
+    row = rows[f"worker.{key}"]
+    assert (str(row["is"]), row["because"], row["source"]) == (value, because, source)
+
+
+@pytest.mark.parametrize(
+    ("group", "size", "because"),
+    [
+        ("gpus: 1", "1Gi", "1 rank x 1Gi, at least 1Gi"),
+        ("gpus: 3", "3Gi", "3 ranks x 1Gi, at least 1Gi"),
+        ("coresPerSocket: 1, sockets: 4", "2Gi", "4 ranks x 512Mi, at least 1Gi"),
+        ("coresPerSocket: 1, tuning: {memory: 4Gi}", "1Gi", "1 rank x 512Mi, at least 1Gi"),
+        ("coresPerSocket: 1, tuning: {memory: 2Gi}", "512Mi", "a quarter of the worker's memory"),
+        ("coresPerSocket: 1, tuning: {shm: 7Gi}", "7Gi", "nodes[0].tuning.shm instead of 1Gi"),
+    ],
+)
+def test_shared_memory_grows_with_ranks_up_to_a_quarter(
+    group: str, size: str, because: str
+) -> None:
+    plan = plan_group(group)
+    assert (memory_text(plan.shm), plan.shm_reason.because) == (size, because)
+
+
+def test_node_without_sizes_has_no_requests_or_threads() -> None:
+    group = plan_group("gpus: 1").groups[0]
+    assert (group.cpu, group.memory, dict(group.requests), dict(group.env)) == (None, None, {}, {})
 
 
 # Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.
@@ -185,16 +255,33 @@ def test_groups_with_other_interfaces_have_own_variables() -> None:
 
 
 @pytest.mark.parametrize(
+    ("nodes", "rest"),
+    [
+        ("{name: x, count: 4, spares: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}",
+         "launch: {options: [--tag-output], hostsTimeoutSeconds: 9}"),
+        ("{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
+         "{name: y, count: 1, sockets: 1, coresPerSocket: 16}", ""),
+        ("{name: x, count: 1, gpus: 2}, {name: y, count: 1, coresPerSocket: 16}", ""),
+        ("{name: x, count: 1, coresPerSocket: 4, tuning: {binding: core}}",
+         "launch: {mode: horovodrun, options: [--gloo]}"),
+    ],
+)  # fmt: skip
+def test_run_that_measures_has_the_bindings_of_the_plan(nodes: str, rest: str) -> None:
+    plan = planned(nodes, rest)
+    measured = measuring_plan(plan, "bench", ["python", "b.py", "$(LAUNCH)"], 3)
+    assert measured.launching.binding == plan.launching.binding
+    assert measured.launching.options == (plan.launching.options if "tag" in rest else ())
+    assert (measured.spec.name, measured.workers, measured.spares) == ("run-bench", 3, 0)
+    assert measured.spec.launch.mode == "custom"
+    assert measured.groups[0].slots == plan.groups[0].slots
+
+
+@pytest.mark.parametrize(
     ("nodes", "rest", "says"),
     [
-        ("{name: x, count: 1, coresPerSocket: 4, tuning: {ompThreads: 8}}", "",
-         "8 threads on 4 cores"),
         ("{name: x, count: 1, coresPerSocket: 4, sockets: 2, tuning: {slots: 3}}", "",
          "span two sockets"),
-        ("{name: x, count: 1, coresPerSocket: 4, tuning: {cpu: 5}}", "", "never scheduled"),
-        ("{name: x, count: 1, gpus: 1, memory: 1Gi, tuning: {memory: 2Gi}}", "", "never scheduled"),
         ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, coresPerSocket: 1}", "", "one job"),
-        ("{name: x, count: 2, gpus: 1}", "volumes: {output: {pvc: a}}", "ReadWriteMany"),
         ("{name: x, count: 2, gpus: 1}", "volumes: {output: {emptyDir: {}}}", "deleted with"),
         ("{name: x, count: 2, gpus: 1}", "volumes: {output: {hostPath: /a}}", "rank 0 only"),
         ("{name: x, count: 1, gpus: 1}, {name: y, count: 1, gpus: 1}",
@@ -218,20 +305,6 @@ def test_plan_warns(nodes: str, rest: str, says: str) -> None:
     assert any(says in warning for warning in warnings), warnings
 
 
-def test_ordinary_plan_has_no_warning() -> None:
-    node = "{name: x, count: 4, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 384Gi}"
-    assert planned(node).warnings == ()
-
-
-def test_every_planned_number_has_a_reason() -> None:
-    group = planned(
-        "{name: x, count: 1, sockets: 2, coresPerSocket: 8, memory: 64Gi, gpus: 2}"
-    ).groups[0]
-    numbers = {f"env.{name}" for name in group.env} | {"slots", "number", "shm"}
-    numbers |= {f"resources.requests.{name}" for name in group.requests}
-    assert numbers <= set(group.reasons)
-
-
 @pytest.mark.parametrize(
     ("source", "says"), [("pvc", "ReadWriteMany"), ("hostPath", "on the node of rank 0 only")]
 )
@@ -245,6 +318,60 @@ def test_output_of_several_workers_is_warned_to_be_shared(
     assert len([warning for warning in plan.warnings if says in warning]) == warned
 
 
-def test_equal_numa_nodes_are_no_reason_for_a_warning() -> None:
-    plan = planned("{name: x, count: 1, coresPerSocket: 8, numaPerSocket: 2}")
-    assert [warning for warning in plan.warnings if "numaPerSocket" in warning] == []
+@pytest.mark.parametrize(
+    ("group", "warning"),
+    [
+        ("coresPerSocket: 4, tuning: {slots: 2, ompThreads: 3}",
+         "group x: OMP_NUM_THREADS starts 6 threads on 4 cores; lower it"),
+        ("coresPerSocket: 4, tuning: {intraOpThreads: 5}",
+         "group x: TF_NUM_INTRAOP_THREADS starts 5 threads on 4 cores; lower it"),
+        ("coresPerSocket: 4, tuning: {cpu: 4001m}",
+         "group x: requests 4001m CPUs of a node with 4: never scheduled; lower tuning.cpu"),
+        ("gpus: 1, memory: 1Gi, tuning: {memory: 1025Mi}",
+         "group x: requests 1025Mi of a node with 1Gi: never scheduled; lower tuning.memory"),
+        ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}",
+         "group x: 999Mi of memory for 4 ranks: they and the process that has imported their "
+         "framework take up to 1000Mi before they train; raise memory or lower tuning.slots"),
+        ("coresPerSocket: 4, memory: 8Gi, cpuManager: static",
+         "group x: cpuManager static: the plan assumes that the kubelet reserves 1 CPU; set "
+         "reserved.cpu to the number of CPUs in its reservedSystemCPUs, or else to the sum of its "
+         "kubeReserved and systemReserved"),
+        ("coresPerSocket: 4, sockets: 2, tuning: {binding: socket}",
+         "ranks are bound by socket: check with lscpu that nodes have the sockets of the spec; "
+         "a virtual machine may show each CPU as a socket, and a rank would have one core"),
+        ("coresPerSocket: 4, tuning: {binding: none}",
+         "ranks are not bound to cores: give all groups the same number of ranks per socket"),
+        # One socket has too few cores, but no rank spans two.
+        ("coresPerSocket: 3, memory: 8Gi, cpuManager: static, reserved: {cpu: 1}, "
+         "tuning: {slots: 2}",
+         "ranks are not bound to cores: give all groups the same number of ranks per socket"),
+    ],
+)  # fmt: skip
+def test_plan_has_this_one_warning(group: str, warning: str) -> None:
+    assert plan_group(group).warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    ("group", "rest"),
+    [
+        ("coresPerSocket: 4, tuning: {ompThreads: 4, cpu: 4}", ""),
+        ("gpus: 1, memory: 1Gi, tuning: {memory: 1Gi}", ""),
+        ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 1000Mi}", ""),
+        ("coresPerSocket: 4, memory: 8Gi, cpuManager: static, reserved: {cpu: 1}", ""),
+        ("coresPerSocket: 4", "launch: {mode: elastic}"),
+        ("coresPerSocket: 4", "launch: {mode: custom}"),
+        ("coresPerSocket: 4", "launch: {options: [--bind-to, core]}"),
+        ("coresPerSocket: 4", "values: {worker: {number: 4}}"),
+        ("gpus: 3, sockets: 2, coresPerSocket: 4", ""),
+        ("gpus: 1, coresPerSocket: 9, numaPerSocket: 2", ""),
+        ("coresPerSocket: 4, shared: true", ""),
+        ("coresPerSocket: 8, numaPerSocket: 2", ""),
+        ("coresPerSocket: 28, sockets: 2, threadsPerCore: 2, memory: 384Gi", ""),
+        (
+            "gpus: 1",
+            "volumes: {data: {pvc: a, readOnly: true}, output: {nfs: {server: a, path: /b}}}",
+        ),
+    ],
+)
+def test_plan_has_no_warning(group: str, rest: str) -> None:
+    assert plan_group(group, rest).warnings == ()

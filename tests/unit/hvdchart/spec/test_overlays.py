@@ -8,7 +8,6 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import read_spec
-from hvdchart.spec.merge import Merger
 from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.yaml_tree import parse
 
@@ -31,10 +30,8 @@ def test_maps_merge_lists_replace_null_deletes() -> None:
     plain = tree.plain
     assert plain["train"] == {"command": ["a"], "env": {"A": "x", "C": "z"}}
     assert [node["name"] for node in plain["nodes"]] == ["b"]
-
-
-def test_later_spec_wins() -> None:
     assert merged(b"name: one", b"name: two").plain["name"] == "two"
+    assert "env" not in apply_settings(tree, ["train.env=null"]).plain["train"]
 
 
 def test_null_below_values_is_left_to_helm() -> None:
@@ -68,10 +65,6 @@ def test_setting_replaces_one_value(setting: str, path: list[Any], value: Any) -
     assert actual == value
 
 
-def test_null_setting_deletes_the_key() -> None:
-    assert "env" not in apply_settings(merged(), ["train.env=null"]).plain["train"]
-
-
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
@@ -97,21 +90,3 @@ def test_wrong_value_of_a_setting_names_the_setting(setting: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_spec(apply_settings(merged(), [setting]))
     assert caught.value.place == f"--set {setting}"
-
-
-def test_a_merger_that_does_not_say_what_maps_are_cannot_be_made() -> None:
-    class Half(Merger[int]):
-        def entries(self, value: int) -> None:
-            return None
-
-    with pytest.raises(TypeError, match="with_entries"):
-        Half()  # type: ignore[abstract]
-
-
-def test_a_merger_that_does_not_find_maps_cannot_be_made() -> None:
-    class Half(Merger[int]):
-        def with_entries(self, base: int, entries: dict[str, int]) -> int:
-            return base
-
-    with pytest.raises(TypeError, match="entries"):
-        Half()  # type: ignore[abstract]

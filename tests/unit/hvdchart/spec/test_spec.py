@@ -1,4 +1,4 @@
-"""Every wrong spec is refused with one message: place, problem and what was expected."""
+"""Every wrong spec is refused with one message for each error: place, problem, what is expected."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.load import load_tree, parse_spec
+from hvdchart.spec.model import Spec
 from hvdchart.spec.yaml_tree import MAX_BYTES
 
 GOOD = """\
@@ -32,17 +33,6 @@ def refused(text: str | bytes) -> SpecError:
     return caught.value
 
 
-def test_valid_spec_is_read() -> None:
-    spec = parse_spec(GOOD.encode())
-    assert (spec.name, spec.nodes[0].sockets, spec.train.command) == (
-        "run", 2, ("python", "train.py"),
-    )  # fmt: skip
-
-
-def test_node_with_zero_gpus_is_a_cpu_node() -> None:
-    assert parse_spec((GOOD.replace("sockets: 2", "gpus: 0")).encode()).nodes[0].gpus == 0
-
-
 @pytest.mark.parametrize("name", ["a.yaml", "-"])
 def test_spec_of_a_byte_too_many_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -62,26 +52,17 @@ def test_spec_of_a_byte_too_many_is_refused(
 WRONG_VALUES = [
     ("sockets: 2", "socket: 2", "6:5", "did you mean 'sockets'?"),
     ("sockets: 2", 'sockets: "2"', "6:14", "'2'; expected a whole number from 1 to 64"),
-    ("sockets: 2", "sockets: true", "6:14", "expected a whole number"),
-    ("sockets: 2", "sockets: 2.5", "6:14", "got 2.5"),
-    ("sockets: 2", "sockets: 0", "6:14", "got 0"),
     ("sockets: 2", "sockets:", "6:5", "nothing (null)"),
     ("count: 2", "count: " + "9" * 500, "5:12", "finite decimal number"),
-    ("count: 2", "count: 1e999", "5:12", "finite decimal number"),
-    ("count: 2", "count: 010", "5:12", "number 010"),
     ("count: 2", "count: 1_000", "5:12", "number 1_000 with '_'; expected 1000, or quotes"),
-    ("count: 2", "count: 1_0.5", "5:12", "expected 10.5, or quotes"),
     ("count: 2", "count: [2]", "5:12", "a list of 1"),
     ("    count: 2\n", "", "4:5", "key 'count' is missing"),
     ("    coresPerSocket: 28\n", "", "4:5", "needs coresPerSocket or gpus"),
     ("hvdchart/v1", "hvdchart/v2", "1:13", "one of hvdchart/v1"),
     ("name: run", "name: Run", "2:7", "a-z, 0-9 and -"),
-    ("name: run", "name: " + "a" * 46, "2:7", "52"),
     ("name: run", "name: 7", "2:7", 'in quotes: "7"'),
     ("[python, train.py]", "python train.py", "9:12", "expected a list"),
-    ("[python, train.py]", "[]", "9:12", "a list of 1 to"),
     ("train:\n", "train:\n  env: {1A: x}\n", "9:9", "name of an environment variable"),
-    ("train:\n", "train:\n  env: {A: true}\n", "9:12", "need quotes"),
     ("train:\n", "volumes: {data: {hostPath: ../../etc}}\ntrain:\n", "8:28", "absolute path"),
     ("train:\n", "volumes: {data: {hostPath: /a/../../etc}}\ntrain:\n", "8:28", "without .."),
     ("train:\n", "volumes: {data: {}}\ntrain:\n", "8:17", "no source"),
@@ -107,10 +88,7 @@ WRONG_VALUES = [
     ("train:\n", "volumes: {output: {pvc: a, readOnly: true}}\ntrain:\n", "8:38",
      "mounted read-only"),
     ("train:\n", "train:\n  checkpoints: a\n", "9:16", "volumes.output"),
-    ("train:\n", "horovod: {timeline: true}\ntrain:\n", "8:21", "volumes.output"),
     ("train:\n", "horovod: {fusionThreshold: 1000}\ntrain:\n", "8:28", "not a multiple of 1Mi"),
-    ("    count: 2\n", "    count: 2\n    cpuManager: static\n", "6:17", "without memory"),
-    ("    count: 2\n", "    count: 2\n    reserved: {cpu: 56}\n", "6:21", "all 56"),
     ("    count: 2\n", "    count: 2\n    shared: true\n    reserved: {cpu: 1}\n", "7:15",
      "nothing is reserved"),
     ("    count: 2\n", "    count: 2\n    memory: 8Gi\n    cpuManager: static\n"
@@ -168,7 +146,7 @@ def test_all_contradictions_of_a_spec_are_reported_at_once() -> None:
         "static together with shared: true",
         "static without memory",
         "checkpoints need an output volume",
-        "option 'np', but the chart sets worker.number and worker.slots",
+        "option 'np', but the chart sets worker.number and worker.slots: remove it",
     ]
 
 
@@ -180,52 +158,6 @@ def test_of_very_many_errors_the_first_are_shown() -> None:
     assert (len(lines), lines[-1]) == (21, "and 30 more errors")
 
 
-TEN_TO_THE_SEVENTH = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
-    f"{c}: &{c} [{','.join([f'*{p}'] * 10)}]\n" for p, c in zip("abcdef", "bcdefg", strict=True)
-)
-BROKEN_YAML: list[tuple[str | bytes, str, str]] = [
-    ("", "a.yaml", "no YAML value"),
-    ("# nothing\n", "a.yaml", "no YAML value"),
-    ("- 1\n", "a.yaml:1:1", "expected a map"),
-    ("a: 1\na: 2\n", "a.yaml:2:1", "'a' is given twice"),
-    ("a: &x [*x]\n", "a.yaml:1:4", "inside its own anchor"),
-    ("a: b: c\n", "a.yaml:1:5", "a ':' where no key can be"),
-    ("a: 1\n b: 2\n", "a.yaml:2:3", "a ':' where no key can be"),
-    ("a: [1\n", "a.yaml", "']' or ',' is missing in the brackets that open at 1:4"),
-    ("a: {b: 1\nc: 2\n", "a.yaml:2:2", "'}' or ',' is missing in the brackets that open at 1:4"),
-    ("a: 1\n---\nb: 2\n", "a.yaml:2:1", "a second document begins here"),
-    ("a: 1\nb: 'x\nc: 2\n", "a.yaml:4:1", "the text in quotes that begins at 2:4 does not end"),
-    ("a:\n\tb: 1\n", "a.yaml:2:1", "a tab; expected spaces"),
-    ("a: @b\n", "a.yaml:1:4", "'@' at the start of a value; expected quotes"),
-    ("a: *b\n", "a.yaml:1:4", "*b refers to an anchor &b that is not above it"),
-    ("- a\nb: 1\n", "a.yaml:2:1", "indented unlike the lines before it, from 1:1 on"),
-    ("a: |\nb\n", "a.yaml:3:1", "the line 2:1 is neither a key"),
-    ("a: {{ x }}\n", "a.yaml:1:5", "a template with {{ }} must be rendered first"),
-    ('a: "\\q"\n', "a.yaml:1:6", "unknown escape character 'q', in what begins at 1:4"),
-    ("a: \x07\n", "a.yaml:1:4", "control character"),
-    ('a: "\\0"\n', "a.yaml:1:4", "control character"),
-    (b"a: b\nc: \xff\n", "a.yaml:2:4", "0xff is not UTF-8"),
-    ("a: !!python/object:os.system x\n", "a.yaml:1:4", "tag"),
-    ("a: !mine {}\n", "a.yaml:1:4", "tag"),
-    ("? [1]\n: 2\n", "a.yaml:1:3", "as a key"),
-    ("1: 2\n", "a.yaml:1:1", "not text"),
-    ("a: " + "[" * 60 + "]" * 60, "a.yaml:1:43", "nested too deep"),
-    ("a: " + "[" * 2000, "a.yaml:1:43", "nested too deep"),
-    ("a: .nan\n", "a.yaml:1:4", "finite"),
-    ("x" * 600_000, "a.yaml", "at most"),
-    (TEN_TO_THE_SEVENTH, "a.yaml", "aliases expand to too many values"),
-]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("text", "place", "says"), BROKEN_YAML)
-def test_broken_yaml_is_refused_at_its_place(text: str | bytes, place: str, says: str) -> None:
-    error = refused(text)
-    assert error.place == place or (error.place.startswith(place + ":")), str(error)
-    assert says in str(error)
-    assert "\n" not in str(error)
-
-
 def test_anchors_and_merge_keys_are_resolved() -> None:
     text = GOOD.replace("  - name: xeon", "  - &one\n    name: xeon")
     text = text.replace("train:\n", "  - {<<: *one, name: other, count: 3}\ntrain:\n")
@@ -233,12 +165,85 @@ def test_anchors_and_merge_keys_are_resolved() -> None:
     assert (other.name, other.count, other.sockets) == ("other", 3, 2)
 
 
-def test_the_places_of_a_spec_are_no_part_of_its_value() -> None:
-    spec, moved = parse_spec(GOOD.encode()), parse_spec(f"# A comment.\n\n{GOOD}".encode())
-    assert spec == moved
-    assert "Place(" not in repr(spec), "the spec is printed without them"
+OUTPUT_OF_X = "horovod: {timeline: true}\nvolumes: {output: {pvc: a, groups: [x]}}"
+STATIC = "coresPerSocket: 4, cpuManager: static"
 
 
-def test_the_file_of_a_text_can_be_named_by_keyword() -> None:
-    with pytest.raises(SpecError, match=r"^mine\.yaml: "):
-        parse_spec(data="", file="mine.yaml")
+def read(group: str, rest: str = "", name: str = "run") -> Spec:
+    nodes = f"nodes: [{{name: x, count: 2, {group}}}]"
+    return parse_spec(
+        f"apiVersion: hvdchart/v1\nname: {name}\ntrain: {{command: [a]}}\n{nodes}\n{rest}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "rest"),
+    [
+        ("coresPerSocket: 1", ""),
+        ("coresPerSocket: 4, numaPerSocket: 4", ""),
+        # Of three cores the kubelet and the pods beside the worker have the rest.
+        (f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2400m}}", ""),
+        (f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2}}", ""),
+        (f"{STATIC}, tuning: {{memory: 1Gi}}", ""),
+        (STATIC, "tuning: {memory: 1Gi}"),
+        ("coresPerSocket: 4, reserved: {cpu: 3999m}", ""),
+        ("gpus: 1, memory: 1Gi, reserved: {memory: 1048575Ki}", ""),
+        ("coresPerSocket: 4, tuning: {slots: 4, binding: core}", ""),
+        ("coresPerSocket: 4, tuning: {binding: socket}", ""),
+        ("coresPerSocket: 4", "launch: {mode: elastic, elastic: {minRanks: 2, maxRanks: 2}}"),
+        ("coresPerSocket: 4", "horovod: {fusionThreshold: 1Mi}"),
+        ("coresPerSocket: 4", OUTPUT_OF_X),
+        ("coresPerSocket: 4, interface: eth0", "launch: {options: [--tag-output]}"),
+        ("coresPerSocket: 4, tuning: {binding: none}", "launch: {options: [--bind-to, core]}"),
+    ],
+)
+def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
+    read(group, rest)
+
+
+@pytest.mark.parametrize(
+    ("group", "rest", "path", "says"),
+    [
+        (f"{STATIC}, memory: 8Gi, reserved: {{cpu: 2401m}}", "", "nodes[0].cpuManager",
+         "none of 4 cores is left"),
+        (f"{STATIC}, memory: 8Gi, tuning: {{cpu: 2500m}}", "", "nodes[0].tuning.cpu",
+         "2500m CPUs with cpuManager static"),
+        (f"{STATIC}, memory: 8Gi", "tuning: {cpu: 2500m}", "tuning.cpu", "expected whole CPUs"),
+        ("coresPerSocket: 4, reserved: {cpu: 4}", "", "nodes[0].reserved.cpu", "reserves all 4"),
+        ("gpus: 1, memory: 1Gi, reserved: {memory: 1Gi}", "", "nodes[0].reserved.memory",
+         "reserves all of the node's memory"),
+        ("coresPerSocket: 4}, {name: y, count: 1, gpus: 1", OUTPUT_OF_X, "horovod.timeline",
+         "volumes.output, mounted by all groups"),
+        ("coresPerSocket: 4, interface: eth0",
+         "launch: {mode: horovodrun, options: [-v, --network-interfaces, eth1]}",
+         "launch.options[1]", "but the groups' interface is eth0"),
+        ("coresPerSocket: 4, tuning: {binding: core}", "launch: {options: [--bind-to, core]}",
+         "launch.options[0]", "but tuning.binding is core"),
+        ("gpus: 2", "values: {worker: {slots: 1}}", "values.worker.slots",
+         "1 slots on nodes with 2 GPUs"),
+    ],
+)  # fmt: skip
+def test_spec_beyond_the_limit_is_refused(group: str, rest: str, path: str, says: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read(group, rest)
+    assert caught.value.path == path
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "longest", "path"),
+    [("gpus: 1", 45, "name"), ("gpus: 1}, {name: NAME, count: 1, gpus: 1", 21, "nodes[1].name")],
+)
+def test_name_leaves_room_for_the_hash_of_a_statefulset(
+    group: str, longest: int, path: str
+) -> None:
+    """A StatefulSet is named RUN-GROUP; the only group becomes `worker`."""
+
+    def read_with(length: int) -> None:
+        run = "r" * (length if path == "name" else 30)
+        read(group.replace("NAME", "g" * length), name=run)
+
+    read_with(longest)
+    with pytest.raises(SpecError, match="a name with which it has at most 52") as caught:
+        read_with(longest + 1)
+    assert caught.value.path == path

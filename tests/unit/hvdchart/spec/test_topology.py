@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hvdchart.quantity import GI, MI
 from hvdchart.spec import topology
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import NodeGroup, Spec
+from hvdchart.spec.model import Spec
 
 
 def spec(group: str, rest: str = "") -> Spec:
     text = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
     return parse_spec(f"{text}nodes: [{{name: x, count: 1, {group}}}]\n{rest}".encode())
-
-
-def node(group: str) -> NodeGroup:
-    return spec(group).nodes[0]
 
 
 # Without the 600m that DaemonSets and the master request.
@@ -41,18 +35,6 @@ def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "cores", "millis"),
-    [
-        ("gpus: 1", 0, 0),
-        ("coresPerSocket: 3", 3, 3000),
-        ("coresPerSocket: 3, sockets: 2, threadsPerCore: 4", 6, 24000),
-    ],
-)
-def test_cores_and_cpus_of_a_node(group: str, cores: int, millis: int) -> None:
-    assert (topology.cores(node(group)), topology.node_cpu(node(group))) == (cores, millis)
-
-
-@pytest.mark.parametrize(
     ("group", "cores"),
     [
         ("coresPerSocket: 8", 0),
@@ -68,7 +50,7 @@ def test_cores_and_cpus_of_a_node(group: str, cores: int, millis: int) -> None:
     ],
 )  # fmt: skip
 def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, cores: int) -> None:
-    assert topology.reserved_cores(node(group)) == cores
+    assert topology.reserved_cores(spec(group).nodes[0]) == cores
 
 
 @pytest.mark.parametrize(
@@ -79,29 +61,16 @@ def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, co
         ("coresPerSocket: 8, sockets: 2, gpus: 4", "", 4),
         ("coresPerSocket: 8", "tuning: {slots: 3}", 3),
         ("coresPerSocket: 8, tuning: {slots: 5}", "tuning: {slots: 3}", 5),
+        ("coresPerSocket: 8, tuning: {slots: 5}", "values: {worker: {slots: 2}}", 2),
+        ("coresPerSocket: 8", "values: {worker: null}", 1),
+        ("coresPerSocket: 8", "values: {worker: {slots: true}}", 1),
+        ("coresPerSocket: 8", "values: {worker: {slots: '2'}}", 1),
+        # Several groups become workerGroups, whose own numbers count.
+        ("gpus: 1}, {name: y, count: 1, gpus: 1", "values: {worker: {slots: 2}}", 1),
     ],
 )
-def test_slots_are_tuned_per_group_then_for_all_then_by_rule(
-    group: str, rest: str, slots: Any
+def test_slots_are_those_of_values_of_the_group_of_all_or_by_rule(
+    group: str, rest: str, slots: int
 ) -> None:
     read = spec(group, rest)
     assert topology.slots(read.nodes[0], read) == slots
-
-
-@pytest.mark.parametrize(
-    ("group", "values", "number"),
-    [
-        ("gpus: 1", "{}", None),
-        ("gpus: 1", "{worker: null}", None),
-        ("gpus: 1", "{worker: {slots: 1}}", 1),
-        ("gpus: 1", "{worker: {slots: 0}}", None),
-        ("gpus: 1", "{worker: {slots: true}}", None),
-        ("gpus: 1", "{worker: {slots: '1'}}", None),
-        # Several groups become workerGroups, whose own numbers count.
-        ("gpus: 1}, {name: y, count: 1, gpus: 1", "{worker: {slots: 1}}", None),
-    ],
-)
-def test_number_of_the_only_group_may_come_from_the_values(
-    group: str, values: str, number: Any
-) -> None:
-    assert topology.worker_value(spec(group, f"values: {values}"), "slots") is number

@@ -45,11 +45,9 @@ def test_document_has_the_plan_under_stable_keys() -> None:
     assert list(plan)[7:] == [
         "launchOptions", "shm", "groups", "volumes", "warnings", "reasons",
     ]  # fmt: skip
-    assert plan["groups"][1]["name"] == "dgx"
-    assert plan["groups"][1]["nodes"] == 2
-    assert plan["groups"][1]["ranks"] == 8
-    assert plan["groups"][1]["requests"] == {"cpu": "79", "memory": "479Gi"}
-    assert plan["groups"][1]["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
+    group = plan["groups"][1]
+    assert (group["name"], group["nodes"], group["ranks"]) == ("dgx", 2, 8)
+    assert group["limits"] == {"memory": "479Gi", "nvidia.com/gpu": "4"}
     assert plan["volumes"]["data"] == {"mountPath": "/data", "source": "pvc"}
     assert plan["volumes"]["scratch"] == {"mountPath": "/scratch", "source": "hostPath"}
     rows = {row["value"]: row for row in plan["reasons"]}
@@ -73,16 +71,19 @@ def test_custom_launch_has_no_reason_for_a_binding() -> None:
 
 def test_tables_show_groups_volumes_launch_and_batch() -> None:
     text = printed(*tables(example("mixed")))
-    assert "mixed: 16 ranks on 6 workers" in text
-    assert "xeon 4 2 8 28/26/2 111 357Gi -" in text
-    assert "dgx 2 4 8 10/8/8 79 479Gi 4 nvidia.com/gpu" in text
-    assert "volume source mount path mode groups" in text
-    assert "data pvc /data read only all" in text
-    assert "scratch hostPath /scratch read and write dgx" in text
-    assert "launch: mpirun, bound to none" in text
-    assert "learning rate x 16 (linear scaling" in text
+    for part in (
+        "mixed: 16 ranks on 6 workers",
+        " group nodes slots ranks OMP/intra/inter CPUs memory devices ",
+        "xeon 4 2 8 28/26/2 111 357Gi -",
+        "dgx 2 4 8 10/8/8 79 479Gi 4 nvidia.com/gpu",
+        "data pvc /data read only all",
+        "scratch hostPath /scratch read and write dgx",
+        "launch: mpirun, bound to none",
+        "learning rate x 16 (linear scaling",
+        "warning: CPU and GPU ranks in one job",
+    ):
+        assert part in text
     assert "global batch" not in text
-    assert "warning: CPU and GPU ranks in one job" in text
 
 
 def test_spares_are_shown_beside_the_nodes_of_ranks() -> None:
@@ -90,14 +91,11 @@ def test_spares_are_shown_beside_the_nodes_of_ranks() -> None:
         "{name: a, count: 4, spares: 2, coresPerSocket: 4}, {name: b, count: 1, coresPerSocket: 4}"
     )
     text = printed(*tables(plan))
-    assert "run: 5 ranks on 5 workers with 2 spares" in text
-    assert " a 4+2 1 4 " in text
-    assert " b 1 1 1 " in text
+    for part in ("run: 5 ranks on 5 workers with 2 spares", " a 4+2 1 4 ", " b 1 1 1 "):
+        assert part in text
     shown = document(plan)
     assert (shown["workers"], shown["spares"]) == (5, 2)
     assert [group["spares"] for group in shown["groups"]] == [2, 0]
-    (reason,) = [row for row in shown["reasons"] if row["value"] == "workerGroups.0.spares"]
-    assert (reason["is"], reason["because"]) == (2, "nodes[0].spares")
 
 
 def test_tables_show_binding_options_and_batch_size() -> None:
@@ -107,11 +105,6 @@ def test_tables_show_binding_options_and_batch_size() -> None:
     assert "volume source" not in text
     assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
     assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))
-
-
-def test_the_columns_of_groups_have_headings() -> None:
-    text = printed(*tables(example("xeon-4")))
-    assert " group nodes slots ranks OMP/intra/inter CPUs memory devices " in f" {text} "
 
 
 def test_reason_table_has_one_row_per_planned_value() -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from hvdchart.errors import SpecError
+from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.plan.rules import Reason
-from hvdchart.spec.load import parse_spec
+from hvdchart.spec.load import parse_spec, read_spec
+from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.build import explain
 from hvdchart.values.check import checked_values
-from hvdchart.values.merge import merge_values, null_paths, omit_needless_nulls
+from hvdchart.values.merge import merged_groups
 from hvdchart.values.render import dump
 from hvdchart.values.report import document
 from hvdchart.values.schema import schema_at
@@ -22,9 +23,15 @@ HEAD = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
 NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"
 
 
+def plan_text(text: str, file: str = "a.yaml") -> Plan:
+    """The plan of a spec's text, with the places of its values."""
+    tree = parse(text.encode(), file)
+    return make_plan(read_spec(tree), tree)
+
+
 def values(text: str) -> dict[str, Any]:
     head = WITHOUT_IMAGE if "\nimage:" in text else HEAD
-    return checked_values(make_plan(parse_spec((head + text).encode(), "a.yaml")))
+    return checked_values(plan_text(head + text))
 
 
 def test_spec_values_are_merged_last() -> None:
@@ -36,18 +43,13 @@ def test_spec_values_are_merged_last() -> None:
     assert rendered["master"]["args"] == ["b"]
 
 
-def test_null_deletes_a_rendered_value() -> None:
+def test_null_deletes_a_planned_value_and_stays_for_a_default_of_the_chart() -> None:
     rendered = values(
-        NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}}\n"
+        NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}, "
+        "podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}\n"
     )
     assert rendered["worker"]["nodeSelector"] == {}
     assert "limits" not in rendered["worker"]["resources"]
-
-
-def test_null_stays_where_it_deletes_a_default_of_the_chart() -> None:
-    rendered = values(
-        NODE + "values: {podSecurityContext: {runAsUser: null, seccompProfile: {type: null}}}"
-    )
     assert rendered["podSecurityContext"] == {"runAsUser": None, "seccompProfile": {"type": None}}
 
 
@@ -74,49 +76,29 @@ def test_a_variable_of_train_env_is_written_once_and_is_the_users() -> None:
     )
 
 
-def test_a_variable_of_one_group_is_written_once() -> None:
-    env = "{OMP_NUM_THREADS: {secretKeyRef: {name: a, key: b}}, TF_ENABLE_ONEDNN_OPTS: 0}"
-    text = HEAD.replace("[a]", f"[a], env: {env}") + NODE
-    rendered = checked_values(make_plan(parse_spec(text.encode())))
-    names = [entry["name"] for entry in rendered["worker"]["env"]]
-    assert sorted(names) == sorted(set(names))
-    assert {"OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS"} < set(names)
-
-
-def reasons_of(text: str) -> dict[str, tuple[Any, str]]:
-    plan = make_plan(parse_spec((HEAD + NODE + text).encode()))
-    return {row["value"]: (row["is"], row["because"]) for row in document(plan)["reasons"]}
-
-
 def test_what_values_replace_is_the_plans_number_and_reason() -> None:
-    reasons = reasons_of(
+    text = (
         "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
-    assert reasons["worker.slots"] == (2, "values.worker.slots instead of 1")
-    assert reasons["worker.number"] == (3, "values.worker.number instead of 1")
-    because = "values.worker.resources.requests.cpu instead of 3"
-    assert reasons["worker.resources.requests.cpu"] == (2, because)
-    because = "values.worker.env instead of 2"
-    assert reasons["worker.env.TF_NUM_INTEROP_THREADS"] == ("1", because)
-    because = "values.launch.binding.to instead of core"
-    assert reasons["launch.binding.to"] == ("socket", because)
-    assert reasons["worker.resources.requests.memory"][1].startswith("8Gi - ")
+    rows = document(plan_text(HEAD + NODE + text))["reasons"]
+    reasons = {row["value"]: (row["is"], row["because"]) for row in rows}
+    for key, value, because in (
+        ("worker.slots", 2, "values.worker.slots instead of 1"),
+        ("worker.number", 3, "values.worker.number instead of 1"),
+        ("worker.resources.requests.cpu", 2, "values.worker.resources.requests.cpu instead of 3"),
+        ("worker.env.TF_NUM_INTEROP_THREADS", "1", "values.worker.env instead of 2"),
+        ("launch.binding.to", "socket", "values.launch.binding.to instead of core"),
+    ):
+        assert reasons[key] == (value, because)
 
 
 def test_slots_and_number_of_values_are_those_of_the_whole_plan() -> None:
-    text = HEAD + NODE + "values: {worker: {slots: 2, number: 3}}\n"
-    plan = make_plan(parse_spec(text.encode()))
+    plan = plan_text(HEAD + NODE + "values: {worker: {slots: 2, number: 3}}\n")
     assert (plan.workers, plan.ranks, plan.groups[0].slots) == (3, 6, 2)
     assert plan.groups[0].env["OMP_NUM_THREADS"] == "2"
     assert plan.launching.binding.cores_per_rank == 2
-
-
-def test_slots_of_values_on_gpu_nodes_are_their_gpus() -> None:
-    text = "nodes: [{name: a, count: 1, gpus: 4}]\nvalues: {worker: {slots: 2}}\n"
-    with pytest.raises(SpecError, match=r"a:6:26: values\.worker\.slots: 2 slots on nodes with 4"):
-        parse_spec((HEAD + text).encode(), "a")
 
 
 def test_volume_of_some_groups_is_mounted_there_only() -> None:
@@ -216,23 +198,22 @@ def test_workers_are_spread_over_nodes_unless_shared_or_placed(
     assert rendered["worker"].get("spread") == spread
 
 
-def test_merge_replaces_lists_and_copies_both_sides() -> None:
-    base: dict[str, Any] = {"a": {"b": [1], "c": 1}, "d": {"e": {}}}
-    newer: dict[str, Any] = {"a": {"b": [2], "c": None}, "d": 3, "f": {"g": []}}
-    merged = merge_values(base, newer)
-    assert merged == {"a": {"b": [2], "c": None}, "d": 3, "f": {"g": []}}
-    merged["f"]["g"].append(1)
-    merged["a"]["b"].append(1)
-    assert (newer["f"], newer["a"]["b"], base["a"]) == ({"g": []}, [2], {"b": [1], "c": 1})
-
-
-def test_needless_nulls_are_omitted_at_every_level() -> None:
-    defaults = {"a": {"b": 1, "c": None}, "d": 0}
-    rendered = {"a": {"b": None, "c": None, "x": None}, "d": None, "y": {"z": None}, "l": [None]}
-    assert omit_needless_nulls(rendered, defaults) == {
-        "a": {"b": None}, "d": None, "y": {}, "l": [None],
+def test_groups_are_merged_as_the_templates_merge_them() -> None:
+    worker = {"number": 2, "slots": 1, "env": [1], "nodeSelector": {"a": "b"}, "affinity": {"c": 1}}
+    groups = [
+        {"name": "a"},
+        {"name": "b", "number": 3, "slots": None, "env": [2], "volumes": [4],
+         "nodeSelector": {"d": "e"}, "affinity": {}},
+    ]  # fmt: skip
+    given = {"worker": worker, "workerGroups": groups, "volumes": [3], "volumeMounts": []}
+    shared = {"volumes": [3], "volumeMounts": []}
+    first, second = merged_groups(given)
+    assert first == {**worker, **shared, "name": "a"}
+    assert second == {
+        "name": "b", "number": 3, "env": [1, 2], "nodeSelector": {"a": "b", "d": "e"},
+        "affinity": {}, "volumes": [3, 4], "volumeMounts": [],
     }  # fmt: skip
-    assert list(null_paths(rendered)) == [("a", "b"), ("a", "c"), ("a", "x"), ("d",), ("y", "z")]
+    assert merged_groups({**given, "workerGroups": []}) == [{**worker, **shared, "name": "worker"}]
 
 
 def test_schema_at_follows_keys_items_and_references() -> None:

@@ -9,12 +9,14 @@ from hvd_pods.common import fast_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Iterator
+    from typing import Any, Iterator, Sequence
 
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
     fast_start.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
 )
-_BY_NAME = {name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]}
+_BY_NAME: dict[str, dict[str, Any]] = {
+    name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]
+}
 
 
 def option_name(argument: str) -> str:
@@ -22,12 +24,12 @@ def option_name(argument: str) -> str:
     return argument.lstrip("-").partition("=")[0] if argument.startswith("-") else ""
 
 
-def find_option(argument: str) -> dict[str, Any] | None:
-    """The entry of the option in an argument; None for a value or an unknown option."""
-    return _BY_NAME.get(option_name(argument))
+def find_option(argument: str) -> dict[str, Any]:
+    """The entry of the option in an argument; empty for a value and for an unknown option."""
+    return _BY_NAME.get(option_name(argument), {})
 
 
-def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The known options among the arguments of a launcher: the index of each, and its entry.
 
     What follows an option as its argument is no option, even when it looks like one: in
@@ -39,9 +41,34 @@ def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any
             values -= 1
             continue
         option = find_option(argument)
-        if option is not None:
+        if option:
             values = 0 if "=" in argument else option["arguments"]
             yield index, option
+
+
+def find_conflicts(
+    arguments: Sequence[str], launchers: Sequence[str], *, binding: bool, interface: bool
+) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """The options that a launch must not have: index, the reason, and the option's entry.
+
+    `launchers` are the ids of those that may start it. The reasons: "value", the chart sets the
+    same; "launcher", none of the launchers has it; "together", none has it and those before it;
+    "interface" and "binding", it is given although the chart names an interface or binds ranks.
+    """
+    left = set(launchers)
+    for index, option in given_options(arguments):
+        if "value" in option:
+            yield index, "value", option
+        having = set(option.get("readBy", launchers))
+        left &= having
+        if not having.intersection(launchers):
+            yield index, "launcher", option
+        elif not left:
+            yield index, "together", option
+        if "interface" in option and interface:
+            yield index, "interface", option
+        if "binding" in option and binding:
+            yield index, "binding", option
 
 
 def connection_memory(clients: int) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, given_options
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, given_options
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Host, Run
 
@@ -86,22 +86,19 @@ def check_options(run: Run, launcher: str) -> None:
     The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
     whose own error would not say where the option comes from.
     """
-    for index, option in given_options(run.options):
-        problem = ""
-        if "value" in option:
-            problem = f"the chart sets that from {option['value']}: remove it from launch.options"
-        elif launcher not in option.get("readBy", [launcher]):
-            problem = (
-                f"{LAUNCHER_OPTIONS['launchers'][launcher]}, the launcher of this image, does not "
-                "have that option: use an option of that launcher, or launch.binding, "
-                "network.interface and network.transport, which work with every launcher"
-            )
-        elif "interface" in option and run.interface:
-            problem = f"network.interface is {run.interface}: give one of the two"
-        elif "binding" in option and run.binding.to != "none":
-            problem = f"launch.binding.to is {run.binding.to}: give one of the two"
-        if problem:
-            raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
+    bound, interface = run.binding.to != "none", bool(run.interface)
+    problems = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
+    for index, reason, option in problems:
+        problem = {
+            "value": f"the chart sets that from {option.get('value')}: remove it from "
+            "launch.options",
+            "launcher": f"{LAUNCHER_OPTIONS['launchers'][launcher]}, the launcher of this image, "
+            "does not have that option: use an option of that launcher, or launch.binding, "
+            "network.interface and network.transport, which work with every launcher",
+            "interface": f"network.interface is {run.interface}: give one of the two",
+            "binding": f"launch.binding.to is {run.binding.to}: give one of the two",
+        }[reason]
+        raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
 
 
 def launches_in_tree(run: Run) -> bool:

@@ -1,0 +1,398 @@
+"""Converts jobs of one launcher and its workers: MPIJobs of Kubeflow and Jobs of Volcano. Pure.
+
+Sources of the fields: MPI Operator's types kubeflow.org/v1 and v2beta1 (mpi-operator 0.6), and
+Volcano's Job with its plugin `mpi`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate.command_line import CommandLine
+from hvdchart.migrate.ledger import Ledger, without_nulls
+from hvdchart.spec.model import CHARTS_VOLUMES
+from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.yaml_tree import Plain
+
+MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
+_REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
+# The operator cleans up when a job ends, whether it succeeded or failed.
+_CLEANUP = {"All": "Always", "Running": "Always", "None": "Never"}
+_POLICY = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit",
+           "suspend", "schedulingPolicy", "managedBy")  # fmt: skip
+_MPIJOB_KEYS: Mapping[KeyPath, tuple[str, ...]] = {
+    (): ("apiVersion", "kind", "metadata", "spec", "status"),
+    ("spec",): (
+        "slotsPerWorker", "runLauncherAsWorker", "runPolicy", "mpiReplicaSpecs", "mainContainer",
+        "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mpiDistribution",
+        *_POLICY),
+    ("spec", "runPolicy"): _POLICY,
+    ("spec", "runPolicy", "schedulingPolicy"): (
+        "minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds"),
+    _REPLICAS: ("Launcher", "Worker"),
+    (*_REPLICAS, "Launcher"): ("replicas", "template", "restartPolicy"),
+    (*_REPLICAS, "Worker"): ("replicas", "template", "restartPolicy"),
+}  # fmt: skip
+VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
+_TASK = ("name", "replicas", "minAvailable", "template", "policies", "topologyPolicy", "maxRetry",
+         "dependsOn", "partitionPolicy")  # fmt: skip
+_VOLCANO_KEYS: Mapping[KeyPath, tuple[str, ...]] = {
+    (): ("apiVersion", "kind", "metadata", "spec", "status"),
+    ("spec",): (
+        "schedulerName", "minAvailable", "volumes", "tasks", "policies", "plugins",
+        "runningEstimate", "queue", "maxRetry", "ttlSecondsAfterFinished", "priorityClassName",
+        "minSuccess", "networkTopology"),
+}  # fmt: skip
+_LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
+KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+def migrate_mpijob(ledger: Ledger) -> tuple[str, str]:
+    """Fill in the values and entries of an MPIJob; returns its name and namespace."""
+    _check_keys(ledger, _MPIJOB_KEYS)
+    names = _carry_over_names(ledger, "MPIJob")
+    main = ledger.text_at("spec", "mainContainer")
+    worker = _find_role(ledger, (*_REPLICAS, "Worker"), main)
+    launcher = _find_role(ledger, (*_REPLICAS, "Launcher"), main)
+    implementation = ledger.text_at("spec", "mpiImplementation") or ledger.text_at(
+        "spec", "mpiDistribution"
+    )
+    exports_all = implementation in ("Intel", "IntelMPI", "MPICH")
+    line = _carry_over_roles(ledger, launcher, worker, exports_all=exports_all)
+    more = 0
+    as_worker = ("spec", "runLauncherAsWorker")
+    if ledger.is_true(*as_worker):
+        more = 1
+        reason = "one more worker, because the master runs no ranks"
+        ledger.change(as_worker, ("worker", "number"), reason)
+    else:
+        ledger.drop(as_worker, "false: the master runs no ranks")
+    _carry_over_workers(ledger, worker, line, ("spec", "slotsPerWorker"), more)
+    _carry_over_run_policy(ledger)
+    for key, reason in (
+        ("sshAuthMountPath", "the chart has its own mount path for the SSH keys"),
+        ("launcherCreationPolicy", "the master starts at once and waits for the workers"),
+        ("mainContainer", "the values are those of this container"),
+        ("mpiImplementation", "the chart detects the image's MPI"),
+        ("mpiDistribution", "the chart detects the image's MPI"),
+    ):
+        ledger.drop(("spec", key), reason)
+    if implementation not in ("", "OpenMPI"):
+        ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
+    ledger.close_manifest()
+    return names
+
+
+def _carry_over_run_policy(ledger: Ledger) -> None:
+    for policy in (("spec", "runPolicy"), ("spec",)):
+        for key in ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"):
+            path = (*policy, key)
+            ledger.carry_over(path, ("master", key), "", ledger.integer_at(*path))
+        path = (*policy, "suspend")
+        ledger.carry_over(path, ("master", "suspend"), "", ledger.is_true(*path))
+        ledger.drop((*policy, "managedBy"), "the chart's objects have no other controller")
+        carry_over_cleanup(ledger, (*policy, "cleanPodPolicy"))
+    _clean_up_for_ttl(ledger)
+    scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
+    if ledger.has(scheduling):
+        queue = ledger.text_at(*scheduling, "queue")
+        ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
+        ledger.drop(scheduling, "the MPIJob does not name the gang scheduler; set gang")
+        ledger.add_check(
+            "runPolicy.schedulingPolicy asked for gang scheduling: set gang to Volcano or "
+            f"SchedulerPlugins{f', and with Volcano queueName to {queue}' if queue else ''}"
+        )
+
+
+def carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
+    """The operator's cleanPodPolicy -> cleanup."""
+    word = ledger.text_at(*path)
+    if not word:
+        ledger.drop(path, "an empty value sets nothing")
+    elif word not in _CLEANUP:
+        raise ledger.type_error(path, f"one of {', '.join(_CLEANUP)}")
+    else:
+        ledger.carry_over(path, ("cleanup",), "the same meaning", _CLEANUP[word])
+
+
+def _clean_up_for_ttl(ledger: Ledger) -> None:
+    """Set cleanup to Always, where a time to live would leave the workers of a failed run."""
+    if "ttlSecondsAfterFinished" in ledger.values.get("master", {}) and (
+        ledger.values.get("cleanup") != "Always"
+    ):
+        ledger.replace(("cleanup",), "Always")
+        ledger.add_check(
+            "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave "
+            "the workers of a failed run"
+        )
+
+
+def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
+    """Fill in the values and entries of a Volcano Job; returns its name and namespace."""
+    tasks = ledger.items_at("spec", "tasks")
+    _check_keys(ledger, {**_VOLCANO_KEYS, **dict.fromkeys(tasks, _TASK)})
+    launcher_task, worker_task = _find_tasks(ledger, tasks)
+    names = _carry_over_names(ledger, "Volcano Job")
+    launcher, worker = _find_role(ledger, launcher_task), _find_role(ledger, worker_task)
+    line = _carry_over_roles(ledger, launcher, worker)
+    if line.mode == "custom":
+        ledger.add_check(
+            "the master's command reads Volcano's files below /etc/volcano or has a step of its "
+            "own: put the training command alone into master.args and remove launch.mode"
+        )
+    _carry_over_workers(ledger, worker, line, ())
+    _carry_over_scheduling(ledger)
+    ledger.close_manifest()
+    return names
+
+
+def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
+    """The paths of the launcher's task and of the workers'."""
+    names = {ledger.text_at(*task, "name"): task for task in tasks}
+    master = ledger.text_at("spec", "plugins", "mpi", "master")
+    wanted = [name for name in names if name == master or name.lower() in _LAUNCHER_NAMES]
+    if len(tasks) != 2 or len(names) != 2 or len(wanted) != 1:
+        problem = f"the tasks are {', '.join(names) or 'missing'}"
+        expected = "two tasks: one called master, mpimaster or launcher, and its workers"
+        raise ledger.error(("spec", "tasks"), problem, expected)
+    if (ledger.integer_at(*names[wanted[0]], "replicas") or 1) != 1:
+        raise ledger.type_error((*names[wanted[0]], "replicas"), "one launcher")
+    (workers,) = set(names) - set(wanted)
+    return names[wanted[0]], names[workers]
+
+
+def _carry_over_scheduling(ledger: Ledger) -> None:
+    scheduler = ledger.text_at("spec", "schedulerName")
+    if scheduler in ("", "volcano"):
+        ledger.put(("gang",), "Volcano", ("spec",))
+        ledger.drop(("spec", "schedulerName"), "gang Volcano names its scheduler")
+    else:
+        ledger.carry_over(("spec", "schedulerName"), ("schedulerName",))
+    ledger.carry_over(("spec", "queue"), ("queueName",), "Volcano's queue")
+    ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
+    retries, ttl = ("spec", "maxRetry"), ("spec", "ttlSecondsAfterFinished")
+    ledger.carry_over(retries, ("master", "backoffLimit"), "", ledger.integer_at(*retries))
+    ledger.carry_over(ttl, ("master", ttl[1]), "", ledger.integer_at(*ttl))
+    _clean_up_for_ttl(ledger)
+    ledger.drop(("spec", "plugins"), "the chart sets up SSH, the Service and the host file")
+    for key in ("minAvailable", "minSuccess"):
+        ledger.drop(("spec", key), "the gang is the master and all workers")
+    for key in ("policies", "runningEstimate", "networkTopology"):
+        ledger.drop(("spec", key), "the master retries, and ends the run")
+    if ledger.value_at("spec", "volumes"):
+        ledger.drop(("spec", "volumes"), "volumes of Volcano's own: the chart has volumes")
+        ledger.add_check("spec.volumes is dropped: mount its claims with volumes and volumeMounts")
+    for task in ledger.items_at("spec", "tasks"):
+        ledger.drop((*task, "name"), "the chart names its pods worker and master")
+        for key in ("minAvailable", "topologyPolicy", "partitionPolicy"):
+            ledger.drop((*task, key), "the gang is the master and all workers")
+        for key in ("policies", "maxRetry", "dependsOn"):
+            ledger.drop((*task, key), "the master waits for its hosts, retries, and ends the run")
+
+
+@dataclass(frozen=True)
+class _Role:
+    """The launcher or the workers: the path of what has a `template`, and of its main container."""
+
+    owner: KeyPath
+    container: KeyPath
+
+    @property
+    def pod(self) -> KeyPath:
+        """The path of the pod's spec."""
+        return (*self.owner, "template", "spec")
+
+
+def _check_keys(ledger: Ledger, allowed: Mapping[KeyPath, tuple[str, ...]]) -> None:
+    """Raise SpecError for a key that a map of the manifest may not have."""
+    for path, keys in allowed.items():
+        for key in ledger.map_at(*path):
+            if key not in keys:
+                missing = [other for other in keys if not ledger.has((*path, other))]
+                raise ledger.unknown_key((*path, key), missing)
+
+
+def _find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> _Role:
+    """The role at a path; its container is the one called `main`, else the first.
+
+    Raises SpecError for a pod template without one.
+    """
+    containers = ledger.items_at(*owner, "template", "spec", "containers")
+    if not containers:
+        expected = "a container: launcher and workers have one"
+        raise ledger.type_error((*owner, "template", "spec", "containers"), expected)
+    for path in containers:
+        ledger.map_at(*path)
+    named = [path for path in containers if main and ledger.text_at(*path, "name") == main]
+    return _Role(owner, (named or containers)[0])
+
+
+def _carry_over_names(ledger: Ledger, kind: str) -> tuple[str, str]:
+    """The metadata of the manifest; returns the names of the job and of the namespace."""
+    for key in ("apiVersion", "kind"):
+        ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
+    name = ledger.text_at("metadata", "name") or ledger.text_at("metadata", "generateName")
+    namespace = ledger.text_at("metadata", "namespace")
+    for key in ("name", "generateName"):
+        if ledger.has(("metadata", key)):
+            ledger.change(("metadata", key), ("helm install NAME",), "the name of the release")
+    if ledger.has(("metadata", "namespace")):
+        ledger.change(("metadata", "namespace"), ("helm --namespace",), "an option of Helm")
+    ledger.carry_over(("metadata", "labels", KUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
+    for key in ("labels", "annotations"):
+        ledger.drop(("metadata", key), f"of the {kind} object, which Helm does not make")
+    ledger.drop(("metadata",), "Helm sets the metadata of the objects")
+    ledger.drop(("status",), "the operator writes it")
+    return name, namespace
+
+
+def _carry_over_roles(
+    ledger: Ledger, launcher: _Role, worker: _Role, *, exports_all: bool = False
+) -> CommandLine:
+    """Everything in the two pod templates except the workers' resources; returns the launcher's
+    line. `exports_all` is true where the MPI gives the launcher's variables to all ranks."""
+    _carry_over_images(ledger, worker.container, launcher.container)
+    line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
+    pod_spec.carry_over_pod(ledger, worker.pod, "worker")
+    pod_spec.carry_over_pod(ledger, launcher.pod, "master")
+    pod_spec.carry_over_metadata(ledger, (*worker.owner, "template", "metadata"), "worker")
+    pod_spec.carry_over_metadata(ledger, (*launcher.owner, "template", "metadata"), "master")
+    pod_spec.carry_over_security(ledger, worker.pod, worker.container)
+    for path in (launcher.pod, launcher.container):
+        ledger.drop((*path, "securityContext"), "the workers' security context is for all pods")
+    volumes = pod_spec.Volumes(ledger)
+    volumes.add((*worker.pod, "volumes"), (*worker.container, "volumeMounts"))
+    volumes.add((*launcher.pod, "volumes"), (*launcher.container, "volumeMounts"))
+    volumes.put(worker.owner)
+    ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
+    _drop_without_equivalent(ledger, worker, launcher)
+    return line
+
+
+def _carry_over_workers(
+    ledger: Ledger, worker: _Role, line: CommandLine, slots: KeyPath, more: int = 0
+) -> None:
+    """The number of workers and of their slots; `slots` is the path of the number in the file.
+
+    `more` is the number of workers in addition to the replicas.
+    """
+    replicas = (*worker.owner, "replicas")
+    number = ledger.integer_at(*replicas)
+    number = (1 if number is None else number) + more
+    ledger.put(("worker", "number"), number, replicas)
+    ledger.carry_over(replicas, ("worker", "number"), "", number)
+    gpus = pod_spec.carry_over_resources(ledger, (*worker.container, "resources"))
+    wanted = ledger.integer_at(*slots) if slots else None
+    given = wanted or line.per_host or 1
+    if gpus is not None and gpus != given:
+        if slots:
+            ledger.carry_over(slots, ("worker", "slots"), "one rank for each GPU", gpus)
+        ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {given}")
+    elif slots:
+        ledger.carry_over(slots, ("worker", "slots"), "", wanted)
+    ledger.put(("worker", "slots"), gpus or given, slots or replicas)
+    launch.check_ranks(ledger, line, number, gpus or given)
+    launch.check_elastic(ledger, line, number, gpus or given, replicas)
+
+
+def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
+    if not ledger.text_at(*worker, "image"):
+        raise ledger.type_error((*worker, "image"), "the workers' image")
+    pod_spec.carry_over_image(ledger, (*worker, "image"), ("image",))
+    ledger.carry_over((*worker, "imagePullPolicy"), ("image", "pullPolicy"))
+    same = "the master uses the workers'"
+    if ledger.text_at(*launcher, "image") in ("", ledger.text_at(*worker, "image")):
+        ledger.drop((*launcher, "image"), same)
+    else:
+        pod_spec.carry_over_image(ledger, (*launcher, "image"), ("master", "image"))
+    policy = (*launcher, "imagePullPolicy")
+    if ledger.value_at(*policy) == ledger.value_at(*worker, "imagePullPolicy"):
+        ledger.drop(policy, same)
+    else:
+        ledger.carry_over(policy, ("master", "image", "pullPolicy"))
+
+
+def _carry_over_command(
+    ledger: Ledger, worker: KeyPath, launcher: KeyPath, exports_all: bool
+) -> CommandLine:
+    command, arguments = (*launcher, "command"), (*launcher, "args")
+    items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
+    old = command if ledger.list_at(*command) else arguments
+    variables = launch.list_entries(ledger, (*launcher, "env"))
+    line = CommandLine("mpirun")
+    if items:
+        words = [
+            launch.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items
+        ]
+        line = launch.carry_over_command(ledger, old, words)
+        if old == command and ledger.has(arguments):
+            ledger.change(arguments, ("master", "args"), "the rest of the command line")
+        if not ledger.list_at(*command):
+            ledger.add_check(
+                "the launcher has arguments and no command, so the image's entry point got them; "
+                "here they are the whole command line"
+            )
+    else:
+        ledger.add_check(
+            "the launcher has no command, so the image's own ran; this chart runs a check of "
+            "allreduce instead. Put the command into master.args"
+        )
+    line.exports_all = line.exports_all or (exports_all and line.mode == "mpirun")
+    workers = launch.Environment(launch.exported(ledger, old, line, variables))
+    launchers = launch.Environment()
+    launch.add_variable_list(ledger, (*worker, "env"), workers, ("worker", "env"))
+    launch.add_variable_list(ledger, (*launcher, "env"), launchers, ("master", "env"))
+    workers.put(ledger, ("worker", "env"), (*worker, "env"))
+    launchers.put(ledger, ("master", "env"), (*launcher, "env"))
+    return line
+
+
+def _drop_without_equivalent(ledger: Ledger, worker: _Role, launcher: _Role) -> None:
+    for key in ("command", "args"):
+        ledger.drop((*worker.container, key), "the chart starts the workers' SSH server")
+    ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
+    for role, group in ((worker, "worker"), (launcher, "master")):
+        container = role.container
+        ledger.carry_over((*container, "envFrom"), (group, "envFrom"))
+        reason = "master.backoffLimit sets the number of retries"
+        ledger.drop((*role.owner, "restartPolicy"), reason)
+        _carry_over_other_containers(ledger, role, group)
+        ledger.drop((*container, "name"), "the chart names its containers worker and master")
+        ledger.drop((*container, "ports"), "the chart opens ssh.port")
+        if ledger.has((*container, "workingDir")):
+            ledger.carry_over((*container, "workingDir"), (group, "container", "workingDir"))
+
+
+def _carry_over_other_containers(ledger: Ledger, role: _Role, group: str) -> None:
+    """Containers before and beside the main one -> the chart's keys for them."""
+    moved: dict[str, list[Plain]] = {}
+    for key in ("initContainers", "containers"):
+        paths = [path for path in ledger.items_at(*role.pod, key) if path != role.container]
+        is_beside = key == "containers"
+        new = "extraContainers" if is_beside and group == "worker" else "initContainers"
+        reason = "unchanged"
+        for path in paths:
+            _refuse_volumes_of_chart(ledger, path)
+            container = without_nulls(ledger.map_at(*path))
+            if is_beside and group == "master":
+                reason = "with restartPolicy Always: they run until the master ends"
+                container = {**container, "restartPolicy": "Always"}
+            moved.setdefault(new, []).append(container)
+            ledger.change(path, (group, new), reason)
+        if paths:
+            names = ", ".join(ledger.text_at(*path, "name") for path in paths)
+            ledger.add_check(
+                f"{names} of {key} are in {group}.{new}, {reason}. Under Pod Security restricted "
+                "they need a securityContext of their own"
+            )
+    for new, containers in moved.items():
+        ledger.put((group, new), containers, role.pod)
+
+
+def _refuse_volumes_of_chart(ledger: Ledger, container: KeyPath) -> None:
+    for mount in ledger.items_at(*container, "volumeMounts"):
+        if ledger.text_at(*mount, "name") in CHARTS_VOLUMES:
+            problem = "the chart has a volume of that name, so this one gets another"
+            raise ledger.error(mount, problem, "a volume with another name")

@@ -1,0 +1,279 @@
+"""MPIJobs and Volcano Jobs become values of this chart; reports/ has whole files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvdchart.errors import SpecError
+from hvdchart.spec.paths import value_at
+from tests.unit.hvdchart.migrate.old_files import (
+    LAUNCHER,
+    PATHS,
+    WORKER,
+    WORKER_POD,
+    load_tree,
+    migrate_job,
+    migrate_text,
+    migrate_tree,
+    results,
+)
+
+GPUS = {"limits": {"nvidia.com/gpu": 8}}
+SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
+LABELS = {"labels": {"a": "1"}, "annotations": {"b": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "number", "slots", "check"),
+    [
+        ({}, 1, 1, ""),
+        ({"worker__replicas": 3}, 3, 1, ""),
+        ({"worker__replicas": 3, "spec__runLauncherAsWorker": True}, 4, 1, ""),
+        ({"spec__slotsPerWorker": 4}, 1, 4, ""),
+        ({"worker_container__resources": GPUS, "spec__slotsPerWorker": 8}, 1, 8, ""),
+        ({"worker_container__resources": GPUS}, 1, 8,
+         "worker.slots is 8, the number of GPUs; the job had 1"),
+        ({"worker_container__resources": GPUS, "spec__slotsPerWorker": 16}, 1, 8,
+         "worker.slots is 8, the number of GPUs; the job had 16"),
+    ],
+)  # fmt: skip
+def test_workers_and_slots(fields: dict[str, Any], number: int, slots: int, check: str) -> None:
+    migration = migrate_job(**fields)
+    worker = migration.values["worker"]
+    assert (worker["number"], worker["slots"]) == (number, slots)
+    checks = [text for text in migration.checks if text.startswith("worker.slots is")]
+    assert checks == [check] * bool(check)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "value"),
+    [
+        ({"spec__runPolicy": {"cleanPodPolicy": "All"}}, "cleanup", "Always"),
+        ({"spec__cleanPodPolicy": "Running"}, "cleanup", "Always"),
+        ({"spec__runPolicy": {"cleanPodPolicy": "None"}}, "cleanup", "Never"),
+        # A Job that is deleted after some time would leave the workers of a failed run.
+        ({"spec__cleanPodPolicy": "None", "spec__ttlSecondsAfterFinished": 9}, "cleanup", "Always"),
+        ({"spec__ttlSecondsAfterFinished": 9}, "cleanup", "Always"),
+        ({"launcher_container__imagePullPolicy": "Always",
+          "worker_container__imagePullPolicy": "Always"}, "master", {"args": ["train"]}),
+        ({"launcher_container__command": ["run.sh", "--hosts=/etc/mpi/hostfile"]},
+         "master.args", ["run.sh", "--hosts=$(HOSTFILE)"]),
+        ({"launcher_container__command": ["run.sh"]}, "launch", {"mode": "custom"}),
+        ({"launcher_container__command": None,
+          "launcher_container__args": ["mpirun", "-n", "1", "train"]}, "master.args", ["train"]),
+        ({"launcher_container__command": None}, "master", None),
+        ({"launcher_pod__nodeSelector": {"pool": "cpu"}}, "master.nodeSelector", {"pool": "cpu"}),
+        ({"worker_pod__schedulerName": "a", "launcher_pod__schedulerName": "b"},
+         "schedulerName", "a"),
+        ({"worker_pod__hostNetwork": True, "launcher_pod__hostNetwork": False},
+         "hostNetwork", True),
+        ({"worker_pod__serviceAccountName": "w", "launcher_pod__serviceAccountName": "l"},
+         "worker.serviceAccount", {"name": "w"}),
+        ({"worker_template__metadata": LABELS}, "worker.podLabels", {"a": "1"}),
+        ({"launcher_template__metadata": LABELS}, "master.podAnnotations", {"b": "2"}),
+        ({"worker_pod__priorityClassName": ""}, "priorityClassName", None),
+        ({"spec__runPolicy": {"cleanPodPolicy": ""}}, "cleanup", None),
+        ({"worker_container__securityContext": {"privileged": False}},
+         "securityContext", {"privileged": False}),
+        ({"worker_container__securityContext": {"privileged": True}}, "securityContext", None),
+        ({"worker_container__securityContext": {"runAsUser": 0}},
+         "podSecurityContext", {"runAsUser": 0, "runAsNonRoot": False}),
+        ({"worker_container__securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
+         "podSecurityContext", {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}),
+        ({"worker_container__securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
+         "worker.capabilities", ["IPC_LOCK"]),
+        # Linux gives added capabilities to root only.
+        ({"worker_container__securityContext": {
+            "runAsUser": 1000, "capabilities": {"add": ["IPC_LOCK"]}}},
+         "worker.capabilities", None),
+    ],
+)  # fmt: skip
+def test_field_of_a_job_becomes_a_value(fields: dict[str, Any], path: str, value: Any) -> None:
+    assert value_at(migrate_job(**fields).values, path.split(".")) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "is_valid"),
+    [
+        ("job", "job", True),
+        ("my.job", "my-job", False),
+        ("3d-unet", "run-3d-unet", False),
+        ("a" * 46 + "-b", "a" * 46, False),
+        ("", "", True),
+    ],
+)
+def test_release_name_is_the_name_of_the_job_made_valid(
+    name: str, release: str, is_valid: bool
+) -> None:
+    migration = migrate_job(metadata__name=name)
+    assert migration.release == release
+    check = f"the release is called {release}: {name} is not a valid release name"
+    assert (check in migration.checks) is not is_valid
+    generated = migrate_job(metadata__name=None, metadata__generateName="run-")
+    assert generated.release == "run"
+
+
+def test_main_container_is_the_named_or_the_first() -> None:
+    containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
+    named = migrate_job(worker_pod__containers=containers, spec__mainContainer="b")
+    assert named.values["image"]["repository"] == "b"
+    assert named.values["worker"]["extraContainers"] == [containers[0]]
+    unknown = migrate_job(worker_pod__containers=containers, spec__mainContainer="c")
+    assert unknown.values["image"]["repository"] == "a"
+
+
+def test_containers_beside_the_launcher_become_native_sidecars() -> None:
+    first, main, beside = ({"name": name, "image": f"{name}:1"} for name in "abc")
+    values = migrate_job(
+        launcher_pod__containers=[main, beside], launcher_pod__initContainers=[first]
+    ).values
+    assert values["master"]["initContainers"] == [first, {**beside, "restartPolicy": "Always"}]
+
+
+def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
+    values = migrate_job(
+        launcher_container__command=["mpirun", "-x", "A", "-x", "L", "-x", "W=2", "train"],
+        launcher_container__env=[{"name": "L", "value": "1"}],
+        worker_container__env=[{"name": "W", "value": "1"}, {"name": "V", "value": "3"},
+                               {"name": "V", "value": "4"}],
+    ).values  # fmt: skip
+    assert values["master"]["env"] == [{"name": "L", "value": "1"}]
+    assert values["worker"]["env"] == [
+        {"name": "W", "value": "2"}, {"name": "V", "value": "4"}, {"name": "L", "value": "1"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "reaches_ranks"),
+    [
+        ({}, False),
+        ({"launcher_container__command": ["run.sh"]}, False),
+        ({"launcher_container__command": ["horovodrun", "-np", "1", "train"]}, True),
+        ({"spec__mpiImplementation": "Intel"}, True),
+    ],
+)
+def test_some_launchers_give_all_their_variables_to_the_ranks(
+    fields: dict[str, Any], reaches_ranks: bool
+) -> None:
+    env = [{"name": "L", "value": "1"}]
+    values = migrate_job(launcher_container__env=env, **fields).values
+    assert values["worker"].get("env") == (env if reaches_ranks else None)
+    assert values["master"]["env"] == env
+
+
+@pytest.mark.parametrize(
+    ("word", "argument"),
+    [("$(A)/x", "1/x"), ("$$(A)", "$(A)"), ("$(NONE)", "$(NONE)"), ("$(B)", "is 1"),
+     ("a$b", "a$b"), ("$(A", "$(A"), ("$(C)", "x$y")],
+)  # fmt: skip
+def test_names_that_kubernetes_replaces_are_expanded_from_the_file(
+    word: str, argument: str
+) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "is $(A)"},
+           {"name": "C", "value": "x$$y"}]  # fmt: skip
+    for command in (["mpirun", "train", word], ["sh", "-c", f"mpirun train '{word}'"]):
+        values = migrate_job(
+            launcher_container__command=command, launcher_container__env=env
+        ).values
+        assert values["master"]["args"] == ["train", argument]
+
+
+def test_dollars_of_an_export_stay_as_they_are() -> None:
+    """Kubernetes would replace $(A) and $$ in the values of variables."""
+    exported = ["mpirun", "-x", "E=$$$$(A)$$$$$b", "train"]
+    values = migrate_job(launcher_container__command=exported).values
+    assert values["worker"]["env"] == [{"name": "E", "value": "$$$$(A)$$$$$b"}]
+
+
+def test_volumes_of_launcher_and_workers_are_merged() -> None:
+    values = migrate_job(
+        worker_pod__volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}},
+                             {"name": "tmp", "emptyDir": {}}],
+        worker_container__volumeMounts=[{"name": "shm", "mountPath": "/dev/shm/"},
+                                        {"name": "tmp", "mountPath": "/t"}],
+        launcher_pod__volumes=[{"name": "out", "emptyDir": {}}],
+        launcher_container__volumeMounts=[{"name": "out", "mountPath": "/t"},
+                                          {"name": "out", "mountPath": "/out"}],
+    ).values  # fmt: skip
+    assert values["volumes"] == [
+        {"name": "user-tmp", "emptyDir": {}}, {"name": "out", "emptyDir": {}},
+    ]  # fmt: skip
+    assert values["volumeMounts"] == [
+        {"name": "user-tmp", "mountPath": "/t"}, {"name": "out", "mountPath": "/out"},
+    ]  # fmt: skip
+
+
+INIT = {"name": "a", "image": "a", "volumeMounts": [{"name": "ssh", "mountPath": "/s"}]}
+TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"worker_pod__containers": []},
+         f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one"),
+        ({"launcher_pod__containers": ["a"]}, 'containers[0]: got "a"; expected a map'),
+        ({"worker_container__image": ""}, f'{WORKER}.image: got ""; expected the workers\' image'),
+        ({"spec__cleanPodPolicy": "Some"},
+         'spec.cleanPodPolicy: got "Some"; expected one of All, Running, None'),
+        ({"spec__slotsPerWorker": 0}, "spec.slotsPerWorker: the chart's worker.slots does not"),
+        ({"launcher_container__env": ["A=b"]}, f'{LAUNCHER}.env[0]: got "A=b"; expected a map'),
+        ({"worker_container__volumeMount": []},
+         "containers[0].volumeMount: no such key; expected volumeMounts, if that is meant"),
+        ({"worker_pod__nodeSelektor": {"a": "b"}},
+         "spec.nodeSelektor: no such key; expected nodeSelector, if that is meant"),
+        ({"worker_container__imagePullPolcy": "Always"}, "imagePullPolcy: no such key; expected"),
+        ({"spec__slotPerWorker": 4}, "spec.slotPerWorker: no such key; expected slotsPerWorker"),
+        ({"spec__runPolicy": {"zoom": 1}}, "spec.runPolicy.zoom: no such key; expected one of act"),
+        ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
+         "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
+        ({"worker_pod__initContainers": [INIT]},
+         "volumeMounts[0]: the chart has a volume of that name"),
+        ({"launcher_container__command": ["mpirun", "train", "$(T)"],
+          "launcher_container__env": TOKEN}, "$(T) has its value from the cluster (valueFrom)"),
+        ({"launcher_container__command": ["mpirun", "-x", "A", "t"],
+          "launcher_container__env": TOKEN},
+         "A is exported and refers to T, which only the launcher has; expected -x T too"),
+    ],
+)  # fmt: skip
+def test_job_that_cannot_be_converted_is_refused_at_its_place(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        migrate_job(**fields)
+    assert message in str(error.value)
+
+
+def test_field_without_an_equivalent_is_named() -> None:
+    migration = migrate_job(worker_container__stdin=True, worker_pod__dnsPolicy="Default")
+    assert results(migration)[f"{WORKER}.stdin"][0] == "dropped"
+    assert f"{WORKER}.stdin" in migration.checks[-1]
+    assert f"{WORKER_POD}.dnsPolicy" in migration.checks[-1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("name: mpimaster", "name: chief", "the tasks are chief, mpiworker; expected two tasks"),
+        ("replicas: 1", "replicas: 3", "spec.tasks[0].replicas: got 3; expected one launcher"),
+        ("queue: research", "qeue: research", "spec.qeue: no such key; expected queue, if that"),
+        ("- name: mpiworker", "- nmae: mpiworker", "spec.tasks[1].nmae: no such key; expected na"),
+    ],
+)
+def test_volcano_job_of_another_shape_is_refused(old: str, new: str, message: str) -> None:
+    text = PATHS["volcano.yaml"].read_text()
+    assert old in text
+    with pytest.raises(SpecError) as error:
+        migrate_text(text.replace(old, new))
+    assert message in str(error.value)
+
+
+def test_variables_that_volcanos_mpirun_does_not_export_stay_with_the_master() -> None:
+    tree = load_tree("volcano.yaml")
+    launcher = tree["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    launcher["env"].append({"name": "L", "value": "1"})
+    values = migrate_tree(tree).values
+    assert [entry["name"] for entry in values["worker"]["env"]] == ["STEPS"]
+    assert [entry["name"] for entry in values["master"]["env"]] == ["STEPS", "L"]
