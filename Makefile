@@ -28,20 +28,18 @@ else
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync unit-first unit-second
 endif
 
-# Halves of about the same length. These tests take milliseconds each, and pytest-xdist would take a fifth more.
-UNIT_FIRST := tests/unit/hvd_pods tests/unit/podfiles tests/unit/hvdchart/run
-
+# Two processes with a half of the files each. These tests take milliseconds each, and pytest-xdist would take a fifth more.
 unit-first:
-	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first $(UNIT_FIRST) -m "not fuzz and not slow"
+	@$(PY) -m pytest -q -o cache_dir=.pytest_cache/first --share 1/2 tests/unit -m "not fuzz and not slow"
 
 unit-second:
-	@$(PY) -m pytest -q tests/unit $(UNIT_FIRST:%=--ignore=%) -m "not fuzz and not slow"
+	@$(PY) -m pytest -q --share 2/2 tests/unit -m "not fuzz and not slow"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many
 
-mutation: venv ## Count the deliberate defects that `make unit ALL=1` notices (TARGETS="pods spec" MINUTES=30 SAMPLE=100 ALL=1)
-	@$(PY) -m devtools.checks.mutation $(TARGETS) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ALL),--every)
+mutation: venv ## Show the defects of one module that its tests would not notice (MODULE=hvdchart/plan/rules.py TESTS=tests/unit/hvdchart/plan)
+	@$(PY) -m devtools.checks.mutation "$(MODULE)" $(TESTS)
 
 chart: venv ## Run the tests of rendered manifests, some against a real API server
 	@$(PY) -m pytest -q tests/chart
@@ -65,7 +63,7 @@ check-generated: venv
 	@$(PY) -m devtools.docs_gen --check
 
 schemas: venv ## Download the APIs that the chart is checked against: each Kubernetes release, custom resources
-	@$(PY) -m devtools.checks.kube_schemas && $(PY) -m devtools.checks.custom_resources
+	@$(PY) -m devtools.checks.schemas
 
 docs: venv ## Build the site of the documentation into build/site; a broken link fails
 	@$(PY) -m devtools.docs_gen.build_site
@@ -106,7 +104,7 @@ bench-scale: venv ## Measure what a second rank costs, with MPI and Gloo, and fi
 bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
 	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
 
-unet-pictures: venv ## Train the U-Net on two ranks, and make the pictures of docs/unet.md and docs/timeline.md
+unet-pictures: venv ## Train the U-Net on two ranks, and write the picture and figures of docs/unet.md
 	@$(PY) -m tests.bench.unet_pictures
 
 bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)

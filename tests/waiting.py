@@ -14,9 +14,9 @@ PROGRAM_PAUSE = 1.0
 def wait_until(
     condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2
 ) -> None:
-    """Call `condition` until it holds; raises AssertionError with `what` after so many seconds.
+    """Call `condition` until it holds. Raises AssertionError with `what` after `seconds`.
 
-    `pause`: the most seconds between two calls.
+    `pause`: the longest time between two calls, in seconds.
     """
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),

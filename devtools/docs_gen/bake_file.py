@@ -1,17 +1,15 @@
 """Writes docker-bake.hcl, with which Docker alone builds the images: `docker buildx bake cpu`.
 
-`python -m devtools.docs_gen.bake_file` writes it from images/versions.yaml; with `--check` it exits
-with status 1 when the file differs. `python -m images build` remains the way to build with other
-versions than the defaults, without a registry, or with the wheel of an earlier build.
+The file is generated from images/versions.yaml. `python -m images build` remains the way to build
+with other versions than the defaults, without a registry, or with the wheel of an earlier build.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from devtools.docs_gen.generated import write_or_compare
 from devtools.images.build import MACHINES
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.content import build_arguments, environment_lines
@@ -110,10 +108,6 @@ def _word(value: object) -> str:
     return json.dumps(text)
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the file, or compares it with --check."""
-    return write_or_compare({FILE: render(load_catalogue())}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def generated_texts() -> dict[Path, str]:
+    """The text that docker-bake.hcl should have."""
+    return {FILE: render(load_catalogue())}

@@ -1,8 +1,4 @@
-"""Writes the chart's values.yaml, schema, generated templates and README table from its source.
-
-`python -m devtools.docs_gen.chart_docs` writes them; with `--check` it exits with status 1 when a
-file differs.
-"""
+"""Writes the chart's values.yaml, schema, generated templates and README table from its source."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
-from devtools.docs_gen.generated import replace_section, write_or_compare
+from devtools.docs_gen.generated import replace_section
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
@@ -184,21 +180,18 @@ def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
         yield from undescribed(child.get("items", {}), f"{key}[].", text or above)
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the files, or compares them with --check."""
+def generated_texts() -> dict[Path, str]:
+    """The text that each generated file should have. Exits with a message when a key has no
+    description.
+    """
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
     readme = CHART / "README.md"
-    texts = {
+    return {
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
         CHART / "templates" / "_retired.tpl": render_retired_keys(source),
         CHART / "templates" / "_defaults.tpl": render_defaults(source),
         readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
     }
-    return write_or_compare(texts, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,7 @@
 """Writes the parameter tables of the images' READMEs, and the table in docs/images.md of how the
 images are tested.
 
-`python -m devtools.docs_gen.image_docs` writes them from images/versions.yaml and the proofs; with
-`--check` it exits with status 1 when a file differs or a proof is missing or malformed. A proof
-that is older than its image's content does not change the status.
+They are made from images/versions.yaml and the proofs.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.common.errors import ImageError
-from devtools.docs_gen.generated import replace_section, write_or_compare
+from devtools.docs_gen.generated import replace_section
 from devtools.images.catalogue import ROOT, Image, When, load_catalogue
 from devtools.images.proof import AGED, PRESENT, proof_state, read
 
@@ -76,7 +74,9 @@ def proof_table(images: Mapping[str, Image]) -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text that each page with tables should have."""
+    """The text that each page with tables should have. Exits with a message when a proof is missing
+    or malformed.
+    """
     images = load_catalogue()
     readmes = {
         (file := image.folder / "README.md"): replace_section(
@@ -85,29 +85,16 @@ def generated_texts() -> dict[Path, str]:
         for image in images.values()
         if image.framework
     }
-    return readmes | {PAGE: replace_section(PAGE, PROOFS, proof_table(images), END_OF_PROOFS)}
+    try:
+        proofs = proof_table(images)
+    except ImageError as error:
+        sys.exit(f"image_docs: {error}")
+    return readmes | {PAGE: replace_section(PAGE, PROOFS, proofs, END_OF_PROOFS)}
 
 
 def differs_only_in_age(page: Path, text: str) -> bool:
     """Whether the page differs from `text` only in which proofs are older than their content, which
     any change of an image's files causes.
     """
-    current = page.read_text()
+    current = page.read_text() if page.exists() else ""
     return current != text and current.replace(AGED, PRESENT) == text.replace(AGED, PRESENT)
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the files, or compares them with --check."""
-    try:
-        texts = generated_texts()
-    except ImageError as error:
-        sys.exit(f"image_docs: {error}")
-    if "--check" in arguments:
-        for page in [page for page, text in texts.items() if differs_only_in_age(page, text)]:
-            print(f"{page}: a proof is older than its image: `make generate`", file=sys.stderr)
-            del texts[page]
-    return write_or_compare(texts, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

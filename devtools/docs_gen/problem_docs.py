@@ -1,17 +1,12 @@
 """Writes the tables of docs/troubleshooting.md that programs have: what Kubernetes says of pods
-that do not start, and what Helm says, each with the remedy that is printed.
-
-`python -m devtools.docs_gen.problem_docs` writes them; with `--check` it exits with status 1 when
-the page differs.
-"""
+that do not start, and what Helm says, each with the remedy that is printed."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
-from devtools.docs_gen.generated import replace_sections, write_or_compare
+from devtools.docs_gen.generated import replace_sections
 from hvdchart.run.helm_errors import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,15 +52,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def page() -> str:
-    """The text of docs/troubleshooting.md with its tables."""
-    return replace_sections(PAGE, {"pod problems": pod_table(), "messages of Helm": helm_table()})
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the page, or compares it with --check."""
-    return write_or_compare({PAGE: page()}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def generated_texts() -> dict[Path, str]:
+    """The text that docs/troubleshooting.md should have."""
+    tables = {"pod problems": pod_table(), "messages of Helm": helm_table()}
+    return {PAGE: replace_sections(PAGE, tables)}

@@ -1,9 +1,5 @@
 """Writes the pages of the reference that the code knows: docs/command.md, from the command's own
-help, and the tables of docs/reference.md: exit codes, events and metrics.
-
-`python -m devtools.docs_gen.reference_docs` writes them; with `--check` it exits with status 1 when
-one differs.
-"""
+help, and the tables of docs/reference.md: exit codes, events and metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from devtools.docs_gen.generated import replace_sections, write_or_compare
+from devtools.docs_gen.generated import replace_sections
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 
@@ -151,19 +147,13 @@ def described_events() -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.M))
 
 
-def reference_page() -> str:
-    """The text of docs/reference.md with its tables."""
-    return replace_sections(REFERENCE, {"exit codes": exit_codes(), "metrics": metrics_table()})
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the pages, or compares them with --check."""
+def generated_texts() -> dict[Path, str]:
+    """The text of docs/command.md, and of docs/reference.md with its tables. Exits with a message
+    when docs/operate.md describes other events than the programs of the pods create.
+    """
     emitted, described = emitted_events(), described_events().keys()
     for event in sorted(emitted ^ described):
         wrong = "is not described" if event in emitted else "is described, and nothing creates it"
         sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
-    return write_or_compare({REFERENCE: reference_page(), COMMAND: command_page()}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    tables = {"exit codes": exit_codes(), "metrics": metrics_table()}
+    return {REFERENCE: replace_sections(REFERENCE, tables), COMMAND: command_page()}

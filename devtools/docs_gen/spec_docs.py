@@ -1,18 +1,13 @@
-"""Writes docs/spec.schema.json and the tables of docs/spec.md from the spec's dataclasses.
-
-`python -m devtools.docs_gen.spec_docs` writes them; with `--check` it exits with status 1 when one
-differs.
-"""
+"""Writes docs/spec.schema.json and the tables of docs/spec.md from the spec's dataclasses."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from devtools.docs_gen.generated import replace_section, write_or_compare
+from devtools.docs_gen.generated import replace_section
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.model import Spec
 from hvdchart.spec.schema import json_schema
@@ -74,12 +69,3 @@ def generated_texts() -> dict[Path, str]:
         DOCS / "spec.schema.json": json_schema(),
         page: replace_section(page, _START, f"\n{tables()}", _END),
     }
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the files, or compares them with --check."""
-    return write_or_compare(generated_texts(), arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,20 +1,15 @@
-"""Writes the table of docs/compatibility.md from where each version is decided.
-
-`python -m devtools.docs_gen.version_docs` writes it; with `--check` it exits with status 1 when the
-page differs.
-"""
+"""Writes the table of docs/compatibility.md from where each version is decided."""
 
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
 import hvdchart
-from devtools.docs_gen.generated import replace_section, write_or_compare
+from devtools.docs_gen.generated import replace_section
 from devtools.images.catalogue import load_catalogue
 from devtools.toolchain.tools import HELM_3, HELM_4, module_version
 
@@ -65,10 +60,6 @@ def table() -> str:
     return "\n".join(["| | Allowed | Checked |", "| --- | --- | --- |", *lines])
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the page, or compares it with --check."""
-    return write_or_compare({PAGE: replace_section(PAGE, START, table(), END)}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def generated_texts() -> dict[Path, str]:
+    """The text that docs/compatibility.md should have."""
+    return {PAGE: replace_section(PAGE, START, table(), END)}

@@ -1,4 +1,10 @@
-"""Looks up known vulnerabilities of an image's Python packages."""
+"""Looks up the updates of an image's system packages and known vulnerabilities of its Python
+packages.
+
+Debian and Ubuntu fix vulnerabilities of a release by updating its packages, first in its security
+suite. An image has the packages of the day its base was made. Vulnerabilities without an update are
+not in its package sources.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,12 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.errors import ImageError
+from devtools.images.engines import Build, Engine
+from devtools.images.machine import write_secrets
+
+_DOCKERFILE = Path(__file__).with_name("updates.Dockerfile")
+# A line of the output: Inst NAME [INSTALLED] (CANDIDATE SUITE, SUITE [ARCHITECTURE]) ...
+_INSTALL = re.compile(r"\bInst (\S+) \[(\S+)\] \((\S+) ([^\[)]*)")
 
 
 @dataclass(frozen=True)
@@ -85,3 +97,39 @@ def _matches(advisory: Mapping[str, Any], name: str, version: str) -> list[Vulne
             details = str(advisory.get("summary") or advisory.get("details", ""))
             return [Vulnerability(name, version, advisory["id"], details.partition("\n")[0], fixed)]
     return []
+
+
+@dataclass(frozen=True)
+class Update:
+    package: str
+    installed: str
+    candidate: str
+    suites: str
+
+    @property
+    def security(self) -> bool:
+        return "security" in self.suites.lower()
+
+
+def updates(reference: str, engine: Engine) -> list[Update]:
+    """The available updates of a local image. Nothing is installed.
+
+    Raises ImageError when the package sources cannot be reached.
+    """
+    name = "hvd-updates:latest"
+    engine.log.write_text("")
+    with tempfile.TemporaryDirectory(prefix="hvd-updates-") as folder:
+        context, hidden = Path(folder) / "context", Path(folder) / "secrets"
+        context.mkdir()
+        hidden.mkdir(mode=0o700)
+        arguments = {"BASE_IMAGE": reference}
+        # A cached layer would be the answer of an earlier day.
+        secrets = write_secrets(hidden)
+        engine.build(Build(context, _DOCKERFILE, [name], arguments, secrets, "", use_cache=False))
+    engine.remove(name)
+    return parse_updates(engine.log.read_text())
+
+
+def parse_updates(log: str) -> list[Update]:
+    """The updates in the output of `apt-get --simulate dist-upgrade`."""
+    return [Update(*fields) for fields in _INSTALL.findall(log)]

@@ -15,14 +15,13 @@ from devtools.common.cache import cache_dir, content_key
 from devtools.common.errors import ImageError
 from devtools.common.ui import note, step, tail
 from devtools.images.catalogue import Image
-from devtools.images.engine import Engine
-from devtools.images.engines import ensure_program
+from devtools.images.engines import Engine, ensure_program
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 _ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")
-# Options of the one-line form whose fields have another name.
+# Fields of the deb822 form whose names differ from those of the options.
 _OPTIONS = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
-# Files that no pod reads are not unpacked, neither now nor by a later apt-get.
+# Leave out files that no pod reads, in this step and in later runs of apt-get.
 _DEBOOTSTRAP = (
     "mmdebstrap",
     "--variant=minbase",
@@ -39,8 +38,8 @@ _DEBOOTSTRAP = (
 
 
 def base_of(image: Image, engine: Engine) -> tuple[str, str]:
-    """Makes or pulls the base of an image, and returns its reference and key. One that is here
-    already is used without a look at a registry.
+    """Makes or pulls the base of an image, and returns its reference and key. A local image is used
+    without asking a registry.
 
     Raises ImageError when there is neither a registry nor a package source.
     """
@@ -154,5 +153,5 @@ def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engi
                 )
             engine.import_root(tarball, reference, key)
     finally:
-        # The engine has the image now.
+        # The engine has stored the image: the archive is not needed any more.
         tarball.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Builds images, parents first, unless one was built from the same content before."""
+"""Builds images, parents first. An image that was built from the same content is reused."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from devtools.images.content import (
     image_key,
     wheel_key,
 )
-from devtools.images.engine import Build, Engine
-from devtools.images.engines import choose_engine
-from devtools.images.kept import kept_name, touch_and_evict
+from devtools.images.engines import Build, Engine, choose_engine
 from devtools.images.lock import stale_locks, write_missing_locks
 from devtools.images.machine import write_secrets
 
 # The machines that images can be built on, by Python's names.
 MACHINES = ("x86_64",)
+# How many builds of an image are kept under further references, so that going back to an earlier
+# state of the tree, or to another checkout, builds nothing. They share most layers; one takes up to
+# the size of its environment.
+KEPT_BUILDS = 4
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def archive(name: str) -> Path:
 
 
 def _only_builder() -> AbstractContextManager[None]:
-    """Two builds at once would do the same work twice: the second waits and finds it done."""
+    """Holds the lock of builds: a second build waits and then finds the work done."""
     return exclusive_lock(cache_dir() / "images" / ".lock", "building images")
 
 
@@ -211,3 +213,22 @@ def _context(
         if wheels is not None:
             shutil.copytree(wheels, context / "wheelhouse")
         yield context, write_secrets(hidden)
+
+
+def kept_name(reference: str, key: str) -> str:
+    """The additional reference under which a build is kept."""
+    return f"{reference.partition(':')[0]}:kept-{key}"
+
+
+def touch_and_evict(name: str) -> list[str]:
+    """Records the use of a build. Returns the oldest references of that image which exceed
+    KEPT_BUILDS: the caller, who holds the lock of builds, removes them.
+    """
+    file = cache_dir() / "images" / "kept.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    used = file.read_text().splitlines() if file.exists() else []
+    names = [other for other in used if other != name] + [name]
+    repository = name.partition(":")[0]
+    evicted = [other for other in names if other.partition(":")[0] == repository][:-KEPT_BUILDS]
+    file.write_text("".join(f"{other}\n" for other in names if other not in evicted))
+    return evicted

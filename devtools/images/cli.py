@@ -67,7 +67,7 @@ def prove(name: Name) -> None:
     """Build an image that is tested separately, run its tests in it, on a GPU where there is one,
     and write its proof; print the proof's path.
     """
-    from devtools.images.prove import prove as write_proof
+    from devtools.images.proof import prove as write_proof
 
     typer.echo(write_proof(name))
 
@@ -81,7 +81,7 @@ def archive(name: Name) -> None:
 @app.command()
 def size(name: Name) -> None:
     """Show the unpacked size of an image and of each of its layers."""
-    from devtools.images.inside import layers
+    from devtools.images.inspection import layers
 
     table = Table("MB", "layer", box=None)
     rows = layers(builder.archive(name))
@@ -94,7 +94,7 @@ def size(name: Name) -> None:
 @app.command()
 def sbom(name: Name, set_: Set = None) -> None:
     """Print the packages of an image, as a CycloneDX document."""
-    from devtools.images.inside import sbom as write_sbom
+    from devtools.images.inspection import sbom as write_sbom
 
     typer.echo(write_sbom(builder.build(name, overrides=_settings(set_))), nl=False)
 
@@ -111,9 +111,8 @@ def audit(
     """Show the available updates of an image's system packages and known vulnerabilities of its
     Python packages; exit with status 1 when there are any.
     """
-    from devtools.images.audit import ask_pypi, search_checkout
-    from devtools.images.inside import python_packages
-    from devtools.images.updates import updates
+    from devtools.images.audit import ask_pypi, search_checkout, updates
+    from devtools.images.inspection import python_packages
 
     built = builder.build(name, overrides=_settings(set_))
     available = updates(built.reference, built.engine)
@@ -142,7 +141,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Build an image again and compare all its files; exit with status 1 when any differ."""
-    from devtools.images.inside import differences, files
+    from devtools.images.inspection import differences, files
 
     first = files(builder.archive(name))
     with tempfile.TemporaryDirectory(prefix="hvd-again-") as folder:

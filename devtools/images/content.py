@@ -1,4 +1,4 @@
-"""The files and arguments of an image's build, and the keys that change with them."""
+"""Lists the files and arguments of an image's build, and computes keys that change with them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def build_arguments(image: Image) -> dict[str, str]:
             "IMAGE": image.name,
             "PRELOAD": _PRELOADED[image.options.get("allocator", "glibc")],
             "DRIVER_CAPABILITIES": "compute,utility" if "nccl" in image.features else "",
-            # Nobody has tried on a GPU whether the framework can be imported before a fork.
+            # It was never tried on a GPU whether the framework can be imported before a fork.
             "MODULES": ""
             if "nccl" in image.features
             else f"{image.framework} horovod.{image.framework}",

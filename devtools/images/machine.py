@@ -16,7 +16,7 @@ from pathlib import Path
 _IN_BUILD = Path("/run/secrets")
 _CA = "ca.crt"
 _SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
-# Proxies, retries and checks of dates. Other settings, and paths of the host, do not belong there.
+# Settings that a build may use: proxies, retries, checks of dates. Paths of the host are left out.
 _APT = re.compile(r"Acquire::(http|https|ftp|Retries|Check-Date|Check-Valid-Until)\b")
 _PIP = (
     "index-url",

@@ -31,7 +31,7 @@ def install_checks(inside: Sandbox) -> None:
 
 
 def install_tf_keras(inside: Sandbox) -> None:
-    """Installs Keras 2 beside them; only with TF_USE_LEGACY_KERAS=1 is it used."""
+    """Installs Keras 2 beside the checks; TensorFlow uses it only with TF_USE_LEGACY_KERAS=1."""
     options = ["--quiet", "--no-deps", "--require-hashes", "--root-user-action=ignore", "--upgrade"]
     command = [sys.executable, "-m", "pip", "install", *options, "-r", str(TF_KERAS)]
     subprocess.run([*command, "--target", str(inside.folder)], check=True)
@@ -46,8 +46,8 @@ def run_checks(
 
 
 def parse_results(done: Result) -> dict[str, dict[str, str]]:
-    """The errors of each check by rank, without those that passed. horovodrun prefixes each line
-    with the rank.
+    """The errors of each check by rank; a rank on which the check passed has none. horovodrun
+    prefixes each line with the rank.
     """
     lines = [line.partition("RESULT ")[2] for line in done.stdout.splitlines() if "RESULT " in line]
     assert len(lines) == 1, output_of(done)

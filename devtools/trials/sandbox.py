@@ -26,7 +26,7 @@ _TIME_LIMIT = 300
 
 
 def launch_ranks(number: int) -> tuple[str, ...]:
-    """A launcher of ranks that share few cores: those that wait yield theirs."""
+    """A launcher of ranks that share few cores: a waiting rank yields its core."""
     options = ("--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
     return ("mpirun", "-np", str(number), *options)
 

@@ -4,10 +4,11 @@ python -m tests.bench.bench_bare [--turns 48] [--starts 6] [--only one,two,netwo
 
 On the host, the ranks run in the root file system of the same image (chroot), as ordinary processes
 of the same user: no pod, no container, no cgroup, the host's network. All ranks are bound to the
-same CPUs, one each. Both trainings are there all the time; they make one step in turns, and the one
-that has no turn is stopped. A ratio compares the two steps of one turn. The trainings are started
-several times, because the pages of memory that a process happens to get change its speed for good;
-an interval is that of the mean ratios of all starts. Both also train digits.py from the same seed.
+same CPUs, one each. Both trainings run all the time; they make one step in turns, and the training
+whose turn it is not is stopped. A ratio compares the two steps of one turn. The trainings are
+started several times, because the pages of memory that a process happens to get change its speed
+for good; an interval is that of the mean ratios of all starts. Both also train digits.py from the
+same seed.
 Needs root, Buildah and an otherwise idle machine.
 """
 
@@ -27,16 +28,14 @@ from typing import Any
 
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
-from tests.bench import asked
+from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace
-from tests.bench.drawing import curves
 from tests.bench.report import (
     as_line,
     as_share,
     origin,
     verdict,
     write_part,
-    write_plot,
     write_result,
 )
 from tests.bench.turns import in_turns
@@ -49,7 +48,7 @@ NETWORKS = {"resnet50": (4, 112), "inception3": (4, 160)}
 TITLES = {"resnet50": "ResNet-50", "inception3": "Inception-v3"}
 EPOCHS = 15
 # With pages of 4 KiB, one process was up to 18 % faster or slower than the next one like it.
-ENVIRONMENT = {**asked.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+ENVIRONMENT = {**interleaved_training.ENVIRONMENT, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 # The filter of containerd 1.6, which the local cluster has, denies process_vm_readv(2): ranks of
 # one worker then copy each tensor twice, and an allreduce takes a quarter longer. Those of
 # containerd from 1.7 on and of Docker allow it.
@@ -67,8 +66,8 @@ exec chroot --userspec="$user" "$root" "$@"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the ranks are: in so many workers with so many slots; how they reach each other on the
-    host (variables of Open MPI).
+    """The number of workers and of slots in each, and how ranks on the host reach each other
+    (variables of Open MPI).
     """
 
     title: str
@@ -82,14 +81,14 @@ class Layout:
         return self.workers * self.slots
 
 
-# What the chart sets; TCP goes over the loopback then.
+# The transports that the chart sets. With TCP, ranks use the loopback interface.
 SHARED = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "^openib,ofi,uct,usnic"}
 LAYOUTS = {
     "one": Layout("one rank", 1, 1, SHARED),
     "two": Layout("two ranks of one worker", 1, 2, SHARED),
     "network": Layout("two workers of one rank", 2, 1, {**SHARED, "OMPI_MCA_btl": "self,tcp"}),
 }
-# By party, a figure for each turn.
+# A figure for each turn, by party.
 Figures = dict[str, list[float]]
 
 
@@ -121,7 +120,7 @@ def host_line(inside: RuncSandbox, layout: Layout) -> list[str]:
     """The command line that runs the ranks on this machine, in the image's root file system."""
     variables: dict[str, str] = {**ENVIRONMENT, **layout.transport, "HOME": "/tmp"}
     pairs = [*inside.config["Env"], *(f"{name}={value}" for name, value in variables.items())]
-    launch = [*launch_ranks(layout.ranks), *asked.command(HOST, NETWORKS)]
+    launch = [*launch_ranks(layout.ranks), *interleaved_training.command(HOST, NETWORKS)]
     root, folder = str(inside.root), str(inside.folder)
     words = [root, folder, f"{OWN_UID}:{OWN_UID}", "env", "--ignore-environment", *pairs, *launch]
     return ["unshare", "--mount", "sh", "-c", ON_HOST, "sh", *words]
@@ -141,10 +140,10 @@ def pods(namespace: Namespace, layout: Layout) -> Chart:
 @contextmanager
 def both(
     namespace: Namespace, inside: RuncSandbox, layout: Layout
-) -> Iterator[dict[str, list[asked.Rank]]]:
+) -> Iterator[dict[str, list[interleaved_training.Rank]]]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
-    with asked.meeting(inside.folder) as meeting:
+    with interleaved_training.meeting(inside.folder) as meeting:
         # The progress of digits.py goes nowhere; errors are shown.
         process = subprocess.Popen(
             host_line(inside, layout), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -155,10 +154,10 @@ def both(
                 raise SystemExit(f"the training on the host ended with {process.returncode}")
 
         try:
-            chart.start(asked.command(PODS, NETWORKS), inside.folder)
+            chart.start(interleaved_training.command(PODS, NETWORKS), inside.folder)
             parties = meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
-            asked.refuse_unless_alike(parties)
-            asked.pin(parties)
+            interleaved_training.refuse_unless_alike(parties)
+            interleaved_training.pin(parties)
             yield parties
             meeting.close()
             process.wait()
@@ -172,13 +171,15 @@ def both(
             chart.remove()
 
 
-def measure(measured: Measured, parties: Mapping[str, Sequence[asked.Rank]], turns: int) -> None:
+def measure(
+    measured: Measured, parties: Mapping[str, Sequence[interleaved_training.Rank]], turns: int
+) -> None:
     """Let both parties of one start train in turns; the first ones also train digits.py."""
     for network in NETWORKS:
         seconds: Figures = {HOST: [], PODS: []}
         losses: Figures = {HOST: [], PODS: []}
         for party in in_turns((HOST, PODS), turns):
-            took, lost = asked.train(parties[party], network, 1)
+            took, lost = interleaved_training.train(parties[party], network, 1)
             seconds[party].append(took)
             losses[party] += lost
         measured.seconds.setdefault(network, []).append(seconds)
@@ -186,7 +187,9 @@ def measure(measured: Measured, parties: Mapping[str, Sequence[asked.Rank]], tur
         print(f"{measured.ranks} ranks, {network}: {measured.ratios(network)[-1]:.1%}", flush=True)
     if not measured.learnt:
         for party in (HOST, PODS):
-            measured.learnt[party] = asked.ask(parties[party], do="learn", epochs=EPOCHS)[0]
+            measured.learnt[party] = interleaved_training.ask(
+                parties[party], do="learn", epochs=EPOCHS
+            )[0]
 
 
 def table(measured: Mapping[str, Measured]) -> str:
@@ -225,18 +228,8 @@ def learnt_table(measured: Mapping[str, Measured]) -> str:
 
 
 def largest_difference(losses: Figures) -> float:
-    """Between the losses of the same step."""
+    """The largest difference between the losses of one step."""
     return max(abs(a - b) for a, b in zip(losses[HOST], losses[PODS], strict=True))
-
-
-def picture(measured: Measured, layout: Layout) -> str:
-    """The losses of both sides, one over the other."""
-    lines = {
-        f"{title}, {party}": list(enumerate(measured.losses[network][party], 1))
-        for network, title in TITLES.items()
-        for party in (HOST, PODS)
-    }
-    return curves(f"Loss from a fixed seed, {layout.title}", "steps", lines, pairs=True)
 
 
 def check_accuracy(measured: Mapping[str, Measured]) -> None:
@@ -248,14 +241,11 @@ def check_accuracy(measured: Mapping[str, Measured]) -> None:
 
 
 def report(measured: Mapping[str, Measured], turns: int) -> None:
-    """Print the tables, and write them to the page, with a plot and a file for programs."""
+    """Print the tables, and write them to the page, and to a file for programs."""
     where = origin(turns)
     write_result("bench-bare", {**where, **{name: asdict(m) for name, m in measured.items()}})
-    last = list(measured)[-1]
-    drawn = write_plot("bench-bare", picture(measured[last], LAYOUTS[last]))
     parts = [as_line(where), table(measured), learnt_table(measured)]
     print("\n\n".join(parts))
-    parts.append(f"![Loss on the host and in pods](plots/{drawn.name})")
     write_part("performance.md", "bench-bare", "\n\n".join(parts))
     check_accuracy(measured)
 
@@ -286,7 +276,7 @@ def main() -> None:
     ):
         if not isinstance(inside, RuncSandbox):
             sys.exit(f"{inside.image.engine.program} does not mount images: use Buildah")
-        shutil.copy(asked.SCRIPT, inside.folder)
+        shutil.copy(interleaved_training.SCRIPT, inside.folder)
         measured = {}
         for name, layout in chosen.items():
             measured[name] = Measured(layout.ranks)

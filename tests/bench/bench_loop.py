@@ -22,7 +22,7 @@ from pathlib import Path
 
 from devtools.toolchain.tools import tool
 from tests.bench.contestants import NAME, Chart, contestants
-from tests.bench.figures import print_figures
+from tests.bench.report import print_figures
 from tests.e2e.cluster import Namespace
 
 SCRIPT = """

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, launch_ranks, sandbox
-from tests.bench import asked
+from tests.bench import interleaved_training
 from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
 from tests.bench.turns import Speeds
 
@@ -35,7 +35,7 @@ def measure(inside: Sandbox, ranks: int, turns: int) -> Speeds:
     """Images/s of all ranks together by source, a figure for each turn."""
     command = ("python", f"/output/{SCRIPT.name}", "/output/images", str(turns), str(STEPS))
     # The ranks bind themselves.
-    process = inside.start(*launch_ranks(ranks), *command, **asked.ENVIRONMENT)
+    process = inside.start(*launch_ranks(ranks), *command, **interleaved_training.ENVIRONMENT)
     assert process.stdout is not None
     speeds: Speeds = {}
     for line in process.stdout:

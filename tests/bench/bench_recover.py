@@ -3,9 +3,9 @@
 python -m tests.bench.bench_recover [--turns 5] [--only chart,waiting] [--train 900 --every 300]
 
 Faults: rank 1 is killed (SIGKILL), its worker is deleted without grace; each twice in a run of
-two workers of one rank on the local cluster, in turns with Kubeflow's MPI Operator. With --train,
-one run of the first contestant lasts that many seconds, with a fault every so many seconds, and its
-effective training time is measured: a checkpoint a second, faults by turns.
+two workers of one rank on the local cluster, in turns with Kubeflow's MPI Operator. --train
+measures the effective training time of one run of the first contestant, which lasts that many
+seconds, with a checkpoint each second and a fault at each interval of --every, both kinds in turn.
 """
 
 from __future__ import annotations

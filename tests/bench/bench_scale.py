@@ -3,8 +3,8 @@
 ResNet-50 in the examples' image, on ranks that are bound to a CPU each: one rank; two ranks that
 average their gradients, with MPI and with Gloo, with tensor fusion and without; and two ranks that
 do not know of each other. CPUs that share a core, memory or power slow each other without any
-communication: the last case shows by how much. All are there all the time and train in turns; those
-that have no turn are stopped. The model of hvdchart/plan/expect.py is then fitted to what was
+communication: the last case shows by how much. All of them run all the time and train in turns; the
+others are stopped meanwhile. The model of hvdchart/plan/expect.py is then fitted to what was
 measured. Needs root, and an otherwise idle machine.
 """
 
@@ -30,7 +30,7 @@ from devtools.trials.sandbox import (
 )
 from hvdchart.bench.scaling import mean_and_interval
 from hvdchart.plan.expect import HIDDEN, PUBLISHED, Network, Work, expect, fit
-from tests.bench import asked
+from tests.bench import interleaved_training
 from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
 from tests.bench.turns import in_turns
 
@@ -69,7 +69,7 @@ class Measured:
         return [own / 2 / (other / ranks) for own, other in zip(ours, theirs, strict=True)]
 
     def seconds(self, case: str) -> float:
-        """Of a step with allreduce, or of the same step without: the mean."""
+        """The mean duration of a step in seconds."""
         return statistics.fmean(2 * BATCH / speed for speed in self.speeds[case])
 
 
@@ -158,7 +158,7 @@ def fitted_text(fitted: Fitted) -> str:
 
 
 @contextmanager
-def everyone(inside: Sandbox) -> Iterator[asked.Parties]:
+def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
     """The ranks of all parties, ready, alike and bound to a CPU each."""
     with ExitStack() as stack:
         processes: list[tuple[str, subprocess.Popen[str]]] = []
@@ -168,34 +168,34 @@ def everyone(inside: Sandbox) -> Iterator[asked.Parties]:
                 if process.poll() is not None:
                     raise SystemExit(f"{party}: the training ended with {process.returncode}")
 
-        meeting = stack.enter_context(asked.meeting(inside.folder))
+        meeting = stack.enter_context(interleaved_training.meeting(inside.folder))
         single: Launch = (launch_ranks(1), {})
         for party, (launch, more) in [(APART, single), (APART, single), *PAIRS.items()]:
-            words = (*launch, *asked.command(party, {NETWORK: (BATCH, SIZE)}))
-            process = inside.start(*words, **asked.ENVIRONMENT, **more)
+            words = (*launch, *interleaved_training.command(party, {NETWORK: (BATCH, SIZE)}))
+            process = inside.start(*words, **interleaved_training.ENVIRONMENT, **more)
             processes.append((party, process))
         # They end when their connections do.
         for _, process in processes:
             stack.callback(process.wait, 60)
         stack.callback(meeting.close)
         parties = meeting.wait_for({APART: 2, **dict.fromkeys(PAIRS, 2)}, check)
-        asked.refuse_unless_alike(parties)
-        asked.pin(parties)
+        interleaved_training.refuse_unless_alike(parties)
+        interleaved_training.pin(parties)
         yield parties
 
 
-def measure(parties: asked.Parties, turns: int) -> Measured:
+def measure(parties: interleaved_training.Parties, turns: int) -> Measured:
     """Let all cases train in turns."""
     cases = [ONE, APART, *PAIRS]
     measured = Measured({case: [] for case in cases}, {pair: [] for pair in PAIRS})
     for number, case in enumerate(in_turns(cases, turns), 1):
         ranks = parties[APART][:1] if case == ONE else parties[case]
-        answers = asked.ask(ranks, do="train", network=NETWORK, steps=1)
+        answers = interleaved_training.ask(ranks, do="train", network=NETWORK, steps=1)
         seconds = [answer["seconds"] for answer in answers]
         if case in PAIRS:
             # They have waited for each other.
             seconds = [max(seconds)] * len(seconds)
-            alone = asked.ask(ranks, do="reduce", network=NETWORK, times=1)
+            alone = interleaved_training.ask(ranks, do="reduce", network=NETWORK, times=1)
             measured.reduced[case].append(max(answer["seconds"] for answer in alone))
             measured.tensors = alone[0]["tensors"]
         measured.speeds[case].append(sum(BATCH / each for each in seconds))
@@ -232,7 +232,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
         sandbox(build("examples"), Path(folder) / "output") as inside,
     ):
-        shutil.copy(asked.SCRIPT, inside.folder)
+        shutil.copy(interleaved_training.SCRIPT, inside.folder)
         with everyone(inside) as parties:
             measured = measure(parties, options.turns)
     report(measured, options.turns)

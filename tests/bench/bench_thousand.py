@@ -40,6 +40,7 @@ GROUPS = 50
 SLICE = 100
 # The longest that one launch may take, in seconds, on a busy machine.
 TIMEOUT = 1200
+MASTER_PROGRAM = "/run/horovod/bin/hvd_pods/master/main.py"
 MPIS = ("openmpi5", "intel", "mpich")
 
 
@@ -76,7 +77,7 @@ IMAGE = {"image": {"repository": "bench", "tag": "1"}}
 
 
 def rendered(hosts: int) -> list[Manifest]:
-    """The chart's objects for a run of `true` on so many hosts."""
+    """The chart's objects for a run of `true` on this number of hosts."""
     values = {
         **IMAGE, "worker": {"number": hosts}, "ssh": {"port": PORT}, "master": {"args": ["true"]},
     }  # fmt: skip
@@ -146,8 +147,7 @@ def launch(
     log = master.root / "log"
     with log.open("wb") as output:
         process = master.start(
-            PYTHON, "-I", "/run/horovod/bin/hvd_pods/master/main.py",
-            stdout=output, stderr=subprocess.STDOUT,
+            PYTHON, "-I", MASTER_PROGRAM, stdout=output, stderr=subprocess.STDOUT,
             env={
                 **variables, **server, "HVD_RUN": json.dumps(run), "HVD_POD_IP": "127.0.0.1",
                 "HVD_JOB": "bench", "HVD_JOB_UID": "bench",

@@ -1,6 +1,4 @@
-"""What benchmarks leave: tables, a file for programs in build/, and their part of a page in docs/,
-with a plot in docs/plots/.
-"""
+"""Tables of benchmarks: printed, in a file of build/ for programs, and in a part of a page."""
 
 from __future__ import annotations
 
@@ -11,18 +9,17 @@ import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from hvdchart.bench.scaling import mean_and_interval
-from tests.bench.figures import print_figures
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "performance.md"
 Rows = Mapping[str, Sequence[float]]
-# Of a plot, in pixels.
-WIDTH, NAMES, ROW, BAR, MARGIN = 860, 330, 26, 14, 40
 
 
 def machine() -> str:
@@ -61,14 +58,6 @@ def write_result(name: str, document: Mapping[str, Any]) -> Path:
     return file
 
 
-def write_plot(name: str, picture: str) -> Path:
-    """Write docs/plots/NAME.svg."""
-    file = ROOT / "docs" / "plots" / f"{name}.svg"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(picture)
-    return file
-
-
 def write_part(page: str, name: str, content: str) -> Path:
     """Replace the part of a page of docs/ that the comments name."""
     path = ROOT / "docs" / page
@@ -95,18 +84,19 @@ def write_report(
 ) -> None:
     """Print tables of seconds, and write build/NAME.json: totals by title, and stages by row.
 
-    docs/performance.md gets the tables, and a plot of the first one.
+    docs/performance.md gets the tables.
     """
     for title, rows in {**titles, **stages}.items():
         print_figures(title, rows)
     from_where = origin(turns)
     file = write_result(name, {**from_where, "seconds": titles, "stages": stages})
-    title, rows = next(iter(titles.items()))
-    picture = write_plot(name, plot(title, rows))
-    parts = [as_line(from_where), f"![{title}](plots/{picture.name})"]
-    parts += [*(as_markdown(*item) for item in titles.items()), stage_table(stages)]
+    parts = [
+        as_line(from_where),
+        *(as_markdown(*item) for item in titles.items()),
+        stage_table(stages),
+    ]
     page = write_part(PAGE, name, "\n\n".join(parts))
-    print(f"written: {file}, {picture}, {page}")
+    print(f"written: {file}, {page}")
 
 
 def as_markdown(title: str, rows: Rows) -> str:
@@ -148,26 +138,13 @@ def replace_part(text: str, name: str, content: str) -> str:
     return f"{before}{begin}\n\n{content}\n\n{end}{rest.partition(end)[2]}"
 
 
-def plot(title: str, rows: Rows) -> str:
-    """A bar for each row's median and a line from its lowest to its highest figure, as SVG."""
-    full = max(figure for row in rows.values() for figure in row)
-    scale = (WIDTH - NAMES - MARGIN) / full
-    height = MARGIN + ROW * len(rows) + 10
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
-        ' font-family="sans-serif" font-size="13">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="10" y="22" font-weight="bold">{escape(title)}</text>',
-    ]
-    for number, (name, row) in enumerate(rows.items()):
-        top = MARGIN + number * ROW
-        middle, median = top + BAR / 2, statistics.median(row)
-        low, high = (NAMES + scale * figure for figure in (min(row), max(row)))
-        parts += [
-            f'<text x="{NAMES - 8}" y="{top + 12}" text-anchor="end">{escape(name)}</text>',
-            f'<rect x="{NAMES}" y="{top}" width="{scale * median:.1f}" height="{BAR}"'
-            f' fill="{"#2b6cb0" if name.startswith("this chart") else "#a0aec0"}"/>',
-            f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="black"/>',
-            f'<text x="{NAMES + 4}" y="{top + 12}" fill="white">{median:.1f}</text>',
-        ]
-    return "\n".join([*parts, "</svg>", ""])
+def print_figures(
+    title: str, rows: Mapping[str, Sequence[float]], **columns: Mapping[str, str]
+) -> None:
+    """Print the lowest, median and highest figure of each row, then further columns by row."""
+    table = Table("", "min", "median", "max", *columns, title=title)
+    for name, row in rows.items():
+        figures = (min(row), statistics.median(row), max(row))
+        more = (column[name] for column in columns.values())
+        table.add_row(name, *(f"{figure:.2f}" for figure in figures), *more)
+    Console(width=120).print(table)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from devtools.images.build import build
 from devtools.trials.sandbox import Sandbox, sandbox
 from hvdchart.tune.grid import Measurement, benchmark_command, relative_gain
-from tests.bench.figures import print_figures
+from tests.bench.report import print_figures
 
 Speeds = dict[str, list[float]]
 One = TypeVar("One")
@@ -44,7 +44,7 @@ class Work:
 
 
 def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
-    """Each one so many times; another one is the first of each turn."""
+    """All items, `turns` times; each turn begins with the next item."""
     for number in range(turns):
         first = number % len(chosen)
         yield from (*chosen[first:], *chosen[:first])

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from devtools.common.cache import cache_dir, content_key
 from devtools.toolchain.tools import tool
+from hvdchart.files import write_atomically
 from tests.go_programs import NO_GARBAGE_COLLECTION
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 IMAGE = "registry.example/team/app"
+# Renders of one state of the chart take some 50 MB.
+KEPT_STATES, UNUSED_SECONDS = 4, 3600
 Values = dict[str, Any]
 Manifest = dict[str, Any]
 
@@ -60,8 +66,33 @@ def _helm_template(
     )
 
 
-# The chart does not change while the tests run, and many of them render the same values.
-_cached_helm_template = cache(_helm_template)
+@cache
+def _kept_renders() -> Path:
+    """The folder of what this chart was rendered to; those of its last few states stay, too."""
+    programs = [tool(helm).parent.name for helm in ("helm3", "helm4")]
+    folder = cache_dir() / "renders" / content_key([CHART], *programs)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.touch()
+    times = {state: state.stat().st_mtime for state in folder.parent.iterdir()}
+    for state in sorted(times, key=lambda state: times[state])[:-KEPT_STATES]:
+        # Another checkout's tests may use it now.
+        if times[state] < time.time() - UNUSED_SECONDS:
+            shutil.rmtree(state, ignore_errors=True)
+    return folder
+
+
+@cache
+def _cached_helm_template(
+    values: str, release: str, helm: str, options: tuple[str, ...], chart: Path
+) -> subprocess.CompletedProcess[str]:
+    """Many tests render the same values, and a chart that has not changed renders the same again:
+    nothing but these arguments, the chart and Helm decides.
+    """
+    file = _kept_renders() / f"{content_key([], values, release, helm, *options)}.json"
+    if not file.exists():
+        done = _helm_template(values, release, helm, options, chart)
+        write_atomically(file, json.dumps([done.returncode, done.stdout, done.stderr]))
+    return subprocess.CompletedProcess(["helm", "template"], *json.loads(file.read_text()))
 
 
 def render_uncached(values: Values, helm: str = "helm3") -> str:

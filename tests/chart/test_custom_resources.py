@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devtools.checks.custom_resources import load
+from devtools.checks.schemas import load_custom_resources
 from tests.chart.render import Values, one, render
 from tests.chart.test_gitops import documented
 
@@ -33,7 +33,7 @@ def find_problems(resource: dict[str, Any]) -> list[str]:
     # Here, since the import takes seconds.
     import jsonschema
 
-    schema = load()[f"{resource['apiVersion']}/{resource['kind']}"]
+    schema = load_custom_resources()[f"{resource['apiVersion']}/{resource['kind']}"]
     jsonschema.Draft7Validator.check_schema(schema)
     problems = jsonschema.Draft7Validator(schema).iter_errors(resource["spec"])
     return [problem.message for problem in problems]

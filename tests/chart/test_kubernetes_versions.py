@@ -6,12 +6,11 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from devtools.checks.kube_schemas import RELEASES, write_for_kubeconform
+from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import module_version, tool
 from tests.chart.cases import ready_cases, ready_manifests
 from tests.chart.render import CHART, Manifest, helm_template, render
@@ -132,15 +131,3 @@ def test_oldest_and_newest_kubernetes_render_the_same(helm: str) -> None:
     assert refused.returncode != 0
     assert "kubeVersion: >=1.29.0-0" in refused.stderr
     assert too_old in refused.stderr
-
-
-def test_edited_kubernetes_schemas_are_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from devtools.checks import kube_schemas
-
-    edited = tmp_path / "kubernetes-api.json"
-    edited.write_text(kube_schemas.API_FILE.read_text().replace("backoffLimit", "backoffLimits"))
-    monkeypatch.setattr(kube_schemas, "API_FILE", edited)
-    with pytest.raises(ValueError, match="make schemas"):
-        kube_schemas.load()

@@ -12,7 +12,7 @@ from devtools.images import catalogue
 from devtools.images.build import build
 from devtools.images.catalogue import Image, When
 from devtools.images.content import has_patch
-from devtools.images.prove import gpu_for, test_folders
+from devtools.images.proof import gpu_for, test_folders
 from devtools.trials.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.

@@ -14,7 +14,7 @@ with tf.GradientTape() as tape:
     loss = tf.reduce_sum(layer(images))
 assert tape.gradient(loss, layer.trainable_variables)[0].dtype == tf.float32
 """
-# The images turn oneDNN on: TensorFlow leaves it out on CPUs older than those that have bfloat16.
+# The images turn oneDNN on: TensorFlow leaves it out on CPUs without bfloat16.
 VERBOSE = {"ONEDNN_VERBOSE": "1"}
 
 

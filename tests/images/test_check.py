@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.images.engine import Build
+from devtools.images.engines import Build
 from devtools.trials.sandbox import Sandbox
 
 BAD = "hvd-test-bad-image:1"

@@ -1,4 +1,4 @@
-"""Horovod's Keras API on each TensorFlow that there is an image of. The checks are in `ranks`."""
+"""Horovod's Keras API in the images with TensorFlow. The checks are in devtools/trials/ranks."""
 
 from __future__ import annotations
 

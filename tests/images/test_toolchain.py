@@ -118,8 +118,3 @@ def test_unsupported_compute_capabilities_are_refused_before_a_build(
 ) -> None:
     with pytest.raises(ImageError, match=f"use some, separated by commas, of {known}"):
         load_catalogue({"compute-capabilities": asked}, target=name)
-
-
-def test_reference_names_the_compute_capabilities() -> None:
-    one = load_catalogue({"compute-capabilities": "90,80"}, target="cuda")["cuda"]
-    assert one.reference == "horovod-cuda:0.28.1-tf2.15.1-compute-capabilities-80-90"

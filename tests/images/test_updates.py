@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from devtools.images.engine import Build
-from devtools.images.updates import Update, parse_updates, updates
+from devtools.images.audit import Update, parse_updates, updates
+from devtools.images.engines import Build
 from devtools.trials.sandbox import Sandbox
 
 OLD = """

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,110 +136,71 @@ def slices_are_cropped_and_scaled(source: Path, data: Path) -> str:
     return "right"
 
 
-@case
-def no_folder(source: Path, data: Path) -> str:
-    return run(source / "nowhere", data)
+def pair(source: Path, voxels: Any = None, mask: Any = None, affine: Any = None) -> None:
+    """Save a scan and a mask that lie beside each other; by default both are right."""
+    save(source / "a_flair.nii.gz", scan() if voxels is None else voxels)
+    save(source / "a_seg.nii.gz", labels() if mask is None else mask, affine)
 
 
-@case
-def no_masks(source: Path, data: Path) -> str:
-    save(source / "a_flair.nii.gz", scan())
-    return run(source, data)
+def change(file: Path, edit: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of a file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(edit(file.read_bytes() if file.exists() else b""))
 
 
-@case
-def no_scan(source: Path, data: Path) -> str:
-    save(source / "a_seg.nii.gz", labels())
-    return run(source, data)
+def not_nifti(source: Path) -> None:
+    pair(source)
+    change(source / "a_flair.nii.gz", lambda _: gzip.compress(b"<html>not found</html>"))
 
 
-@case
-def four_dimensions(source: Path, data: Path) -> str:
-    save(source / "a_flair.nii.gz", scan()[..., None])
-    save(source / "a_seg.nii.gz", labels())
-    return run(source, data)
+def not_a_number() -> Any:
+    voxels = scan()
+    voxels[3, 3, 3] = np.nan
+    return voxels
 
 
-@case
-def too_small(source: Path, data: Path) -> str:
-    save(source / "a_flair.nii.gz", scan()[:100])
-    save(source / "a_seg.nii.gz", labels()[:100])
-    return run(source, data)
-
-
-@case
-def mask_of_another_shape(source: Path, data: Path) -> str:
-    save(source / "a_flair.nii.gz", scan())
-    save(source / "a_seg.nii.gz", labels()[..., :-1])
-    return run(source, data)
-
-
-@case
-def mask_elsewhere(source: Path, data: Path) -> str:
-    save(source / "a_flair.nii.gz", scan())
-    save(source / "a_seg.nii.gz", labels(), np.diag([2, 1, 1, 1]))
-    return run(source, data)
-
-
-@case
-def not_nifti(source: Path, data: Path) -> str:
-    patient(source, "a")
-    (source / "a" / "a_flair.nii.gz").write_bytes(gzip.compress(b"<html>not found</html>"))
-    return run(source, data)
+# What is wrong with the scans, and with which options they are converted.
+Source = Callable[[Path], object]
+WRONG_SOURCES: dict[str, tuple[Source, tuple[str, ...]]] = {
+    "no_folder": (lambda source: None, ()),
+    "no_masks": (lambda source: save(source / "a_flair.nii.gz", scan()), ()),
+    "no_scan": (lambda source: save(source / "a_seg.nii.gz", labels()), ()),
+    "four_dimensions": (lambda source: pair(source, scan()[..., None]), ()),
+    "too_small": (lambda source: pair(source, scan()[:100], labels()[:100]), ()),
+    "mask_of_another_shape": (lambda source: pair(source, mask=labels()[..., :-1]), ()),
+    "mask_elsewhere": (lambda source: pair(source, affine=np.diag([2, 1, 1, 1])), ()),
+    "not_nifti": (not_nifti, ()),
+    "not_a_number": (lambda source: pair(source, not_a_number()), ()),
+    "all_equal": (lambda source: pair(source, np.ones((140, 130, SLICES), np.float32)), ()),
+    "empty_mask": (pair, ("--threshold", "127")),
+    "too_many_shards": (pair, ("--shards", "18")),
+}
+# What is wrong with a data set of 4 shards, and the rank and the number of ranks that read it.
+WRONG_DATA: dict[str, tuple[Source, tuple[int, int]]] = {
+    "no_data": (shutil.rmtree, (0, 1)),
+    "half_written": (lambda data: (data / "dataset.json").unlink(), (0, 1)),
+    "damaged_manifest": (lambda data: change(data / "dataset.json", lambda _: b"{"), (0, 1)),
+    "missing_shard": (lambda data: (data / "train-002.npy").unlink(), (0, 1)),
+    "shortened_shard": (lambda data: os.truncate(data / "test.npy", 1000), (0, 1)),
+    "overwritten_shard": (
+        lambda data: change(data / "train-001.npy", lambda old: old[:-4] + b"\1\2\3\4"),
+        (1, 2),
+    ),
+    "more_ranks_than_shards": (lambda data: None, (0, 5)),
+}
 
 
 @case
 def cut_off(source: Path, data: Path) -> str:
-    patient(source, "a")
-    file = source / "a" / "a_flair.nii.gz"
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    pair(source)
+    change(source / "a_flair.nii.gz", lambda whole: whole[: len(whole) // 2])
     return run(source, data) + f" {read(data)}"
-
-
-@case
-def not_a_number(source: Path, data: Path) -> str:
-    patient(source, "a")
-    voxels = scan()
-    voxels[3, 3, 3] = np.nan
-    save(source / "a" / "a_flair.nii.gz", voxels)
-    return run(source, data)
-
-
-@case
-def all_equal(source: Path, data: Path) -> str:
-    patient(source, "a")
-    save(source / "a" / "a_flair.nii.gz", np.ones((140, 130, SLICES), np.float32))
-    return run(source, data)
-
-
-@case
-def empty_mask(source: Path, data: Path) -> str:
-    patient(source, "a")
-    return run(source, data, "--threshold", 127)
-
-
-@case
-def too_many_shards(source: Path, data: Path) -> str:
-    patient(source, "a")
-    return run(source, data, "--shards", 18)
 
 
 @case
 def converted_twice(source: Path, data: Path) -> str:
     convert_two(source, data)
     return run(source, data)
-
-
-@case
-def no_data(source: Path, data: Path) -> str:
-    return read(data)
-
-
-@case
-def half_written(source: Path, data: Path) -> str:
-    convert_two(source, data)
-    (data / "dataset.json").unlink()
-    return read(data)
 
 
 @case
@@ -249,43 +211,28 @@ def half_written_is_converted_again(source: Path, data: Path) -> str:
 
 
 @case
-def damaged_manifest(source: Path, data: Path) -> str:
+def ranks_read_their_own_shards_only(source: Path, data: Path) -> str:
     convert_two(source, data)
-    (data / "dataset.json").write_text("{")
-    return read(data)
+    WRONG_DATA["overwritten_shard"][0](data)
+    return read(data, 0, 2) + read(data, 0, 4)
 
 
-@case
-def missing_shard(source: Path, data: Path) -> str:
+def convert_wrong(name: str, source: Path, data: Path) -> str:
+    make, options = WRONG_SOURCES[name]
+    make(source)
+    return run(source, data, *options)
+
+
+def read_wrong(name: str, source: Path, data: Path) -> str:
+    damage, ranks = WRONG_DATA[name]
     convert_two(source, data)
-    (data / "train-002.npy").unlink()
-    return read(data)
-
-
-@case
-def shortened_shard(source: Path, data: Path) -> str:
-    convert_two(source, data)
-    os.truncate(data / "test.npy", 1000)
-    return read(data)
-
-
-@case
-def overwritten_shard(source: Path, data: Path) -> str:
-    convert_two(source, data)
-    with (data / "train-001.npy").open("r+b") as file:
-        file.seek(-4, io.SEEK_END)
-        file.write(b"\1\2\3\4")
-    # Ranks read their own shards only.
-    return read(data, 0, 2) + read(data, 1, 2)
-
-
-@case
-def more_ranks_than_shards(source: Path, data: Path) -> str:
-    convert_two(source, data)
-    return read(data, 0, 4) + read(data, 0, 5)
+    damage(data)
+    return read(data, *ranks)
 
 
 def main() -> None:
+    CASES.update({name: partial(convert_wrong, name) for name in WRONG_SOURCES})
+    CASES.update({name: partial(read_wrong, name) for name in WRONG_DATA})
     said = {}
     for name, function in CASES.items():
         folder = Path(tempfile.mkdtemp())

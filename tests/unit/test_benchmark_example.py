@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import MagicMock, call
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -56,25 +56,6 @@ def test_wrong_argument_is_refused_with_what_there_is(
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert not [word for word in words if word not in said], said
-
-
-@pytest.mark.parametrize(("size", "shape"), [(None, None), (32, (32, 32, 3))])
-def test_network_has_the_size_that_it_is_made_for_unless_there_is_an_option(
-    benchmark: ModuleType, size: int | None, shape: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    option = [] if size is None else ["--image-size", str(size)]
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", "--model", "inception3", *option])
-    options = benchmark.parse_arguments()
-    benchmark.make_image_model(options.model, options.image_size)
-    assert benchmark.keras.applications.InceptionV3.call_args.kwargs["input_shape"] == shape
-
-
-def test_batch_has_the_shape_that_the_network_takes(benchmark: ModuleType) -> None:
-    drawn = benchmark.tf.random.Generator.from_seed.return_value.uniform
-    benchmark.make_batch(MagicMock(input_shape=(None, 299, 299, 3)), 2)
-    assert drawn.call_args == call((2, 299, 299, 3))
-    benchmark.make_batch(MagicMock(input_shape=(None, 128)), 2)
-    assert drawn.call_args == call((2, 128), maxval=30522, dtype=benchmark.tf.int32)
 
 
 def test_each_rank_reads_files_of_its_own(benchmark: ModuleType, tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
-"""Links, code blocks, commands and paths in the documentation are right."""
+"""Commands, paths, messages and tests that the documentation names exist.
+
+MkDocs checks links, anchors and the navigation: tests/unit/devtools/test_docs_gen.py.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import re
@@ -10,120 +14,58 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 import typer
 from ruamel.yaml import YAML
 
 from hvdchart.cli import app
-from hvdchart.project import templates
 from tests.pages import blocks, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "images").rglob("*.md")),
-    *sorted((ROOT / "charts").rglob("*.md")),
-]
+DOCS = ROOT / "docs"
 # CHANGELOG.md names what was there in earlier versions.
-CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(
+        page
+        for name in ("docs", "images", "charts")
+        for page in sorted((ROOT / name).rglob("*.md"))
+    ),
+]
 FOLDERS = ("charts", "devtools", "docs", "examples", "hvdchart", "images", "tests", "values")
+# The apiVersion of a spec, which looks like a path.
 API = "hvdchart/v1"
+PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
 # What the command line says of wrong use; Typer gives it no public name.
 UsageError: Any = typer.BadParameter.__base__
-PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
+# Messages in docs/troubleshooting.md that other programs write.
+OTHERS = {
+    "additional properties", "rank 0 of 1", "module 'keras.backend' has no attribute",
+    "Variable has no attribute 'ref'", "ModuleNotFoundError",
+    "All log messages before absl::InitializeLog() is called", "CUDA_ERROR_NO_DEVICE",
+    "Could not load dynamic library", "NCCL WARN ... no socket interface found", "127.0.0.1",
+    "Connection refused", "helm upgrade",
+}  # fmt: skip
+every_page = pytest.mark.parametrize(
+    "page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 
 
-def links(page: Path) -> Iterator[str]:
-    for token in tokens(page):
-        target = token.attrGet("href") or token.attrGet("src")
-        if isinstance(target, str) and not re.match(r"[a-z]+:", target):
-            yield unquote(target)
-
-
-@cache
-def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
-    names: set[str] = set()
-    flat = tokens(page)
-    for index, token in enumerate(flat):
-        if token.type == "heading_open":
-            text = "".join(t.content for t in flat[index + 1].children or () if not t.children)
-            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-            number = sum(1 for known in names if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", known))
-            names.add(f"{slug}-{number}" if number else slug)
-    return names
-
-
-def code(page: Path) -> Iterator[str]:
-    """Every command line in code blocks and every inline code span."""
-    yield from (token.content for token in tokens(page) if token.type == "code_inline")
-    yield from command_lines(page)
+def spans(page: Path) -> list[str]:
+    """The code inside the text of a page."""
+    return [token.content for token in tokens(page) if token.type == "code_inline"]
 
 
 def command_lines(page: Path) -> Iterator[str]:
-    """Every line of code blocks, with those that a line goes on in."""
+    """The lines of code blocks, each with those in which it is continued."""
     for token in tokens(page):
         if token.type in ("fence", "code_block"):
             joined = token.content.replace("\\\n", " ")
             yield from (line.strip().removeprefix("$ ") for line in joined.splitlines())
 
 
-def name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_relative_links_and_anchors_exist(page: Path) -> None:
-    for link in links(page):
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), f"{name(page)} links to {link}: no such file"
-        if anchor and target.suffix == ".md":
-            assert anchor in anchors(target), f"{name(page)} links to {link}: no such heading"
-
-
-def test_every_page_is_reachable_from_the_readme() -> None:
-    reached, waiting = set(), [ROOT / "README.md"]
-    while waiting:
-        page = waiting.pop()
-        if page in reached:
-            continue
-        reached.add(page)
-        for link in links(page):
-            target = (page.parent / link.partition("#")[0]).resolve()
-            if target.is_dir():
-                waiting += target.glob("*.md")
-            elif target.suffix == ".md":
-                waiting.append(target)
-    assert sorted(map(name, set(PAGES) - reached)) == []
-
-
-def test_index_has_every_page() -> None:
-    index = ROOT / "docs" / "README.md"
-    linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
-    assert sorted(map(name, set(PAGES) - linked - {index})) == []
-
-
-def test_page_of_tests_has_each_folder_with_tests() -> None:
-    page = (ROOT / "docs" / "testing.md").read_text("utf-8")
-    described = [ROOT / path for path in re.findall(r"^\| `(tests/[\w/]+)` \|", page, re.M)]
-    files = (ROOT / "tests").rglob("test_*.py")
-    folders = {file.parent for file in files} - {ROOT / "tests" / "unit"}
-    missing = [f for f in folders if not any(f.is_relative_to(known) for known in described)]
-    assert sorted(map(str, missing)) == []
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=name)
-def test_page_says_first_what_it_is_for(page: Path) -> None:
-    flat = tokens(page)
-    first = next(i for i, token in enumerate(flat) if token.type == "paragraph_open")
-    assert "This page" in flat[first + 1].content, f"{name(page)}: begin with what it is for"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@every_page
 def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
     for text in blocks(page, "yaml"):
         list(YAML(typ="safe", pure=True).load_all(text))
@@ -133,84 +75,152 @@ def test_yaml_and_json_code_blocks_parse(page: Path) -> None:
 
 def test_dockerfiles_install_packages_as_root_and_run_as_another_user() -> None:
     """The user of the images, 1000, cannot write to the environment that pip installs into."""
-    dockerfiles = [(name(page), text) for page in CURRENT for text in blocks(page, "dockerfile")]
+    dockerfiles = [text for page in PAGES for text in blocks(page, "dockerfile")]
     assert dockerfiles
-    for where, text in [*dockerfiles, ("hvdchart init --dockerfile", templates._DOCKERFILE)]:
+    for text in dockerfiles:
         user = "1000"
         for line in text.splitlines():
-            word, _, rest = line.strip().partition(" ")
-            if word == "USER":
-                user = rest
-            assert user == "0" or not re.search(r"\b(pip|apt-get) install", rest), (
-                f"{where}: {line}"
-            )
-        assert user == "1000", where
+            user = line.split()[1] if line.startswith("USER ") else user
+            assert user == "0" or not re.search(r"\b(pip|apt-get) install", line), text
+        assert user == "1000", text
 
 
-@pytest.mark.parametrize("page", CURRENT, ids=name)
-def test_make_targets_exist(page: Path) -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z][-a-z0-9]*):", makefile, re.M))
-    for line in code(page):
-        for target in re.findall(r"^make ([a-z][-a-z0-9]*)\b", line):
-            assert target in targets, f"{name(page)}: `{line}`: make has no target {target}"
-
-
-@pytest.mark.parametrize("page", CURRENT, ids=name)
-def test_python_modules_exist(page: Path) -> None:
-    for line in code(page):
+@every_page
+def test_make_targets_modules_and_paths_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z][-a-z0-9]*):", (ROOT / "Makefile").read_text(), re.M))
+    for line in (*spans(page), *command_lines(page)):
+        assert {*re.findall(r"^make ([a-z][-a-z0-9]*)\b", line)} <= targets, line
         for module in re.findall(r"\bpython3? -m ([\w.]+)", line):
-            if module.partition(".")[0] in FOLDERS:
-                assert importlib.util.find_spec(module), f"{name(page)}: `{line}`: no such module"
+            known = module.partition(".")[0] not in FOLDERS or importlib.util.find_spec(module)
+            assert known, f"{line}: there is no such module"
+    for path in spans(page):
+        if PATH.fullmatch(path) and path != API:
+            pattern = re.sub(r"\{[^}]*\}|NAME|IMAGE", "*", path).rstrip("/")
+            assert any(ROOT.glob(pattern)), f"{path} does not exist"
 
 
-@pytest.mark.parametrize("page", CURRENT, ids=name)
-def test_hvdchart_commands_and_options_exist(page: Path) -> None:
-    commands = app.command().commands  # type: ignore[attr-defined]
-    for line in code(page):
-        match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z]+)(.*)", line)
-        if match is None or re.match(r"hvdchart \w+[.:/]", line):
-            continue
-        command = commands.get(match[1])
-        assert command, f"{name(page)}: `{line}`: hvdchart has no command {match[1]}"
-        words = shlex.split(match[2].partition("|")[0].partition(">")[0], comments=True)
-        if hasattr(command, "commands"):
-            assert words[0] in command.commands, f"{name(page)}: `{line}`"
-            command = command.commands[words.pop(0)]
-        options = {
-            option
-            for parameter in command.params
-            for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-        # What follows is for another program.
-        words = words[: words.index("--")] if "--" in words else words
-        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
-        assert given <= options | {"--help"}, f"{name(page)}: `{line}`: {given - options}"
+def find_command(line: str) -> tuple[Any, list[str]] | None:
+    """The command of a line and its arguments; None for a line that is not about hvdchart."""
+    match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z].*)", line)
+    if match is None or re.match(r"\w+[.:/]", match[1]):
+        return None
+    words = shlex.split(match[1], comments=True)
+    words = words[: next((i for i, word in enumerate(words) if word in ("|", ">")), None)]
+    command: Any = app.command()
+    while hasattr(command, "commands"):
+        assert words[0] in command.commands, f"{line}: hvdchart has no command {words[0]}"
+        command = command.commands[words.pop(0)]
+    return command, words
 
 
-@pytest.mark.parametrize("page", CURRENT, ids=name)
+@every_page
+def test_commands_and_options_in_the_text_exist(page: Path) -> None:
+    for line in spans(page):
+        command, words = find_command(line) or (None, [])
+        if command is not None:
+            known = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+            # What follows -- is for another program.
+            words = words[: words.index("--")] if "--" in words else words
+            given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+            assert given <= known | {"--help"}, line
+
+
+@every_page
 def test_hvdchart_accepts_the_command_lines_of_code_blocks(page: Path) -> None:
     """As they stand: with every argument that a command needs, and no other one."""
-    for line in command_lines(page):
-        match = re.match(r"(?:\S*python3? -m )?hvdchart ([a-z].*)", line)
-        # docs/command.md has the forms of commands.
-        if match is None or "[OPTIONS]" in line:
-            continue
-        words = shlex.split(match[1], comments=True)
-        words = words[: next((i for i, w in enumerate(words) if w in ("|", ">")), None)]
-        command: Any = app.command()
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        try:
-            # A command keeps the names of the option for help that it is first used with.
-            command.make_context("hvdchart", words, **(app.app.info.context_settings or {}))
-        except UsageError as error:
-            pytest.fail(f"{name(page)}: `{line}`: {error.format_message()}")
+    # docs/command.md has the forms of commands.
+    for line in (line for line in command_lines(page) if "[OPTIONS]" not in line):
+        command, words = find_command(line) or (None, [])
+        if command is not None:
+            try:
+                # A command keeps the names of the option for help that it is first used with.
+                command.make_context("hvdchart", words, **(app.app.info.context_settings or {}))
+            except UsageError as error:
+                pytest.fail(f"{line}: {error.format_message()}")
 
 
-@pytest.mark.parametrize("page", CURRENT, ids=name)
-def test_paths_of_this_repository_exist(page: Path) -> None:
-    for token in tokens(page):
-        if token.type == "code_inline" and PATH.fullmatch(token.content) and token.content != API:
-            pattern = re.sub(r"\{[^}]*\}|NAME|IMAGE", "*", token.content).rstrip("/")
-            assert any(ROOT.glob(pattern)), f"{name(page)}: `{token.content}` does not exist"
+@cache
+def read_tests(file: Path) -> dict[str, set[str]]:
+    """The tests of a file, each with the names of the faults that it makes."""
+    functions = [n for n in ast.parse(file.read_text()).body if isinstance(n, ast.FunctionDef)]
+    return {
+        function.name: {
+            ast.literal_eval(call.args[0])
+            for decorator in function.decorator_list
+            for call in ast.walk(decorator)
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.fault"
+        }
+        for function in functions
+        if function.name.startswith("test_")
+    }
+
+
+def read_rows(page: Path) -> list[tuple[str, list[tuple[str, Path]]]]:
+    """The list items and the rows of tables of a page, each with the tests that it links."""
+    text = page.read_text("utf-8")
+    items = re.findall(r"^- .*(?:\n  .*)*", text, re.M)
+    tables = re.findall(r"^\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text, re.M)
+    return [
+        (row, [(name, (DOCS / file).resolve()) for name, file in links])
+        for row in (*(" ".join(item.split()) for item in items), *"".join(tables).splitlines())
+        for links in [re.findall(r"\[`(test_\w+)`\]\(([^)]+\.py)\)", row)]
+    ]
+
+
+def test_each_promise_of_the_security_page_names_a_test_that_exists() -> None:
+    rows = read_rows(DOCS / "security.md")
+    assert len(rows) > 30
+    for row, tests in rows:
+        assert tests, f"no test guards it: {row}"
+        assert all(name in read_tests(file) for name, file in tests), row
+
+
+def test_page_of_faults_has_each_fault_with_its_test() -> None:
+    described = set()
+    for row, tests in read_rows(DOCS / "faults.md"):
+        if row.startswith("|"):
+            ((test, file),) = tests
+            fault = row.split("|")[1].strip()
+            # Tests outside tests/faults make no fault by a name.
+            assert fault in read_tests(file)[test] or file.parent != ROOT / "tests" / "faults", row
+            described.add(fault)
+    files = (ROOT / "tests" / "faults").glob("test_*.py")
+    made = {fault for file in files for faults in read_tests(file).values() for fault in faults}
+    assert len(made) > 15
+    assert made <= described
+
+
+@cache
+def written() -> str:
+    """All texts of the programs and the chart; a line break stands for what is filled in."""
+    python = [*ROOT.glob("charts/horovod/files/**/*.py"), *ROOT.glob("hvdchart/**/*.py")]
+    texts = [text for file in python for text in literals(ast.parse(file.read_text("utf-8")))]
+    for template in ROOT.glob("charts/horovod/templates/**/*.*"):
+        text = template.read_text("utf-8")
+        texts.append(re.sub(r"%[a-z]", "\n", text.replace('\\"', '"')))
+    for script in ROOT.glob("charts/horovod/files/**/*.sh"):
+        texts.append(re.sub(r"\$\w+", "\n", script.read_text("utf-8")))
+    return "\n".join(texts)
+
+
+def literals(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "\n" for part in node.values]
+            yield "".join(map(str, parts))
+
+
+@pytest.mark.slow
+def test_troubleshooting_quotes_messages_as_programs_write_them() -> None:
+    text = (DOCS / "troubleshooting.md").read_text("utf-8")
+    heads = re.findall(r"^\*\*(.*?)\*\*", text, re.M | re.DOTALL)
+    quoted = [line for head in heads for line in re.findall(r"`([^`]*)`", head)]
+    assert len(quoted) > 15
+    for message in (line.replace("\n", " ") for line in quoted):
+        # Names and numbers are `...`, or in quotation marks in a template.
+        parts = [part.strip(' "') for part in re.split(r"\.\.\.|\"[^\"]*\"", message)]
+        fragments = [] if message in OTHERS else [part for part in parts if len(part) > 3]
+        unknown = [fragment for fragment in fragments if fragment not in written()]
+        assert unknown == [], f"{message}: no program writes {unknown}"

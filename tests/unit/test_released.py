@@ -10,8 +10,9 @@ import json
 
 import pytest
 
-from devtools.release import artifacts, changelog
-from devtools.release.names import names, schema_keys
+import hvdchart
+from devtools.release import artifacts, changelog, tree
+from devtools.release.names import names
 
 SECTIONS = changelog.sections(changelog.FILE.read_text("utf-8"))
 EARLIER = [section.version for section in SECTIONS[1:]]
@@ -21,6 +22,10 @@ GONE = {
     for command in ("render", "discover", "migrate", "tune")
     for option in ("-o", "--output")
 }
+
+
+def test_every_file_names_the_same_version() -> None:
+    assert set(tree.versions().values()) == {hvdchart.__version__}
 
 
 @pytest.mark.parametrize("version", EARLIER)
@@ -43,10 +48,3 @@ def test_what_users_name_is_still_there(version: str, kind: str) -> None:
 def test_each_version_says_how_to_upgrade_from_the_one_before() -> None:
     for section, before in itertools.pairwise(SECTIONS):
         assert f"**Upgrading.** From {before.version}" in section.text
-
-
-def test_keys_of_a_schema_are_those_of_maps_and_lists_at_any_depth() -> None:
-    leaf = {"type": "integer"}
-    item = {"properties": {"b": leaf}}
-    schema = {"properties": {"a": {"items": item}, "c": {"additionalProperties": item}, "d": item}}
-    assert [*schema_keys(schema)] == ["a", "a[].b", "c", "c.*.b", "d", "d.b"]

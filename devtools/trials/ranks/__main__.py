@@ -1,12 +1,13 @@
-"""`mpirun -np 2 python -m ranks [CHECK...]`: all checks for the framework there is, or those named.
+"""`mpirun -np 2 python -m ranks [CHECK...]`: runs the checks of the installed framework.
 
-Rank 0 prints one line, RESULT and JSON: for each check what was wrong, by rank; nothing when it is
-well on all of them.
+Without names, all checks run. Rank 0 prints one line, RESULT and a JSON object: for each check, the
+errors by rank; an empty object when the check passed on all ranks.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import sys
 import traceback
@@ -16,14 +17,26 @@ from types import ModuleType
 Check = Callable[[], None]
 
 
-def found() -> tuple[ModuleType, tuple[Check, ...]]:
+def checks_in(*modules: ModuleType) -> list[Check]:
+    """The functions of these modules that take nothing and return None, in their order."""
+    return [
+        function
+        for module in modules
+        for function in vars(module).values()
+        if inspect.isfunction(function)
+        and function.__module__ == module.__name__
+        and function.__annotations__ == {"return": "None"}
+    ]
+
+
+def found() -> tuple[ModuleType, list[Check]]:
     """Horovod's module for the framework of this image, and the checks for it."""
     if importlib.util.find_spec("torch") is not None:
         import horovod.torch
 
         from . import of_torch
 
-        return horovod.torch, of_torch.CHECKS
+        return horovod.torch, checks_in(of_torch)
     import horovod.tensorflow
 
     from . import any_keras, patched
@@ -33,7 +46,7 @@ def found() -> tuple[ModuleType, tuple[Check, ...]]:
         from . import keras_3 as own
     else:
         from . import keras_2 as own  # type: ignore[no-redef]
-    return horovod.tensorflow, any_keras.CHECKS + patched.CHECKS + own.CHECKS
+    return horovod.tensorflow, checks_in(any_keras, patched, own)
 
 
 def main() -> None:

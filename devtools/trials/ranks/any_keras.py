@@ -1,4 +1,4 @@
-"""What Horovod does alike on Keras 2 and 3."""
+"""Checks of features that work alike on Keras 2 and 3."""
 
 from __future__ import annotations
 
@@ -258,23 +258,3 @@ def sessions_with_hooks_broadcast() -> None:
         hook = hvd_of_tensorflow.BroadcastGlobalVariablesHook(0)
         with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
             assert session.run(variable) == 1.0
-
-
-CHECKS = (
-    an_optimizer_trains_as_one_process_with_all_batches,
-    horovod_keras_is_the_same,
-    a_tape_averages_gradients_of_keras_variables,
-    collectives_take_variables_of_keras,
-    gradients_of_several_passes_are_sent_at_once,
-    sparse_gradients_are_averaged,
-    groups_of_variables_lose_no_gradient,
-    the_callbacks_broadcast_and_average,
-    a_local_variable_is_not_broadcast,
-    local_layers_keep_their_gradients,
-    the_learning_rate_warms_up_and_follows_a_schedule,
-    a_model_saved_as_hdf5_goes_on_where_it_was,
-    elastic_state_is_saved_restored_and_synchronized,
-    batch_normalization_sees_the_batches_of_all_ranks,
-    bfloat16_layers_train,
-    sessions_with_hooks_broadcast,
-)

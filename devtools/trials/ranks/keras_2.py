@@ -89,12 +89,3 @@ def what_is_not_supported_is_named() -> None:
         file = str(Path(folder) / "model.keras")
         mine.save(file)
         raises(NotImplementedError, "load the model with", lambda: hvd.load_model(file))
-
-
-CHECKS = (
-    a_script_trains_with_all_callbacks,
-    a_script_with_an_optimizer_of_before_2_11_does,
-    the_learning_rate_is_called_lr,
-    loss_scaling_skips_a_step_on_all_ranks_or_none,
-    what_is_not_supported_is_named,
-)

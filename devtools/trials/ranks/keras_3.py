@@ -1,4 +1,4 @@
-"""What Keras 3 brings, and what of Keras 2 it no longer has."""
+"""Checks of features that only Keras 3 has, and of features of Keras 2 that it refuses."""
 
 from __future__ import annotations
 
@@ -148,13 +148,3 @@ def sparse_passes() -> Any:
         hvd.DistributedOptimizer(keras.optimizers.SGD(RATE), backward_passes_per_step=2), "mse"
     )
     return net.train_on_batch(np.array([[1, 2]]), np.ones((1, 2, 2), "float32"))
-
-
-CHECKS = (
-    loss_scaling_skips_a_step_on_all_ranks_or_none,
-    a_learning_rate_is_broadcast,
-    keras_accumulates_gradients,
-    a_wrapped_optimizer_keeps_its_state,
-    what_is_not_supported_is_named,
-    jit_compile_is_turned_off_with_a_warning,
-)

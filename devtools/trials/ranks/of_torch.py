@@ -1,4 +1,4 @@
-"""Horovod with PyTorch."""
+"""Checks of Horovod with PyTorch."""
 
 from __future__ import annotations
 
@@ -272,19 +272,3 @@ def ranks_with_more_batches_go_on_alone() -> None:
     for _ in range(1 + hvd.rank()):
         step(mine, optimizer, tensors(hvd.rank()))
     assert hvd.join() == hvd.size() - 1
-
-
-CHECKS = (
-    an_optimizer_trains_as_one_process_with_all_batches,
-    parameters_and_optimizer_state_are_broadcast,
-    operations_work_on_every_type_they_take,
-    gradients_flow_through_an_allreduce,
-    gradients_of_several_passes_are_sent_at_once,
-    groups_and_compression_lose_no_gradient,
-    gradients_are_clipped_after_they_are_averaged,
-    sparse_gradients_are_averaged,
-    a_learning_rate_follows_its_schedule,
-    an_optimizer_resumes_from_its_state,
-    elastic_state_is_saved_restored_and_synchronized,
-    ranks_with_more_batches_go_on_alone,
-)

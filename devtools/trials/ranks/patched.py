@@ -1,4 +1,4 @@
-"""What Horovod with the patches does alike on Keras 2 and 3, and the released one cannot."""
+"""Checks of features that only the patched Horovod has, alike on Keras 2 and 3."""
 
 from __future__ import annotations
 
@@ -39,6 +39,3 @@ def momenta_follow_the_learning_rate() -> None:
         halve, keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: seen.extend(
             np.asarray(m) for m in mine.optimizer.momentums))])  # fmt: skip
     assert_close(seen, [m * 0.5 for m in momenta])
-
-
-CHECKS = (a_saved_model_goes_on_where_it_was, momenta_follow_the_learning_rate)

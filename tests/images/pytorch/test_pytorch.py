@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from devtools.images.inside import python_packages, sbom
+from devtools.images.inspection import python_packages, sbom
 from devtools.trials.checks import (
     checks_in,
     describe_failures,

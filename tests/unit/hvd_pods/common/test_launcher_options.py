@@ -8,8 +8,8 @@ from hvd_pods.common import launcher_options
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launch, mpi
 from tests.unit import launch_cases
+from tests.unit.hvd_pods.runs import make_run
 from tests.unit.launch_cases import Case
-from tests.unit.podfiles.runs import make_run
 
 IMPLEMENTATIONS = {
     implementation.launcher: implementation

@@ -20,7 +20,7 @@ from hvd_pods.common import metrics
 from hvd_pods.worker import main
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import FILES, PROGRAMS
-from tests.unit.podfiles.runs import make_run as run
+from tests.unit.hvd_pods.runs import make_run as run
 from tests.waiting import wait_until
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"

@@ -9,7 +9,7 @@ import pytest
 
 from hvd_pods.common import errors, reporting, run
 from tests.unit.hvd_pods.copies import FILES
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 ELASTIC = [
     {"statefulSet": "hvd-cpu", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},

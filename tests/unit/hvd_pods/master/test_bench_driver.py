@@ -15,7 +15,7 @@ from hvd_pods.common.run import Host
 from hvd_pods.master import launch, mpi
 from hvdchart.bench.in_pod import driver
 from tests.unit.hvd_pods.master.test_launch import by_name
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
 # Starts one rank here, if its line and host file are consistent, and tells it how many they are.

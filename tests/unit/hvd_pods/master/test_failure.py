@@ -12,7 +12,7 @@ import pytest
 from hvd_pods.common import hints
 from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import Cause, ErrorOutput
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 # Two hosts of two slots, then one of four.
 HOSTS = make_run().hosts

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.run import Run
 from hvd_pods.master import mpi
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}

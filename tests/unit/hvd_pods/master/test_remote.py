@@ -9,7 +9,7 @@ import pytest
 
 from hvd_pods.common import paths
 from hvd_pods.master import remote
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 FIRST, SECOND, *_ = make_run().hosts
 

@@ -9,18 +9,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hvd_pods.common.errors import InterruptedRunError
 from hvd_pods.master import results
-from hvd_pods.master.events import EventRecorder
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.copies import PROGRAMS
-from tests.unit.podfiles.master_pod import JOB, MasterPod, read_log
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.master_pod import JOB, MasterPod, read_log
 from tests.waiting import wait_until
 
 SCRIPT = PROGRAMS / "master/results.sh"
@@ -250,17 +246,3 @@ def test_the_next_master_stores_what_is_not_stored_yet_and_trains_no_more(
     assert not (pod.generated.parent / "launched").exists()
     assert (store / "model").exists() is is_stored
     assert recorded(pod) == "Stored"
-
-
-@pytest.mark.parametrize(
-    ("holder", "problem"),
-    [("hvd-master-2", None), ("", InterruptedRunError("asked to end"))],
-    ids=["another master has the record", "this master was asked to end"],
-)
-def test_run_that_another_master_goes_on_with_has_no_results_yet(
-    holder: str, problem: InterruptedRunError | None
-) -> None:
-    run = make_run(results={"timeoutSeconds": 60, "onFailure": True})
-    kept: Any = SimpleNamespace(lost=holder, results="", write_results=lambda how: None)
-    how = results.store_results(run, None, EventRecorder(None), kept, lambda: False, problem)
-    assert how is problem, "the master ends as it would have without results"

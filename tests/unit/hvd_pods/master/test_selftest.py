@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import kube, lease, selftest
+from hvd_pods.master import kube, selftest
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
-from tests.unit.podfiles.master_pod import JOB, MasterPod
-from tests.unit.podfiles.rendezvous import Background
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.master_pod import JOB, MasterPod
+from tests.unit.hvd_pods.runs import make_run
+
+Background = Callable[..., "Future[Any]"]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "LOOK_EVERY", 0.02)
     monkeypatch.setattr(selftest, "LOOK_EVERY", 0.02)
 
 
@@ -147,7 +147,7 @@ def test_the_test_does_not_run_beside_a_master(
     released = background(release)
     assert selftest.main() == 0
     released.result(TIMEOUT)
-    assert f"waiting for hvd-master-1-x of {JOB}" in capsys.readouterr().out
+    assert f"waiting until hvd-master-1-x of {JOB}" in capsys.readouterr().out
     assert scales(ended) == [2, 0]
     item: Any = ended.api.find("core/configmaps", "hvd-run")
     assert (item["data"]["holder"], item["data"]["holderJob"]) == ("", "helm test")

@@ -10,8 +10,8 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.master import kube, staged
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
-from tests.unit.podfiles.master_pod import MasterPod, read_log
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.runs import make_run
 
 RECORD = "horovod-staged-1"
 GROUP = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}

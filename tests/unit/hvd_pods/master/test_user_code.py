@@ -16,7 +16,7 @@ from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import remote, user_code
 from hvd_pods.worker import receive_code
-from tests.unit.podfiles.runs import make_run
+from tests.unit.hvd_pods.runs import make_run
 
 
 def make_archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:

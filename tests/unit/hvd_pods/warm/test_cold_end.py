@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hvd_pods.master import notice_server
+from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker
 
 pytestmark = pytest.mark.slow
@@ -105,15 +103,10 @@ def test_rank_ends_as_by_hand(
     script: str,
     told: str | None,
 ) -> None:
-    monkeypatch.setenv("HVD_EPOCH", "7")
-    monkeypatch.setenv("HVD_NOTICES", "")
+    master = Master(monkeypatch)
     (tmp_path / "train.py").write_text(script)
-    taken: list[dict[str, Any]] = []
-    with notice_server.Server("127.0.0.1", taken.append) as server:
-        variables = {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
-        done = cold_worker.run(sys.executable, "train.py", cwd=tmp_path, variables=variables)
-        server.shutdown()
-    environment = {**cold_worker.environment(), **ONLY_RANK, **variables}
+    done = cold_worker.run(sys.executable, "train.py", cwd=tmp_path, variables=master.variables)
+    environment = {**cold_worker.environment(), **ONLY_RANK, **master.variables}
     alone = subprocess.run(
         [sys.executable, "train.py"], check=False, env=environment, cwd=tmp_path,
         capture_output=True,
@@ -123,6 +116,7 @@ def test_rank_ends_as_by_hand(
     assert (done.returncode, output, done.stderr) == (
         alone.returncode, alone.stdout, alone.stderr,
     )  # fmt: skip
-    assert [notice["text"] for notice in taken if notice["kind"] == "raised"] == [
+    notices = list(master.taken.queue)
+    assert [notice["text"] for notice in notices if notice["kind"] == "raised"] == [
         text for text in [told] if text
     ]

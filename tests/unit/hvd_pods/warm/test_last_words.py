@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hvd_pods.master import notice_server
+from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.warm.worker import Worker
 
 pytestmark = pytest.mark.slow
@@ -53,20 +51,15 @@ def test_master_is_told_what_a_rank_raised(
     program: str,
     text: str | None,
 ) -> None:
-    monkeypatch.setenv("HVD_EPOCH", "7")
-    monkeypatch.setenv("HVD_NOTICES", "")
-    taken: list[dict[str, Any]] = []
+    master = Master(monkeypatch)
     (tmp_path / "train.py").write_text(program)
-    with notice_server.Server("127.0.0.1", taken.append) as server:
-        variables = {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
-        started: Worker = request.getfixturevalue(worker)
-        done = started.run("python3", "train.py", cwd=tmp_path, variables=variables)
-        server.shutdown()
+    started: Worker = request.getfixturevalue(worker)
+    done = started.run("python3", "train.py", cwd=tmp_path, variables=master.variables)
     assert done.returncode == 1
     assert b"start cold" not in done.stdout
     of = {"host": socket.gethostname(), "rank": 0}
     raised = [{**of, "kind": "raised", "text": text}] if text else []
-    assert taken == [*raised, {**of, "kind": "failed", "status": 1}]
+    assert master.all(len(raised) + 1) == [*raised, {**of, "kind": "failed", "status": 1}]
 
 
 @pytest.mark.parametrize("worker", ["warm_worker", "cold_worker"])

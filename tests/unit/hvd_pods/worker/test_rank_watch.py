@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hvd_pods.common import fast_start
-from hvd_pods.common import notices as notices_program
-from hvd_pods.master import notice_server
+from hvd_pods.common import fast_start, notices
 from hvd_pods.rank import ranks
 from hvd_pods.worker import rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
+from tests.unit.hvd_pods.notices import HOST, Master
 from tests.waiting import wait_until
-
-Notices = queue.Queue[dict[str, Any]]
-HOST = socket.gethostname()
 
 
 @pytest.fixture(autouse=True)
@@ -34,29 +28,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ranks"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[tuple[str, Notices]]:
-    """A master's address, and what it was told."""
-    taken: Notices = queue.Queue()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HVD_NOTICES", "")
-        with notice_server.Server("127.0.0.1", taken.put) as running:
-            assert running.daemon_threads, "a sender does not keep the master running"
-            yield os.environ["HVD_NOTICES"], taken
-            running.shutdown()
+@pytest.fixture
+def master(monkeypatch: pytest.MonkeyPatch) -> Master:
+    """The master of this worker."""
+    return Master(monkeypatch)
 
 
 @pytest.fixture
-def notices(server: tuple[str, Notices], monkeypatch: pytest.MonkeyPatch) -> Notices:
-    """What workers tell the master of epoch 7."""
-    monkeypatch.setenv("HVD_EPOCH", "7")
-    monkeypatch.setenv("HVD_NOTICES", server[0])
-    assert server[1].empty()
-    return server[1]
-
-
-@pytest.fixture
-def script(notices: Notices) -> Iterator[subprocess.Popen[bytes]]:
+def script(master: Master) -> Iterator[subprocess.Popen[bytes]]:
     """A rank's script, of rank 3."""
     with subprocess.Popen(["sleep", "600"]) as process:
         ranks.register(3, process.pid)
@@ -70,14 +49,14 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
-    script: subprocess.Popen[bytes], notices: Notices
+    script: subprocess.Popen[bytes], master: Master
 ) -> None:
     watch = RankWatch({rank_watch.PERIOD: "0"})
     watch.look()
     stop(script)
     watch.look()
     watch.look()
-    first, second = notices.get(timeout=20), notices.get(timeout=20)
+    first, second = master.taken.get(timeout=20), master.taken.get(timeout=20)
     for notice in (first, second):
         known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
         assert {name: notice[name] for name in known} == known
@@ -87,21 +66,21 @@ def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
     watch.look()
     stop(script)
     watch.look()
-    assert notices.get(timeout=20)["seconds"] < second["seconds"], "an earlier stop was added"
-    assert notices.empty()
+    assert master.taken.get(timeout=20)["seconds"] < second["seconds"], "an earlier stop was added"
+    assert master.taken.empty()
 
 
 @pytest.mark.parametrize("period", ["1000", "", "soon"])
 def test_master_is_told_once_in_a_period_of_stall_checks(
-    script: subprocess.Popen[bytes], notices: Notices, period: str
+    script: subprocess.Popen[bytes], master: Master, period: str
 ) -> None:
     """By default and where the user's number is none, Horovod's 60 s."""
     watch = RankWatch({rank_watch.PERIOD: period})
     stop(script)
     for _ in range(3):
         watch.look()
-    assert ranks.notify(next(ranks.running()), kind="last")
-    assert notices.get(timeout=20)["kind"] == "last"
+    assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+    assert [notice["kind"] for notice in master.all(1)] == [notices.ASKED]
 
 
 def test_ended_script_is_no_rank_of_the_worker(
@@ -135,24 +114,25 @@ def test_rank_runs_without_its_entry(
     assert capsys.readouterr().out == "", "this is no worker"
 
 
-def test_other_senders_are_not_heard(notices: Notices) -> None:
+def test_other_senders_are_not_heard(master: Master) -> None:
     """The port is open to all pods of the release, and an earlier attempt may still speak."""
     address = os.environ["HVD_NOTICES"]
     host, port, secret = address.split(",")
+    real: dict[str, Any] = {"kind": notices.ASKED, "host": HOST, "rank": 3}
     lines = (
         b"", b"\xff\n", b"[]\n", b"{}\n", b'{"secret": 1, "epoch": "7"}\n',
-        b'{"secret": "guessed", "epoch": "7", "kind": "x"}\n',
-        json.dumps({"secret": secret, "epoch": "6", "kind": "x"}).encode() + b"\n",
-        json.dumps({"secret": secret, "kind": "x"}).encode() + b"\n",
+        b'{"secret": "guessed", "epoch": "7", "kind": "asked"}\n',
+        json.dumps({"secret": secret, "epoch": "6", **real}).encode() + b"\n",
+        json.dumps({"secret": secret, **real}).encode() + b"\n",
+        json.dumps({"secret": secret, "epoch": "7", **real, "host": "other"}).encode() + b"\n",
     )  # fmt: skip
     for line in lines:
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(line)
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(1) == b""
-    notices_program.send(address, "7", kind="real")
-    assert notices.get(timeout=20) == {"kind": "real"}
-    assert notices.empty()
+    notices.send(address, "7", **real)
+    assert master.all(1) == [real]
 
 
 def test_ranks_without_a_stack_are_described(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.hvd_pods.worker.staging import FETCH, Volume
+from tests.unit.hvd_pods.staging import FETCH, Volume
 
 
 def test_staging_fills_the_directory_and_writes_checksums(volume: Volume) -> None:

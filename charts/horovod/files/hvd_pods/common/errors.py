@@ -60,3 +60,7 @@ class NotANumberError(LaunchError):
 
     def __init__(self) -> None:
         super().__init__("the loss is NaN (launch.failOnNaN)", 1, repeats="NaN")
+
+
+class SupersededError(ConfigurationError):
+    """Another master controls the workers now, and a retry of this Job would take them back."""

@@ -20,7 +20,7 @@ from hvd_pods.common.run import Host, Run
 
 HOSTFILE = GENERATED / "hostfile"
 SSH = GENERATED / "bin" / "ssh"
-# The master starts the daemons of this many hosts, and these start the others.
+# The master starts the daemons of so many hosts, and these start the others.
 BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
 TREE: Sequence[str] = LAUNCHER_OPTIONS["connections"]["tree"]
 
@@ -87,8 +87,8 @@ def check_options(run: Run, launcher: str) -> None:
     whose own error would not say where the option comes from.
     """
     bound, interface = run.binding.to != "none", bool(run.interface)
-    problems = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
-    for index, reason, option in problems:
+    conflicts = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
+    for index, reason, option in conflicts:
         problem = {
             "value": f"the chart sets that from {option.get('value')}: remove it from "
             "launch.options",
@@ -152,7 +152,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
 
 
 def _open_mpi_binding(run: Run) -> list[str]:
-    """Replace Open MPI's own binding, which in containers often picks one core for all ranks."""
+    """By default Open MPI binds each rank to a core, in a container often all to the same one."""
     given = {option.get("binding") for _, option in given_options(run.options)}
     if "binds" in given:
         return []

@@ -60,6 +60,20 @@ def fit_to_run(api: Api, run: Run) -> None:
         log(f"the API server is away: not scaled {', '.join(skipped)}; {what}")
 
 
+def provide(api: Api, needed: Mapping[str, int]) -> dict[str, int]:
+    """Create workers that are missing; the numbers before, of StatefulSets that were scaled up.
+
+    Those of a failed run are used as they are. Raises ApiError.
+    """
+    before = {}
+    for name, number in needed.items():
+        current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
+        if current < number:
+            scale(api, {name: number})
+            before[name] = current
+    return before
+
+
 def set_number(
     api: Api, name: str, number: int, retry_seconds: float, below: int = sys.maxsize
 ) -> None:

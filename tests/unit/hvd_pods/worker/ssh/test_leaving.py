@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from hvd_pods.master import notice_server, stall
-from hvd_pods.master.terminating_ranks import TerminatingRanks
+from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.worker.ssh.pods import (
     CONTAINER,
     WORKER,
@@ -24,12 +22,11 @@ from tests.unit.hvd_pods.worker.ssh.pods import (
     read_banner,
     start_ssh_pods,
 )
-from tests.unit.podfiles.runs import make_run
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-EPOCH = "300"
+EPOCH = "7"
 RANK_4 = {"host": os.uname().nodename, "rank": 4}
 LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}
 # Waits for a signal, says that it saves, and does so when the test lets it.
@@ -61,21 +58,21 @@ def pods(sshd: None) -> Iterator[SshPods]:
 
 
 @pytest.fixture
-def notices(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
-    """What workers tell the master of the present epoch."""
-    monkeypatch.setenv("HVD_EPOCH", EPOCH)
-    monkeypatch.setenv("HVD_NOTICES", "")
+def notices(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The notices that a master takes, which lets ranks end when all that it knows have ended."""
+    master = Master(monkeypatch)
     taken: list[dict[str, Any]] = []
-    launcher = SimpleNamespace(leavers=TerminatingRanks(), leaving={}, hosts=list, failed=[])
-    stalls = stall.Stalls(make_run(), cast("Any", launcher), lambda text: None)
+    waiting: list[int] = []
 
-    def take(notice: dict[str, Any]) -> None:
-        taken.append({name: value for name, value in notice.items() if name != "connection"})
-        stalls.take(notice)
+    def answer(notice: dict[str, Any], connection: int) -> None:
+        taken.append(notice)
+        waiting.append(connection)
+        known = {item["rank"] for item in taken if item["kind"] in ("leaving", "asked")}
+        if known == {item["rank"] for item in taken if item["kind"] == "ended"}:
+            master.server.release(waiting)
 
-    with notice_server.Server("127.0.0.1", take) as server:
-        yield taken
-        server.shutdown()
+    master.on_wait = answer
+    return taken
 
 
 @contextmanager

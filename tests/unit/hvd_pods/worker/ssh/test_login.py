@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
-import threading
 from contextlib import ExitStack, suppress
 from subprocess import PIPE
 
@@ -12,6 +12,7 @@ import pytest
 
 from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import find_program
+from hvd_pods.master import messages as m
 from hvd_pods.master import probing
 from hvd_pods.master.addresses import Endpoint
 from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods
@@ -120,16 +121,15 @@ def test_a_connection_that_does_not_log_in_may_stay(ssh_pods: SshPods) -> None:
     done = ssh_pods.worker.run(sshd, "-T", "-f", str(ssh_pods.worker.generated / "sshd_config"))
     assert b"\nlogingracetime 0\n" in done.stdout, done.stderr
     host = Host("w-0", "w-0.hvd", 1, "w", REVISION)
-    endpoints, changed = {"w-0": Endpoint("127.0.0.1")}, threading.Condition()
-    prober = probing.Prober([host], ssh_pods.port, lambda: endpoints, changed, 60.0)
+    events: queue.Queue[object] = queue.Queue()
+    endpoints = {"w-0": Endpoint("127.0.0.1")}
+    prober = probing.Prober(
+        [host], ssh_pods.port, lambda: endpoints, lambda: "", events.put, attempt=1, lost_after=60.0
+    )
     prober.start()
-    with changed:
-        assert changed.wait_for(lambda: host in prober.answering, 20), prober.reasons
+    while not isinstance(event := events.get(timeout=20), m.HostAnswers):
+        assert isinstance(event, m.HostProblem)
     # Logins end others of sshd's processes.
     assert ssh_pods.master.ssh(WORKER, "true").returncode == 0
-    (target,) = prober._targets
-    assert target.is_held
-    assert target.connection
-    with pytest.raises(BlockingIOError):
-        target.connection.recv(1)
     prober.close()
+    assert events.empty(), "the worker has closed the connection"

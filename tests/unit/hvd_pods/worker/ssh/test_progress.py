@@ -15,20 +15,18 @@ pytestmark = pytest.mark.slow
 unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 FOLLOW = """
 import sys; sys.path.insert(0, {files!r})
-import time
+import json, queue
 from pathlib import Path
 from hvd_pods.common.run import Host
 from hvd_pods.master import progress, remote
 # In pods both have the same path.
 remote.PROGRAMS = Path({worker_files!r}, "hvd_pods")
 progress.FIRST_LOOK = 0.0
-kept = progress.Progress()
-kept.follow(lambda: [Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r})])
-end = time.monotonic() + 40
-while not kept.entry() and time.monotonic() < end:
-    time.sleep(0.01)
-print(kept.entry())
-kept.close(tells_last=True)
+host = Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r})
+events = queue.Queue()
+follower = progress.ProgressFollower([host], events.put, 1)
+print(json.dumps(events.get(timeout=40).progress))
+follower.close(tells_last=True)
 """
 
 
@@ -48,5 +46,4 @@ def test_the_master_has_the_step_that_a_rank_of_the_worker_writes(ssh_pods: SshP
     )
     done = ssh_pods.master.run(PYTHON, "-I", "-c", program)
     assert done.returncode == 0, done.stderr.decode()
-    entry = json.loads(done.stdout)
-    assert (entry["step"], entry["loss"]) == (7, 0.5)
+    assert json.loads(done.stdout) == {"step": 7, "loss": 0.5}

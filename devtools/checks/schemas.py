@@ -1,0 +1,194 @@
+"""JSON schemas of the APIs that the chart uses, which refuse unknown fields.
+
+`python -m devtools.checks.schemas` downloads the APIs as Go modules and writes to tests/chart:
+
+- kubernetes-api.json: of each Kubernetes release that the chart supports, what it renders. Most
+  definitions are equal in all releases, so the file has each version of a definition once, with the
+  releases that have it. kubeconform's own catalogue would be downloaded in each run.
+- custom-resources.json: the spec of each custom resource that the chart renders or that
+  docs/gitops.md shows, from the CustomResourceDefinitions of the projects that own them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devtools.common.commands import read_output
+from devtools.common.json_schema import forbid_unknown_properties
+
+RELEASES = (
+    "v1.29.15",
+    "v1.30.14",
+    "v1.31.14",
+    "v1.32.13",
+    "v1.33.13",
+    "v1.34.4",
+    "v1.35.4",
+    "v1.36.3",
+    "v1.37.1",
+)
+# What the chart renders, except custom resources. Only the newest releases have a PodGroup.
+ROOTS = (
+    "io.k8s.api.apps.v1.Deployment",
+    "io.k8s.api.apps.v1.StatefulSet",
+    "io.k8s.api.batch.v1.Job",
+    "io.k8s.api.core.v1.ConfigMap",
+    "io.k8s.api.core.v1.Pod",
+    "io.k8s.api.core.v1.Secret",
+    "io.k8s.api.core.v1.Service",
+    "io.k8s.api.core.v1.ServiceAccount",
+    "io.k8s.api.networking.v1.NetworkPolicy",
+    "io.k8s.api.policy.v1.PodDisruptionBudget",
+    "io.k8s.api.rbac.v1.Role",
+    "io.k8s.api.rbac.v1.RoleBinding",
+    "io.k8s.api.scheduling.v1alpha2.PodGroup",
+    "io.k8s.api.scheduling.v1alpha3.PodGroup",
+    "io.k8s.api.scheduling.v1beta1.PodGroup",
+)
+# Files with CustomResourceDefinitions by the module at a version that has them.
+CUSTOM_RESOURCES = {
+    "volcano.sh/volcano@v1.14.1": "config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml",
+    "sigs.k8s.io/scheduler-plugins@v0.33.5": (
+        "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+    ),
+    "github.com/prometheus-operator/prometheus-operator@v0.92.0": (
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"
+    ),
+    "github.com/argoproj/argo-cd/v3@v3.1.0": "manifests/crds/application-crd.yaml",
+    "github.com/fluxcd/helm-controller@v1.4.0": (
+        "config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml"
+    ),
+    "github.com/fluxcd/source-controller@v1.7.2": (
+        "config/crd/bases/source.toolkit.fluxcd.io_gitrepositories.yaml"
+    ),
+}
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "chart"
+API_FILE = FOLDER / "kubernetes-api.json"
+CUSTOM_RESOURCES_FILE = FOLDER / "custom-resources.json"
+REFERENCE = "#/definitions/"
+# These two accept more types than OpenAPI 2 can express.
+EXTENDED_TYPES: dict[str, Any] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"type": ["string", "number"]},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["string", "integer"]},
+}
+Schema = dict[str, Any]
+
+
+def load_kubernetes() -> dict[str, dict[str, Schema]]:
+    """The definitions of each release. Raises ValueError when the file has other releases."""
+    document = _read(API_FILE, "releases", RELEASES)
+    releases: dict[str, dict[str, Schema]] = {release: {} for release in RELEASES}
+    for name, having, schema in document["definitions"]:
+        for release in having:
+            releases[release][name] = schema
+    return releases
+
+
+def load_custom_resources() -> dict[str, Schema]:
+    """The spec of each custom resource by apiVersion/kind. Raises ValueError when the file is from
+    other modules.
+    """
+    schemas: dict[str, Schema] = _read(CUSTOM_RESOURCES_FILE, "from", CUSTOM_RESOURCES)["schemas"]
+    return schemas
+
+
+def _read(file: Path, key: str, sources: tuple[str, ...] | Mapping[str, str]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(file.read_text())
+    if document[key] != [*sources]:
+        raise ValueError(f"{file} is not made from {', '.join(sources)}: run `make schemas`")
+    return document
+
+
+def write_for_kubeconform(folder: Path) -> str:
+    """Writes a file for each release and kind; returns the -schema-location that leads to them."""
+    for release, definitions in load_kubernetes().items():
+        (folder / release).mkdir()
+        for root in (root for root in ROOTS if root in definitions):
+            group, version, kind = root.removeprefix("io.k8s.api.").split(".")
+            suffix = version if group == "core" else f"{group}-{version}"
+            schema = {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "$ref": REFERENCE + root,
+                "definitions": definitions,
+            }
+            (folder / release / f"{kind.lower()}-{suffix}.json").write_text(json.dumps(schema))
+    name = "{{.ResourceKind}}{{.KindSuffix}}.json"
+    return f"{folder}/{{{{.NormalizedKubernetesVersion}}}}/{name}"
+
+
+def download(module: str, file: str) -> str:
+    """The text of a file of a module at a version, which Go checks against the checksum database.
+    Raises CommandError.
+    """
+    with tempfile.TemporaryDirectory(prefix="hvd-schemas-") as cache:
+        printed = read_output(
+            ["go", "-C", cache, "mod", "download", "-json", module],
+            remedy="make the Go module proxy reachable, or correct the version",
+            environment={
+                **os.environ, "GOMODCACHE": cache, "GOWORK": "off", "GOFLAGS": "-modcacherw"
+            },
+        )  # fmt: skip
+        return Path(json.loads(printed)["Dir"], file).read_text()
+
+
+def closure(definitions: dict[str, Schema]) -> dict[str, Schema]:
+    """ROOTS and all definitions that they refer to, without documentation and unknown fields."""
+    result: dict[str, Schema] = {}
+    pending = [root for root in ROOTS if root in definitions]
+    while pending:
+        name = pending.pop()
+        if name not in result:
+            result[name] = EXTENDED_TYPES.get(name) or forbid_unknown_properties(
+                definitions[name], _is_documentation
+            )
+            pending += re.findall(rf'"{REFERENCE}([^"]+)"', json.dumps(result[name]))
+    return result
+
+
+def _is_documentation(key: str) -> bool:
+    return key in ("description", "default") or key.startswith("x-kubernetes")
+
+
+def write_kubernetes() -> None:
+    """Downloads every release and writes its API, with one definition on each line."""
+    variants: dict[tuple[str, str], list[str]] = {}
+    for release in RELEASES:
+        swagger = download(f"k8s.io/kubernetes@{release}", "api/openapi-spec/swagger.json")
+        for name, schema in closure(json.loads(swagger)["definitions"]).items():
+            text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
+            variants.setdefault((name, text), []).append(release)
+    body = ",\n".join(
+        f'["{name}", {json.dumps(having)}, {text}]'
+        for (name, text), having in sorted(variants.items())
+    )
+    API_FILE.write_text(f'{{"releases": {json.dumps(RELEASES)}, "definitions": [\n{body}\n]}}\n')
+
+
+def write_custom_resources() -> None:
+    """Downloads the CustomResourceDefinitions and writes the spec of each version that they serve,
+    with one resource on each line.
+    """
+    schemas: dict[str, Schema] = {}
+    for module, file in CUSTOM_RESOURCES.items():
+        definition = yaml.safe_load(download(module, file))["spec"]
+        for version in definition["versions"]:
+            if version["served"]:
+                name = f"{definition['group']}/{version['name']}/{definition['names']['kind']}"
+                spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+                schemas[name] = forbid_unknown_properties(spec, _is_documentation)
+    body = ",\n".join(f'"{name}": {json.dumps(schemas[name])}' for name in sorted(schemas))
+    modules = json.dumps([*CUSTOM_RESOURCES])
+    CUSTOM_RESOURCES_FILE.write_text(f'{{"from": {modules}, "schemas": {{\n{body}\n}}}}\n')
+
+
+if __name__ == "__main__":
+    write_kubernetes()
+    write_custom_resources()

@@ -1,0 +1,118 @@
+"""Runs in the examples' image, on each rank: does what it is asked, until the other end closes.
+
+    mpirun -np 2 python3 interleaved_ranks.py SOCKET PARTY NETWORKS
+
+tests/bench/interleaved_training.py is the other end. NETWORKS is a JSON object: for each network of
+benchmark.py the batch size of a rank and the size of its images. Each network has made two steps
+before the rank connects. Questions and answers are JSON objects, a line each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from typing import Any
+
+import digits
+import horovod
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from benchmark import make_batch, make_image_model, make_step
+from tensorflow import keras
+
+# What changes the speed of a training that is otherwise the same.
+PREFIXES = ("TF_", "OMP_", "KMP_", "MALLOC_", "LD_PRELOAD", "GLIBC_TUNABLES", "OMPI_MCA_mpi_yield")
+
+
+class Network:
+    """A network that trains on one batch, which stays in memory."""
+
+    def __init__(self, name: str, batch_size: int, size: int) -> None:
+        keras.utils.set_random_seed(hvd.rank())
+        self._model = make_image_model(name, size)
+        self._step = make_step(self._model)
+        self._batch = make_batch(self._model, batch_size)
+        self._reduce: Any = None
+
+    def train(self, steps: int) -> dict[str, Any]:
+        """Make some steps."""
+        meet()
+        began = time.perf_counter()
+        losses = [float(self._step(*self._batch)) for _ in range(steps)]
+        return {"seconds": time.perf_counter() - began, "losses": losses}
+
+    def reduce(self, times: int) -> dict[str, Any]:
+        """Average tensors like the gradients, without anything else."""
+        gradients = [tf.zeros(each.shape) for each in self._model.trainable_variables]
+        if self._reduce is None:
+            self._reduce = tf.function(reduce_all)
+            self._reduce(gradients)
+        meet()
+        began = time.perf_counter()
+        for _ in range(times):
+            self._reduce(gradients)
+        seconds = (time.perf_counter() - began) / times
+        return {"seconds": seconds, "tensors": len(gradients)}
+
+
+def reduce_all(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Average some tensors over all ranks."""
+    return [hvd.allreduce(each, name=f"alone.{n}") for n, each in enumerate(gradients)]
+
+
+def meet() -> None:
+    """Wait until all ranks are here."""
+    hvd.allreduce(tf.zeros(1), name="meet")
+
+
+def learn(epochs: int) -> dict[str, Any]:
+    """Train examples/digits.py from its seed: the loss of each epoch, the accuracy, the weights."""
+    sys.argv[1:] = ["--epochs", str(epochs)]
+    return digits.train(digits.arguments())
+
+
+def about(party: str) -> dict[str, Any]:
+    """Who this is, and what must be alike where figures are compared."""
+    variables = {
+        name: value for name, value in os.environ.items() if value and name.startswith(PREFIXES)
+    }
+    alike = {
+        "Python": platform.python_version(),
+        "TensorFlow": tf.__version__,
+        "Horovod": horovod.__version__,
+        "variables": variables,
+    }
+    return {"party": party, "rank": hvd.rank(), "alike": alike}
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    path, party, networks = sys.argv[1:]
+    hvd.init()
+    made = {name: Network(name, *sizes) for name, sizes in json.loads(networks).items()}
+    for network in made.values():
+        network.train(2)
+    meet()
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+
+    def say(what: dict[str, Any]) -> None:
+        connection.sendall(json.dumps(what).encode() + b"\n")
+
+    say(about(party))
+    for line in connection.makefile("r"):
+        work = json.loads(line)
+        if work["do"] == "train":
+            say(made[work["network"]].train(work["steps"]))
+        elif work["do"] == "reduce":
+            say(made[work["network"]].reduce(work["times"]))
+        else:
+            say(learn(work["epochs"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Trainings that run side by side in turns: a rank works when it is asked to, else it is stopped.
+
+Ranks (interleaved_ranks.py) connect to a socket in a folder that pods, containers and other
+processes of this machine share. The kernel tells which process is at the other end. That process is
+stopped (SIGSTOP) while another training has its turn, and takes no CPU time from it. Needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hvd_pods.common.threads import YIELD
+
+SCRIPT = Path(__file__).with_name("interleaved_ranks.py")
+SOCKET = "interleaved.sock"
+# The path of the shared folder inside pods and containers.
+FOLDER = "/output"
+# Environment of ranks that have a CPU each. Stopped ranks must not cause a stall.
+ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
+    "PYTHONPATH": "/examples",
+    "TF_ENABLE_ONEDNN_OPTS": "1",
+    YIELD: "1",
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "600",
+}
+# Time limits in seconds: until all ranks are ready, and for one answer.
+START, ANSWER = 600.0, 120.0
+# Struct ucred of unix(7): pid, uid, gid.
+_CREDENTIALS = struct.Struct("3i")
+Answer = dict[str, Any]
+
+
+def command(party: str, networks: Mapping[str, tuple[int, int]]) -> list[str]:
+    """What each rank of a party runs: networks with the batch size and the size of the images."""
+    script, path = f"{FOLDER}/{SCRIPT.name}", f"{FOLDER}/{SOCKET}"
+    return ["python3", script, path, party, json.dumps(networks)]
+
+
+class Rank:
+    """A rank that has connected: its party, its number, and what must be alike to compare it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        # The kernel translates the process ID from the pod's numbers into ours.
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid: int = _CREDENTIALS.unpack(peer)[0]
+        connection.settimeout(ANSWER)
+        self._lines = connection.makefile("r")
+        self.party, self.number = "a training", 0
+        first = self.receive()
+        self.party, self.number, self.alike = first["party"], first["rank"], first["alike"]
+
+    def send(self, work: Mapping[str, Any]) -> None:
+        """Tell the rank what to do."""
+        self._connection.sendall(json.dumps(work).encode() + b"\n")
+
+    def receive(self) -> Answer:
+        """What the rank answers. Ends the program if it has ended, or says nothing."""
+        try:
+            line = self._lines.readline()
+        except (TimeoutError, ConnectionError) as problem:
+            raise SystemExit(f"{self.party}: no answer of rank {self.number}: {problem}") from None
+        if not line:
+            raise SystemExit(f"{self.party}: rank {self.number} has ended; its output says why")
+        answer: Answer = json.loads(line)
+        return answer
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal, unless it has ended."""
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return
+
+    def pin(self, cpu: int) -> None:
+        """Bind all present threads, and with them the threads that they start, to a CPU."""
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {cpu})
+
+    def close(self) -> None:
+        """Let the rank go on to its end."""
+        self.signal(signal.SIGCONT)
+        self._lines.close()
+        self._connection.close()
+
+
+Parties = dict[str, list[Rank]]
+
+
+class Meeting:
+    """The socket to which the ranks of all parties connect."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / SOCKET
+        path.unlink(missing_ok=True)
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(path))
+        # Ranks run as other users.
+        path.chmod(0o777)
+        self._server.listen()
+        # Seconds between two calls of `check` in wait_for.
+        self._server.settimeout(0.2)
+        self.ranks: list[Rank] = []
+
+    def wait_for(
+        self,
+        sizes: Mapping[str, int],
+        check: Callable[[], None] = lambda: None,
+        seconds: float = START,
+    ) -> Parties:
+        """The ranks of each party, in order, when all are ready; they are stopped then.
+
+        `check` is called repeatedly, and ends the program if the ranks cannot come any more.
+        """
+        parties: Parties = {name: [] for name in sizes}
+        deadline = time.monotonic() + seconds
+        while any(len(parties[name]) < size for name, size in sizes.items()):
+            try:
+                connection, _ = self._server.accept()
+            except TimeoutError:
+                check()
+                if time.monotonic() > deadline:
+                    there = ", ".join(f"{len(parties[n])} of {sizes[n]} of {n}" for n in sizes)
+                    raise SystemExit(f"not ready after {seconds:.0f} s: {there}") from None
+                continue
+            rank = Rank(connection)
+            self.ranks.append(rank)
+            party = parties[rank.party]
+            party.append(rank)
+            if len(party) == sizes[rank.party]:
+                party.sort(key=lambda each: each.number)
+                for each in party:
+                    each.signal(signal.SIGSTOP)
+                print(f"ready: {rank.party}", flush=True)
+        return parties
+
+    def close(self) -> None:
+        """Let all ranks end."""
+        self._server.close()
+        while self.ranks:
+            self.ranks.pop().close()
+
+
+@contextmanager
+def meeting(folder: Path) -> Iterator[Meeting]:
+    """A meeting in a folder; at the end of the block, the ranks that have come end."""
+    opened = Meeting(folder)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def pin(parties: Parties) -> None:
+    """Bind the ranks of each party to the same CPUs, one each."""
+    cpus = sorted(os.sched_getaffinity(0))
+    for name, ranks in parties.items():
+        if len(ranks) > len(cpus):
+            raise SystemExit(f"{name}: {len(ranks)} ranks for {len(cpus)} CPUs, one each")
+        for rank, cpu in zip(ranks, cpus, strict=False):
+            rank.pin(cpu)
+
+
+def refuse_unless_alike(parties: Parties) -> None:
+    """End the program unless all ranks have the same software and the same settings."""
+    ranks = [rank for party in parties.values() for rank in party]
+    first = ranks[0]
+    for rank in ranks[1:]:
+        for key in sorted({*first.alike, *rank.alike}):
+            ours, theirs = first.alike.get(key), rank.alike.get(key)
+            if ours != theirs:
+                raise SystemExit(
+                    f"{first.party} and {rank.party} are not comparable: {key} is {ours} in the "
+                    f"first, {theirs} in the second"
+                )
+
+
+def ask(ranks: Sequence[Rank], **work: Any) -> list[Answer]:
+    """Let ranks work at the same time; all others stay stopped. Their answers, in order."""
+    for rank in ranks:
+        rank.signal(signal.SIGCONT)
+    for rank in ranks:
+        rank.send(work)
+    answers = [rank.receive() for rank in ranks]
+    for rank in ranks:
+        rank.signal(signal.SIGSTOP)
+    return answers
+
+
+def train(ranks: Sequence[Rank], network: str, steps: int) -> tuple[float, list[float]]:
+    """Train some steps: the seconds of the slowest rank, and the losses of the first one."""
+    answers = ask(ranks, do="train", network=network, steps=steps)
+    return max(answer["seconds"] for answer in answers), answers[0]["losses"]

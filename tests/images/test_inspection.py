@@ -1,0 +1,133 @@
+"""Reading archives of images and advisories. These need no image and no engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from devtools.common.errors import ImageError
+from devtools.images import inspection
+from devtools.images.audit import ask_pypi, search_checkout
+from devtools.images.build import BuiltImage
+from devtools.images.inspection import Layer, differences, files, layers
+from tests.fakes.program import StubProgram
+from tests.images.test_machine import Store
+
+ADVISORY = """
+id: PYSEC-2022-1
+details: 'A short line.
+
+  More of it.'
+affected:
+- package: {name: pillow, ecosystem: PyPI}
+  ranges:
+  - {type: GIT, repo: x, events: [{introduced: "0"}, {fixed: abc}]}
+  - {type: ECOSYSTEM, events: [{introduced: "0"}, {fixed: 9.0.1}]}
+  versions: ["8.4", "9.0.0"]
+"""
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes, mtime: int = 0) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    member.mtime = mtime
+    tar.addfile(member, io.BytesIO(content))
+
+
+def docker_archive(file: Path, *contents: dict[str, bytes], mtime: int = 0) -> Path:
+    """A docker-archive with a layer for each of `contents`, and one that changes no file."""
+    history: list[dict[str, object]] = [{"created_by": "ENV", "empty_layer": True}]
+    with tarfile.open(file, "w") as outer:
+        for number, content in enumerate(contents):
+            layer = io.BytesIO()
+            with tarfile.open(fileobj=layer, mode="w") as inner:
+                for name, text in content.items():
+                    add(inner, name, text, mtime)
+            add(outer, f"{number}.tar", layer.getvalue())
+            history.append({"created_by": f"step {number}"})
+        add(outer, "config.json", json.dumps({"history": history}).encode())
+        names = [f"{number}.tar" for number in range(len(contents))]
+        manifest = [{"Config": "config.json", "Layers": names}]
+        add(outer, "manifest.json", json.dumps(manifest).encode())
+    return file
+
+
+def test_layer_size_is_that_of_its_files(tmp_path: Path) -> None:
+    archive = docker_archive(tmp_path / "a.tar", {"a": b"123", "b": b"4"}, {"c": b"56"})
+    assert layers(archive) == [Layer("step 0", 4), Layer("step 1", 2)]
+
+
+def test_builds_are_compared_by_content_and_not_by_times(
+    tmp_path: Path,
+) -> None:
+    layered = ({"a": b"1", "d/b": b"2"}, {"d/.wh.b": b"", "a": b"3"})
+    first = files(docker_archive(tmp_path / "1.tar", *layered))
+    assert list(first) == ["a"]
+    again = files(docker_archive(tmp_path / "2.tar", *layered, mtime=99))
+    assert differences(first, again) == []
+    other = files(docker_archive(tmp_path / "3.tar", {"a": b"4", "e": b"5"}))
+    assert differences(first, other) == ["differs: a", "only in the second: e"]
+    assert differences(other, {}) == ["only in the first: a", "only in the first: e"]
+
+
+def test_advisories_of_a_checkout_match_by_version(tmp_path: Path) -> None:
+    folder = tmp_path / "vulns" / "pillow"
+    folder.mkdir(parents=True)
+    (folder / "PYSEC-2022-1.yaml").write_text(ADVISORY)
+    (folder / "PYSEC-2022-2.yaml").write_text(f"{ADVISORY}withdrawn: 2022-01-01\n")
+    (advisory,) = search_checkout(tmp_path, {"Pillow": "9.0.0", "numpy": "1.26.4"})
+    assert (advisory.id, advisory.fixed_in, advisory.summary) == (
+        *("PYSEC-2022-1", ("9.0.1",), "A short line."),
+    )
+    assert search_checkout(tmp_path, {"pillow": "9.0.1"}) == []
+    with pytest.raises(ImageError, match="has no folder vulns"):
+        search_checkout(tmp_path / "vulns", {"pillow": "9.0.1"})
+
+
+def test_syft_lists_the_packages_of_each_image_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
+    programs = tmp_path / "syft-1"
+    programs.mkdir()
+    syft = StubProgram(programs, "syft")
+    monkeypatch.setattr(inspection, "tool", lambda _: syft.path)
+    image = BuiltImage("cpu:1", "key", Store(tmp_path / "log"))
+    # The last one was built again from the same content, but with newer packages of Debian.
+    identifiers = iter(("a", "a", "b"))
+    monkeypatch.setattr(Store, "identifier", lambda *_: next(identifiers))
+    listed = []
+    for answer in ("first", "second", "third"):
+        syft.answer("scan", answer)
+        listed.append(inspection.sbom(image))
+    assert listed == ["first", "first", "third"]
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "message"),
+    [
+        ("", 0, None),
+        ("Found 1 known vulnerability in 1 package", 1, None),
+        ("ERROR: could not connect to pypi.org", 1, "cannot be reached: ERROR: could not connect"),
+    ],
+)
+def test_findings_of_pip_audit_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, status: int, message: str | None
+) -> None:
+    """pip-audit ends with 1 for both."""
+    package = tmp_path / "pip_audit"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    asked = "assert '--strict' in sys.argv"
+    program = f"import sys\n{asked}\nprint({output!r}, file=sys.stderr)\nsys.exit({status})\n"
+    (package / "__main__.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if message is None:
+        assert ask_pypi({"pillow": "9.0.0"})[0] == status
+    else:
+        with pytest.raises(ImageError, match=message):
+            ask_pypi({"pillow": "9.0.0"})

@@ -1,0 +1,96 @@
+"""The images with TensorFlow for CPUs, from the inside, and what a build refuses."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from devtools.images.build import build
+from devtools.images.catalogue import ROOT, load_catalogue
+from devtools.trials.sandbox import Sandbox, output_of
+from tests.images.conftest import Sandboxes
+from tests.images.slimmed import KERAS_2, KERAS_3
+
+VERSIONS = load_catalogue()["cpu-2.15"].versions
+
+
+@pytest.mark.parametrize(("name", "uses"), [("cpu", KERAS_3), ("cpu-2.15", KERAS_2)])
+def test_removed_files_are_not_needed_and_onednn_is_on(
+    sandboxes: Sandboxes, name: str, uses: str
+) -> None:
+    inside = sandboxes(name)
+    inside.python(uses)
+    inside.succeed("tensorboard", "--version")
+    # TensorFlow leaves it off on some CPUs.
+    assert inside.succeed("printenv", "TF_ENABLE_ONEDNN_OPTS") == "1\n"
+
+
+def test_other_keras_backend_is_an_error(cpu: Sandbox) -> None:
+    make = (
+        "import keras, horovod.keras as hvd; keras.backend.backend = lambda: 'jax';"
+        "hvd.DistributedOptimizer(keras.optimizers.SGD())"
+    )
+    done = cpu.run("python3", "-c", make)
+    assert done.returncode == 1
+    assert "set KERAS_BACKEND=tensorflow before keras is imported" in done.stderr
+
+
+def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox) -> None:
+    """The warm process does not fork with more."""
+    count = (
+        "import importlib, os\n"
+        "names = os.environ['HVD_PRELOAD'].split()\n"
+        "for name in names: importlib.import_module(name)\n"
+        "if os.fork() == 0: os._exit(0)\n"
+        "print(names, len(os.listdir('/proc/self/task')))"
+    )
+    assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
+
+
+def test_check_of_the_build_lists_all_problems(cpu_2_15: Sandbox) -> None:
+    (cpu_2_15.folder / "check.py").write_bytes(
+        (ROOT / "images/common/check_horovod.py").read_bytes()
+    )
+    check = ("python3", "/output/check.py")
+    done = cpu_2_15.run(*check, "tensorflow", "--with", "mpi,nccl", "--versions", "horovod=0.28.2")
+    assert done.returncode == 1, output_of(done)
+    assert "without nccl" in done.stderr
+    assert "without mpi" not in done.stderr
+    assert f"horovod is {VERSIONS['horovod']}, images/versions.yaml has 0.28.2" in done.stderr
+    done = cpu_2_15.run(*check, "torch", "--with", "mpi")
+    assert done.returncode == 1
+    assert "horovod.torch" in done.stderr
+    assert "tensorflow is installed" in done.stderr
+    assert "Horovod has a library for tensorflow" in done.stderr
+
+
+def test_second_build_builds_nothing(cpu_2_15: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("it was built again")
+
+    monkeypatch.setattr(type(cpu_2_15.image.engine), "build", refuse)
+    assert build("cpu-2.15").key == cpu_2_15.image.key
+    # Nor after another state of the tree got the reference: the earlier build is kept.
+    cpu_2_15.image.engine.remove(cpu_2_15.image.reference)
+    assert build("cpu-2.15").key == cpu_2_15.image.key
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cuba",), "cuba: no such image"),
+        (("cpu-2.15", "--set", "tensorflow=2.9.1"), "tensorflow 2.15.1 or 2.14.1"),
+        (("cpu-2.15", "--set", "tensorflow"), "write it as KEY=VALUE"),
+    ],
+)
+def test_wrong_command_line_is_refused_before_a_build(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    done = subprocess.run(
+        [ROOT / ".venv/bin/python", "-m", "images", "build", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, arguments
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,224 @@
+"""A node of the local cluster: cgroups, processes, health, and what the machine needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+
+from devtools.common.errors import LocalkubeError
+from devtools.localkube import cgroups, cluster, debian, preflight
+from devtools.localkube.health import Health, Part
+from devtools.localkube.instance import Instance
+from devtools.localkube.probe import is_ok, wait_until_ok
+from devtools.localkube.record import ProcessIdentity
+
+V1 = """\
+31 24 0:27 / {root}/memory rw,relatime - cgroup cgroup rw,memory
+32 24 0:28 / {root}/cpuset rw,relatime - cgroup cgroup rw,cpuset
+33 24 0:29 / {root}/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct
+34 24 0:29 / {root}/cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+35 24 0:30 /inner {root}/part rw,relatime - cgroup cgroup rw,pids
+36 24 0:31 / /var/lib rw,relatime shared:1 - ext4 /dev/vda rw
+"""
+V2 = "31 24 0:27 / {root} rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def table(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mountinfo"
+    path.write_text(text.format(root=tmp_path))
+    return path
+
+
+def test_version_1_hierarchies_are_listed_once_each(tmp_path: Path) -> None:
+    mounts = table(tmp_path, V1)
+    names = [path.name for path in cgroups.hierarchies(mounts)]
+    assert names == ["memory", "cpuset", "cpu"]
+    assert {"cpu", "cpuset", "memory", "cpuacct"} <= cgroups.controllers(mounts)
+
+
+def test_version_2_controllers_are_enabled_for_pods(tmp_path: Path) -> None:
+    mounts = table(tmp_path, V2)
+    for directory in (tmp_path, tmp_path / "lk", tmp_path / "lk" / "pods"):
+        directory.mkdir(exist_ok=True)
+        (directory / "cgroup.controllers").write_text("cpu memory\n")
+    assert cgroups.controllers(mounts) == {"cpu", "memory"}
+    cgroups.create("lk", cgroups.hierarchies(mounts))
+    for directory in (tmp_path, tmp_path / "lk", tmp_path / "lk" / "pods"):
+        assert (directory / "cgroup.subtree_control").read_text() in ("+cpu", "+memory")
+    assert not (tmp_path / "lk" / "daemons" / "cgroup.subtree_control").exists()
+
+
+def test_daemons_join_all_hierarchies_but_version_1_cpusets(tmp_path: Path) -> None:
+    roots = [tmp_path / "memory", tmp_path / "cpuset"]
+    for root in roots:
+        root.mkdir()
+    (tmp_path / "cpuset" / "cpuset.cpus").write_text("0-1")
+    cgroups.create("lk", roots)
+    cgroups.join_daemons("lk", roots, [42])
+    assert (tmp_path / "memory" / "lk" / "daemons" / "cgroup.procs").read_text() == "42"
+    assert not (tmp_path / "cpuset" / "lk" / "daemons" / "cgroup.procs").exists()
+
+
+WELL = Health(running=True, parts=[Part("API server", healthy=True, detail="")])
+LATE = Health(running=True, parts=[Part("API server", healthy=False, detail="does not answer")])
+GONE = Health(running=False)
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_healthy"),
+    [([WELL], True), ([LATE, LATE, WELL], True), ([GONE], False), ([LATE, GONE], False)],
+    ids=["healthy", "late", "gone", "ends"],
+)
+def test_node_that_answers_late_is_not_taken_for_broken(
+    monkeypatch: pytest.MonkeyPatch, seen: list[Health], is_healthy: bool
+) -> None:
+    """It would be started anew, below the tests that use it."""
+    looks = iter(seen)
+    monkeypatch.setattr(cluster, "health", lambda node: next(looks))
+    monkeypatch.setattr(cluster, "LOOK_EVERY", 0.0)
+    assert cluster._is_healthy(Instance("one")) is is_healthy
+    assert next(looks, None) is None
+
+
+def test_node_that_never_answers_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "health", lambda node: LATE)
+    monkeypatch.setattr(cluster, "HEALTHY_WITHIN", 0.0)
+    assert not cluster._is_healthy(Instance("one"))
+
+
+def test_too_little_space_raises_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
+    monkeypatch.setitem(preflight.NEEDED_SPACE, "store", 1 << 60)
+    with pytest.raises(LocalkubeError, match=r"GB free, .* GB needed.*\n.*HVD_CACHE"):
+        preflight.check_space(Instance("hvd"))
+
+
+def test_file_system_without_overlay_support_raises_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path))
+    device = tmp_path.stat().st_dev
+    line = f"30 1 {os.major(device)}:{os.minor(device)} / / rw - {{kind}} none rw\n"
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(line.format(kind="ext4"))
+    preflight.check_file_system(Instance("hvd"), mounts)
+    mounts.write_text(line.format(kind="overlay"))
+    with pytest.raises(LocalkubeError, match=r"\(overlay\)"):
+        preflight.check_file_system(Instance("hvd"), mounts)
+
+
+def test_packages_without_their_programs_are_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "containerd" in debian.missing_packages()
+    assert "util-linux" in debian.missing_packages()
+
+
+NO_CA = Path("/nonexistent")
+
+
+class Starting(BaseHTTPRequestHandler):
+    """Answers 503 twice, then 200."""
+
+    answers: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        self.send_response(self.answers.pop() if self.answers else 200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    Starting.answers = [503, 503]
+    with HTTPServer(("127.0.0.1", 0), Starting) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.02])
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/ready"
+        server.shutdown()
+        thread.join()
+
+
+def test_wait_ends_when_the_server_answers_200(url: str) -> None:
+    assert not is_ok(url, NO_CA)
+    assert wait_until_ok(url, NO_CA, lambda: True)
+    assert Starting.answers == []
+
+
+def test_wait_ends_when_the_process_is_not_wanted_any_more(url: str) -> None:
+    assert not wait_until_ok(url, NO_CA, lambda: len(Starting.answers) == 2)
+    assert len(Starting.answers) == 1
+
+
+def test_server_that_refuses_connections_is_not_ready() -> None:
+    assert not is_ok("http://127.0.0.1:1/ready", NO_CA)
+
+
+def test_process_with_another_start_or_boot_is_not_the_same() -> None:
+    own = ProcessIdentity.of(os.getpid())
+    assert own.is_alive()
+    # Field 22 of /proc/PID/stat, counted from the end because the command may contain spaces.
+    assert own.start == int(Path("/proc/self/stat").read_text().split(")")[-1].split()[19])
+    assert not replace(own, start=own.start + 1).is_alive()
+    assert not replace(own, boot="another boot").is_alive()
+
+
+def test_kill_ends_the_recorded_process_and_no_other() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        recorded = ProcessIdentity.of(child.pid)
+        replace(recorded, start=recorded.start + 1).kill_and_wait()
+        assert child.poll() is None
+        recorded.kill_and_wait()
+        assert not recorded.is_alive()
+    recorded.kill_and_wait()  # does nothing after its end
+
+
+def test_zombie_is_not_alive() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        recorded = ProcessIdentity.of(child.pid)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
+        assert not recorded.is_alive()
+
+
+@pytest.fixture
+def cni_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cluster, "CNI_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def one(tmp_path: Path, cni_results: Path, monkeypatch: pytest.MonkeyPatch) -> Instance:
+    """A cluster whose state directory, like that of all others, is in the test's directory."""
+    monkeypatch.setattr(Instance, "state", property(lambda self: tmp_path / "all" / self.name))
+    return Instance("one")
+
+
+def test_down_removes_shared_directories_with_the_last_cluster(
+    one: Instance, cni_results: Path
+) -> None:
+    # Where no cluster was, it creates nothing.
+    cluster._remove_shared_directories(one)
+    assert not one.state.parent.exists()
+    Instance("two").state.mkdir(parents=True)
+    cni_results.mkdir()
+    cluster._remove_shared_directories(one)
+    assert Instance("two").state.exists()
+    assert cni_results.exists()
+    Instance("two").state.rmdir()
+    cluster._remove_shared_directories(one)
+    assert not one.state.parent.exists()
+    assert not cni_results.exists()

@@ -1,0 +1,212 @@
+"""What the developer tools share: cache keys, commands, locks, Debian packages, messages."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from devtools import bootstrap
+from devtools.common import apt, ui
+from devtools.common.cache import cache_dir, content_key
+from devtools.common.commands import read_output, run_logged
+from devtools.common.errors import CommandError, ImageError
+from devtools.common.json_schema import forbid_unknown_properties
+
+FAILING = ["sh", "-c", "echo printed; echo broken >&2; exit 3"]
+
+
+def test_hvd_cache_overrides_the_xdg_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HVD_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_dir() == Path.home() / ".cache" / "hvd"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_dir() == Path("/xdg/hvd")
+    monkeypatch.setenv("HVD_CACHE", "/elsewhere")
+    assert cache_dir() == Path("/elsewhere")
+
+
+def test_key_changes_with_every_name_and_byte_and_with_nothing_else(tmp_path: Path) -> None:
+    def key(folder: str, *extra: str, **files: str) -> str:
+        module = tmp_path / folder / "module"
+        module.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (module / name).write_text(text)
+        return content_key([module], *extra)
+
+    before = key("a", one="1", two="2")
+    (tmp_path / "a" / "module" / "__pycache__").mkdir()
+    (tmp_path / "a" / "module" / "__pycache__" / "one.pyc").touch()
+    assert key("a") == key("b", two="2", one="1") == before
+    others = [
+        key("c", one="1", two="3"),
+        key("d", one="1", other="2"),
+        key("e", one="1"),
+        # A byte that moved from one file to the other.
+        key("f", one="12", two=""),
+        *(key("a", *extra) for extra in (["a"], ["b"], ["a", "b"], ["ab"])),
+    ]
+    assert len({before, *others}) == 9
+    with pytest.raises(FileNotFoundError, match="absent"):
+        content_key([tmp_path / "absent"])
+
+
+def test_failed_command_raises_its_status_its_errors_and_a_remedy(tmp_path: Path) -> None:
+    said = read_output(
+        ["sh", "-c", 'cat; echo "$A"'], remedy="", input="in ", environment={"A": "x"}
+    )
+    assert said == "in x\n"
+    expected = r"^`sh -c .*` failed \(status 3\): broken\n  remedy: r$"
+    with pytest.raises(CommandError, match=expected):
+        read_output(FAILING, remedy="r")
+    log = tmp_path / "logs" / "log"
+    run_logged(["sh", "-c", "pwd; echo $NAME"], log, remedy="", folder=tmp_path, environment={})
+    assert log.read_text() == f"{tmp_path}\n\n"
+    with pytest.raises(ImageError, match=r"status 3\); the end of (.|\n)*    printed\n    broken"):
+        run_logged(FAILING, log, remedy="", error=ImageError)
+
+
+OPEN = {"properties": {}, "additionalProperties": True}
+CLOSED = {"properties": {}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        ({"items": {"properties": {}}}, {"items": CLOSED}),
+        (OPEN, OPEN),
+        ({"$defs": {"note": {"properties": {}}}}, {"$defs": {"note": CLOSED}}),
+        ({"$ref": "#/x", "type": "object"}, {"$ref": "#/x"}),
+        (
+            {"properties": {"note": {"note": 1, "type": "string"}}},
+            {"properties": {"note": {"type": "string"}}, "additionalProperties": False},
+        ),
+    ],
+)
+def test_objects_with_properties_admit_no_others(schema: Any, strict: Any) -> None:
+    assert forbid_unknown_properties(schema, lambda key: key == "note") == strict
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from devtools.common.locks import exclusive_lock
+with exclusive_lock(Path(sys.argv[1]), "testing"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_second_process_waits_and_names_the_task_of_the_first(tmp_path: Path) -> None:
+    lock = tmp_path / "folder" / "lock"
+
+    def hold() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", HOLDER, str(lock)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    with hold() as first:
+        assert first.stdout
+        assert first.stdout.readline() == "held\n"
+        with hold() as second:
+            assert second.stdout
+            assert second.stderr
+            message = f"Waiting: another process is testing (lock {lock}).\n"
+            assert second.stderr.readline() == message
+            first.communicate()
+            assert second.stdout.readline() == "held\n"
+            second.communicate()
+
+
+def test_step_tells_how_it_goes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(ui, "console", Console(file=log))
+    with ui.step("render"):
+        pass
+    with pytest.raises(ValueError, match="no"), ui.step("build"):
+        raise ValueError("no")
+    assert [line.split()[0] for line in log.getvalue().splitlines()] == ["done", "failed"]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A PATH whose apt-get writes its arguments, and whether services may start, to a file."""
+    policy, program = tmp_path / "policy-rc.d", tmp_path / "apt-get"
+    program.write_text(
+        "#!/bin/sh\n"
+        # `apt-get update` does not wait for the lock of the package lists itself.
+        f"if [ ! -e {tmp_path}/tried ]; then : > {tmp_path}/tried; "
+        'echo "E: Could not get lock"; exit 100; fi\n'
+        f'{policy} 2>/dev/null; echo "policy $? $DEBIAN_FRONTEND $*" >> {tmp_path}/calls\n'
+        'case "$*" in *broken*) echo "E: no such package"; exit 100;; esac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(apt, "POLICY", policy)
+    monkeypatch.setattr(apt, "LOCK", tmp_path / "apt.lock")
+    monkeypatch.setattr(apt, "RETRY_SECONDS", 0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("DEBIAN_FRONTEND", raising=False)
+    monkeypatch.setenv("HVD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    return tmp_path
+
+
+def test_packages_are_installed_without_starting_services(machine: Path) -> None:
+    # Of an interrupted run.
+    apt.POLICY.write_text(apt.FORBID_STARTS)
+    apt.install_packages(["one", "two"], ImageError)
+    options = "noninteractive -o DPkg::Lock::Timeout=300"
+    update, install = (machine / "calls").read_text().splitlines()
+    assert update.endswith(f"{options} update")
+    assert install == f"policy 101 {options} install --yes --no-install-recommends one two"
+    assert not apt.POLICY.exists()
+    apt.POLICY.write_text("the machine's own")
+    with pytest.raises(ImageError, match=r"status 100\)(.|\n)*E: no such package"):
+        apt.install_packages(["broken"], ImageError)
+    assert apt.POLICY.read_text() == "the machine's own"
+
+
+def test_installation_needs_root_and_apt_get(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine / "apt-get").rename(machine / "gone")
+    with pytest.raises(ImageError, match="the Debian packages one are missing"):
+        apt.install_packages(["one"], ImageError)
+    (machine / "gone").rename(machine / "apt-get")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(ImageError, match="the Debian packages one are missing"):
+        apt.install_packages(["one"], ImageError)
+
+
+def test_two_processes_install_one_after_the_other(machine: Path) -> None:
+    """The policy of one must not go while the other installs, nor may both update at once."""
+    with ThreadPoolExecutor() as pool:
+        ends = [pool.submit(apt.install_packages, [name], ImageError) for name in ("one", "two")]
+    for end in ends:
+        end.result()
+    calls = [line.rsplit(" ", 1)[-1] for line in (machine / "calls").read_text().splitlines()]
+    assert calls in (["update", "one", "update", "two"], ["update", "two", "update", "one"])
+
+
+def test_two_commands_build_the_environment_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, built = tmp_path / "cache" / "venv-1", list[Path]()
+
+    def create(path: Path, packages: Path) -> None:
+        built.append(packages)
+        (path / "bin").mkdir(parents=True)
+        (path / "bin" / "python").touch()
+
+    monkeypatch.setattr(bootstrap, "create", create)
+    with ThreadPoolExecutor(2) as pool:
+        for end in [pool.submit(bootstrap.ensure, target) for _ in range(2)]:
+            end.result(10)
+    assert built == [bootstrap.LOCK]
