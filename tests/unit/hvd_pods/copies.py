@@ -1,4 +1,4 @@
-"""Copies of the pods' files for pods that tests play."""
+"""Copies of the pods' programs for pods that tests play, laid out as the kubelet mounts them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,37 @@ from tempfile import TemporaryDirectory
 # The parent of the package, as /horovod/bin is in a pod.
 FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
 PROGRAMS = FILES / "hvd_pods"
+FOLDERS = ("common", "master", "rank", "warm", "worker")
 
 
 @cache
 def _compiled(python: str) -> TemporaryDirectory[str]:
-    """Return a folder of the files that this Python has compiled, which lasts as long as we do.
+    """Return a folder of the programs that this Python has compiled, kept until the tests end.
 
     Every program that starts in a new copy would compile them again.
     """
     folder = TemporaryDirectory(prefix="pod-files-")
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(FILES, f"{folder.name}/bin", ignore=ignored)
-    subprocess.run([python, "-I", "-m", "compileall", "-q", folder.name], check=True)
+    for name in FOLDERS:
+        _mount(PROGRAMS / name, Path(folder.name) / "bin" / "hvd_pods" / name)
+    command = [python, "-I", "-m", "compileall", "-q", "-x", r"/\.\.", folder.name]
+    subprocess.run(command, check=True)
     return folder
 
 
+def _mount(source: Path, target: Path) -> None:
+    """Lay out a folder as the kubelet mounts a ConfigMap: each file is a link into ..data."""
+    data = target / "..2026_01_01_00_00_00.1"
+    shutil.copytree(source, data, ignore=shutil.ignore_patterns("__pycache__"))
+    (target / "..data").symlink_to(data.name)
+    for file in data.iterdir():
+        (target / file.name).symlink_to(f"..data/{file.name}")
+
+
 def copy_files(root: Path, python: str) -> Path:
-    """Copy the files to `root`/bin, where all paths of a pod are below `root`; return the copy."""
+    """Copy the programs to `root`/bin, where all paths of a pod are below `root`; return that."""
     copy = root / "bin"
     # Times are kept: by them, Python knows that what it has compiled is of these files.
-    shutil.copytree(f"{_compiled(python).name}/bin", copy)
+    shutil.copytree(f"{_compiled(python).name}/bin", copy, symlinks=True)
     replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
     return copy
 

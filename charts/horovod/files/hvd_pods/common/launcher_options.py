@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Iterable, Iterator, Sequence
 
 from hvd_pods.common import fast_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence
 
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
     fast_start.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
 )
-_BY_NAME = {name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]}
+_BY_NAME: dict[str, dict[str, Any]] = {
+    name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]
+}
 
 
 def option_name(argument: str) -> str:
@@ -21,11 +26,10 @@ def option_name(argument: str) -> str:
 
 def find_option(argument: str) -> dict[str, Any]:
     """The entry of the option in an argument; empty for a value and for an unknown option."""
-    option: dict[str, Any] = _BY_NAME.get(option_name(argument), {})
-    return option
+    return _BY_NAME.get(option_name(argument), {})
 
 
-def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The known options among the arguments of a launcher: the index of each, and its entry.
 
     What follows an option as its argument is no option, even when it looks like one: in
@@ -42,14 +46,8 @@ def given_options(arguments: Iterable[str]) -> Iterator[tuple[int, dict[str, Any
             yield index, option
 
 
-def connection_memory(clients: int) -> int:
-    """The MiB that the master's container needs with so many SSH clients at a time."""
-    known = LAUNCHER_OPTIONS["connections"]
-    return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)
-
-
 def find_conflicts(
-    arguments: Iterable[str], launchers: Sequence[str], *, binding: bool, interface: bool
+    arguments: Sequence[str], launchers: Sequence[str], *, binding: bool, interface: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """The options that a launch must not have: index, the reason, and the option's entry.
 
@@ -71,3 +69,9 @@ def find_conflicts(
             yield index, "interface", option
         if "binding" in option and binding:
             yield index, "binding", option
+
+
+def connection_memory(clients: int) -> int:
+    """The MiB that the master's container needs with this number of SSH clients at a time."""
+    known = LAUNCHER_OPTIONS["connections"]
+    return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)

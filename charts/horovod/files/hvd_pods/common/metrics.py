@@ -39,7 +39,7 @@ SAMPLE = re.compile(
     r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^{}]*\})? +"
     r"[-+]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|(?i:inf|nan))"
 )
-# A rank's file. Others, such as those that are being written, are left out.
+# The name of a rank's file. Other files, such as files that are being written, are left out.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
 # Bytes that are read of a script's file, which may grow without end.
@@ -89,7 +89,7 @@ def worker_page(slots: str, folder: Path) -> str:
 
 
 def script_samples(file: Path, label: str = "") -> Iterator[str]:
-    """The samples of a script's file with a label added, and what there is to say of the file."""
+    """The samples of a script's file with a label added, and metrics about the file itself."""
     braces = f"{{{label}}}" if label else ""
     samples, refused = parse_samples(read_script_file(file))
     yield f"horovod_script_lines_refused{braces} {refused}"
@@ -128,7 +128,7 @@ def format_page(samples: list[str]) -> str:
 def parse_samples(text: str) -> tuple[list[str], int]:
     """Return the lines that are samples, and the number of lines that are something else.
 
-    A metric of our own is refused: it would contradict the one that is served beside it.
+    The chart's own metrics are refused: a second value would contradict the served one.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
@@ -138,7 +138,7 @@ def parse_samples(text: str) -> tuple[list[str], int]:
 
 
 def read_script_file(path: Path) -> str:
-    """Return what the script has written so far."""
+    """Return the text that the script has written so far; empty when there is no file."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(LARGEST_FILE)

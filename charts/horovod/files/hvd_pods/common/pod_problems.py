@@ -105,7 +105,7 @@ def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
     reason = f"{waiting['reason']}: {message} (image {container['image']})"
     found = _look_up("container", waiting["reason"], reason)
     if "ImagePull" in waiting["reason"]:
-        # The message tells an image that does not exist from a registry that is away.
+        # The message shows whether the image does not exist or the registry does not answer.
         sure = _look_up("image", message, reason)
         return found._replace(permanent=sure.permanent, remedy=sure.remedy or found.remedy)
     return found

@@ -21,12 +21,12 @@ class Host:
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the number to start with: a spare, or one that an elastic run uses if it is there.
+    # Beyond the initial number: a spare host, or a host by which an elastic run may grow.
     optional: bool = False
 
 
 class Pod(NamedTuple):
-    """Where a host is at a moment. DNS tells neither the pod's `uid` nor its `node`."""
+    """The pod of a host at a moment. Where only DNS is asked, `uid` and `node` are empty."""
 
     address: str
     uid: str = ""
@@ -65,7 +65,7 @@ class Run:
     lost_after: float
     # The version of the user's code; empty when the image has the code.
     code: str
-    # Whether the workers install what requirements.txt beside it asks for.
+    # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
     stall_timeout: float

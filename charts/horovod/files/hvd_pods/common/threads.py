@@ -7,20 +7,18 @@ hvdchart's plan takes its numbers from `plan_threads`, for the cores that a spec
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Mapping, MutableMapping
 
 from hvd_pods.common import binding, fast_start
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Mapping, MutableMapping
+
     from hvd_pods.common.fast_start import Folder
 
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (tests/bench/bench_defaults.py).
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
-# TensorFlow turns oneDNN on by default where the CPU has AVX512_VNNI or more.
-ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-# A rank with few cores has as many intra-op threads as cores, up to this number.
-FEWEST_INTRA_OP_THREADS = 3
 CGROUPS = "/sys/fs/cgroup"
 DEVICES = "/dev"
 
@@ -66,22 +64,13 @@ def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -
 
 def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
     """The variables of a rank with this number of cores."""
+    inter_op = max(2, cores - 2) if gpus else min(2, cores)
     variables = {
         "OMP_NUM_THREADS": str(cores),
-        "TF_NUM_INTRAOP_THREADS": str(intra_op_threads(cores)),
-        "TF_NUM_INTEROP_THREADS": str(inter_op_threads(cores, gpus)),
+        "TF_NUM_INTRAOP_THREADS": str(max(cores - 2, min(cores, 3))),
+        "TF_NUM_INTEROP_THREADS": str(inter_op),
     }
-    return variables if gpus else {**variables, ONEDNN: "1"}
-
-
-def intra_op_threads(cores: int) -> int:
-    """The cores of a rank minus two, but never less than a rank with fewer cores has."""
-    return max(cores - 2, min(cores, FEWEST_INTRA_OP_THREADS))
-
-
-def inter_op_threads(cores: int, gpus: bool) -> int:
-    """Two, or one where there is one core. With GPUs, these threads also feed the GPU its input."""
-    return max(2, cores - 2) if gpus else min(2, cores)
+    return variables if gpus else {**variables, "TF_ENABLE_ONEDNN_OPTS": "1"}
 
 
 def count_cores(cpus: set[int], root: Folder = binding.CPUS) -> int:

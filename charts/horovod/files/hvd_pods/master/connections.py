@@ -1,4 +1,4 @@
-"""What the launcher's SSH clients need in the master's container: memory and open files."""
+"""The memory and open files that the launcher's SSH clients need in the master's container."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
+# In place of this folder, whose modules may have the names of others.
+sys.path[0] = os.path.abspath(__file__).rsplit("/", 3)[0]
 from hvd_pods.rank.check import import_horovod
 
 TENSOR_MEBIBYTES = 32

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
-from typing import Any, Iterator, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence
 
 
 def parse(source: bytes) -> ast.AST:

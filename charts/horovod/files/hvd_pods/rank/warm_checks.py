@@ -1,4 +1,4 @@
-"""Whether a rank's command may run in a fork of the warm process: what the rank itself can tell.
+"""Whether a rank's command may run in a fork of the warm process: what the rank itself checks.
 
 A rank that would not see the same world as a newly started Python starts cold, for a reason that
 the log gives. warm/state.py checks what only the warm process can tell.
@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Mapping, NamedTuple, Sequence
+from collections import namedtuple
 
 from hvd_pods.common import fast_start
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Mapping, Sequence
 
 # Libraries read these when they are imported or loaded, so a script that sets one does it before.
 READ_AT_IMPORT = (
@@ -19,7 +23,7 @@ READ_AT_IMPORT = (
     *("KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "NUMEXPR_", "OMP_", "ONEDNN_", "OPENBLAS_"),
     *("PROTOCOL_BUFFERS_", "PYTHON", "PYTORCH_", "TF_", "TF2_", "TORCH_", "XLA_"),
 )
-# Of these, what is read later, or only chooses which notes TensorFlow prints.
+# Variables among these that are read later, or only choose which notes TensorFlow prints.
 READ_LATER = ("CUDA_VISIBLE_DEVICES", "TF_CPP_", "TF_FORCE_GPU_ALLOW_GROWTH")
 
 # Words in a program that may import a module which no statement of it names.
@@ -35,13 +39,8 @@ class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it 
     """The rank cannot be a fork of the warm process, for the reason in the message."""
 
 
-class Program(NamedTuple):
+class Program(namedtuple("Program", ["kind", "target", "arguments", "unbuffered"])):
     """What a Python command line runs: `kind` is file, module or code."""
-
-    kind: str
-    target: str
-    arguments: list[str]
-    unbuffered: bool
 
 
 def parse_command(command: Sequence[str]) -> Program:
@@ -122,7 +121,7 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
     source = read_source(program)
     if b"environ" not in source and b"putenv" not in source:
         return
-    # Most ranks do without: the text alone says enough.
+    # Imported here because most scripts do not set variables.
     from hvd_pods.rank import script_text
 
     text = script_text.parse(source)

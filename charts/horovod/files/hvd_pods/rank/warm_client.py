@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from types import FrameType
-from typing import Any, Callable, Sequence
 
 from hvd_pods.common import fast_start
 from hvd_pods.rank import warm_wire
@@ -21,10 +20,14 @@ from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
 from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
 from hvd_pods.rank.warm_wire import GO
 
-# Written by the worker; without it, ranks start as they would without a warm process.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Sequence
+
+# Written by the worker. Without this file, ranks start as they would without a warm process.
 DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
 SOCKET = f"{fast_start.GENERATED}/warm.sock"
-# There while the warm process has imported its modules.
+# This file exists while the warm process has imported its modules.
 READY = f"{fast_start.GENERATED}/warm.ready"
 # How long to wait for an import that is still running; starting cold would import the same again.
 WAIT_SECONDS = 120.0

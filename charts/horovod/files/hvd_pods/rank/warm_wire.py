@@ -7,9 +7,13 @@ import json
 import os
 import socket
 import struct
-from typing import Any, Dict, Sequence
 
-Message = Dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Sequence
+
+    Message = Dict[str, Any]
+
 _LENGTH = struct.Struct("!I")
 # What a client sends when it is ready to pass on signals: no signal has this number.
 GO = bytes([0])

@@ -1,6 +1,6 @@
 """Forks of the warm process: a guard, and the rank that it starts, watches and ends.
 
-The guard is there because only a parent learns how a process ended, and because the launcher knows
+A guard is needed because only a parent learns how a process ended, and because the launcher knows
 the client alone: when that is killed, the guard kills the rank and all that the rank has started.
 """
 
@@ -54,7 +54,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         # The client was killed before it could pass on signals.
         os._exit(1)
     os.setsid()
-    # By this name common/fence.py waits for it: it still ends what its rank has started.
+    # common/fence.py finds guards by this name, and waits until they have ended their ranks.
     name = COMM.read_bytes()
     COMM.write_text(GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
@@ -87,7 +87,7 @@ def _do_nothing(number: int, frame: FrameType | None) -> None:
 def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
     """Pass on signals until the rank ends, and report how it ended; kill it with its client."""
     poll = select.poll()
-    # First, and so looked at first: until its end is read below, the rank's number is its own.
+    # Registered first, so that it is handled first: the rank's number is not reused before reap.
     poll.register(connection, select.POLLIN)
     poll.register(reader, select.POLLIN)
     status = None
@@ -101,7 +101,7 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
                 os._exit(0)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
     if code:
-        # The run has failed: nothing of it may go on beside the next one.
+        # The run has failed: none of its processes may go on beside the next attempt.
         kill_descendants()
     try:
         warm_wire.send(connection, {"status": code})

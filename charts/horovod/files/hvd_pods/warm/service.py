@@ -18,7 +18,7 @@ from hvd_pods.rank import exception_notice, ranks, warm_wire
 from hvd_pods.warm import fork, script
 from hvd_pods.warm.state import WarmState
 
-# How often the importing process is started; it is only ever killed for want of memory.
+# How often the importing process is started: only a lack of memory ever kills it.
 STARTS = 3
 # A client sends its request at once.
 REQUEST_SECONDS = 10.0
@@ -68,7 +68,7 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
 
 
 def ready_file(listener: socket.socket) -> Path:
-    """The file, beside the socket, that is there while the modules have been imported."""
+    """The file beside the socket that exists while the modules have been imported."""
     return Path(listener.getsockname()).with_suffix(".ready")
 
 
@@ -87,7 +87,7 @@ def wait_for_ranks(listener: socket.socket, reader: int) -> None:
                 _, received = warm_wire.receive(connection)
                 warm_wire.send(connection, {"cold": "the warm process was killed"})
             except (OSError, ValueError):
-                # The rank was killed as well.
+                # The rank has been killed, too.
                 continue
             for descriptor in received:
                 os.close(descriptor)

@@ -40,12 +40,12 @@ TITLE = " " * 2000
 
 
 def preloaded(environment: Mapping[str, str]) -> list[str]:
-    """The modules that ranks find imported: launch.preload, or what the image names."""
+    """The modules to import for ranks: launch.preload, or the modules that the image names."""
     return environment.get("HVD_PRELOAD", "").replace(",", " ").split()
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
-    """Start to import in a process of its own, beside sshd; ranks connect to its socket."""
+    """Start a process that imports the modules while sshd starts; ranks connect to its socket."""
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
     modules = preloaded(environment)
@@ -111,7 +111,7 @@ class Signals:
 
 
 def reap(sshd: subprocess.Popen[bytes]) -> None:
-    """Reap ended processes, also those that others have left to the container's first one."""
+    """Reap ended processes, also orphans: the container's first process inherits them."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -125,7 +125,7 @@ def reap(sshd: subprocess.Popen[bytes]) -> None:
 
 
 def pass_on(errors: IO[bytes]) -> None:
-    """Write sshd's messages to the log of this pod, but for those of clients that have left."""
+    """Write sshd's messages to this pod's log, except messages about clients that have left."""
     for line in errors:
         if not LEFT.fullmatch(line.rstrip()):
             os.write(2, line)

@@ -13,7 +13,7 @@ from hvd_pods.common import fast_start, notices
 from hvd_pods.rank import ranks
 
 LOOK_EVERY = 5.0
-# Horovod's own variable: it names ranks that have not joined for so many seconds, each time anew.
+# Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
 PERIOD, DEFAULT_PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0
 # States of proc(5): stopped by a signal, and by a debugger.
 STOPPED = ("T", "t")
