@@ -309,6 +309,7 @@ def on_timed_out(step: Step, event: m.TimedOut) -> None:
     """The time of a test is over, whatever it waits for."""
     if step.state.phase == Phase.TRAINING:
         step.set(is_stopped=True)
+        step.set_timer("kill", step.now + training.END_WITHIN)
         step.do(m.EndLauncher())
     else:
         on_terminated(step, m.Terminated())

@@ -44,11 +44,10 @@ ATTEMPT = "HVD_ATTEMPT"
 LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
 # Pods that are deleted at once.
 DELETE_THREADS = 8
-# Lanes: calls for the record and the Job stay in order, and do not wait for those about pods.
-RECORD, PODS, WORK, JUDGE, SSH, LEFTOVERS = (
-    *("record", "pods", "work", "judge"),
-    *("ask-ranks", "end-leftovers"),
-)
+# Lanes. Writes of the record stay in order. While the API server hangs, what an attempt waits for
+# (the Job, the end of the attempt before) does not wait for calls that may be late.
+RECORD, JOB, PODS = "record", "job", "pods"
+WORK, JUDGE, SSH, LEFTOVERS = "prepare", "judge", "ask-ranks", "end-leftovers"
 
 
 class Effects:
@@ -85,7 +84,7 @@ class Effects:
             m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
             m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
             m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
-            m.ReadJob: lambda effect: self._call(RECORD, partial(self._read_job, effect)),
+            m.ReadJob: lambda effect: self._call(JOB, partial(self._read_job, effect)),
             m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
             m.BeginAttempt: self._begin_attempt,
             m.FitWorkers: lambda effect: self._call(PODS, self._fit_workers),

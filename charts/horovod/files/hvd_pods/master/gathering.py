@@ -86,8 +86,8 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.silent >= limit and event.is_alone:
         limit *= MASTER_OFFLINE_FACTOR
         if not gathered.is_alone:
-            why = "this pod may have lost the network"
-            step.log(f"no host responds: {why}; waiting {limit:.0f} s")
+            why = "no host responds: this pod may have lost the network"
+            step.log(f"{why}; waiting {limit:.0f} s")
         step.set_gathered(is_alone=True)
     if event.silent >= limit:
         _drop(step, event.host)
