@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ TABLE_START = "<!-- values table: generated from values.source.yaml by `make gen
 TABLE_END = "<!-- end of the values table -->"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
+# What a key may declare as its hash, with the declarations of the keys that are in that hash: the
+# identity of a run is a part of its settings.
+HASHES = {"identity": ("identity",), "settings": ("identity", "settings"), "none": ()}
 Node = dict[str, Any]
 
 
@@ -41,7 +44,7 @@ def render_schema(source: Node) -> str:
     values.yaml.
     """
     described = {key: value for key, value in source.items() if key != "retired"}
-    strict = forbid_unknown_properties(described, lambda key: key == "default")
+    strict = forbid_unknown_properties(described, lambda key: key in ("default", "hash"))
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
     for key in source["retired"]:
         *parents, name = key.split(".")
@@ -96,23 +99,48 @@ def _inline(value: Any) -> str:
     return stream.getvalue().replace("\n...", "").strip().replace("''", '""')
 
 
-def render_retired_keys(source: Node) -> str:
-    """The template with the keys of older charts and what replaces them."""
-    keys = json.dumps(source["retired"], indent=2)
+def render_template(name: str, data: Any) -> str:
+    """A template that gives data as JSON."""
     note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
-    return f'{note}{{{{- define "horovod.retired" -}}}}\n{keys}\n{{{{- end }}}}\n'
+    body = json.dumps(data, indent=2)
+    return f'{note}{{{{- define "horovod.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
 
 
-def render_defaults(source: Node) -> str:
-    """The template with the default of each key that the templates cannot do without."""
-    defaults = json.dumps(dict(_needed_defaults(source, "")), indent=2)
-    note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
-    return f'{note}{{{{- define "horovod.defaults" -}}}}\n{defaults}\n{{{{- end }}}}\n'
+def undeclared(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
+    """Keys that do not declare their hash: docs/adr/0010. A key below a default, such as
+    staging.nodes, inherits the declaration of the key above.
+    """
+    for name, child in node["properties"].items():
+        declared = child.get("hash", above)
+        if "properties" in child:
+            yield from undeclared(child, f"{prefix}{name}.", declared)
+        elif declared not in HASHES:
+            yield f"{prefix}{name}"
+
+
+def not_hashed(node: Node, hashes: Sequence[str], above: str = "") -> dict[str, Any]:
+    """The keys whose declaration is none of `hashes`: true for a whole key, a map for its parts."""
+    left_out: dict[str, Any] = {}
+    for name, child in node["properties"].items():
+        declared = child.get("hash", above)
+        parts = not_hashed(child, hashes, declared) if "properties" in child else {}
+        is_whole = parts == dict.fromkeys(child.get("properties", ()), True)
+        if "properties" not in child:
+            is_whole = declared not in hashes
+        if is_whole or parts:
+            left_out[name] = is_whole or parts
+    return left_out
+
+
+def render_not_hashed(source: Node) -> str:
+    """The template with the keys that each hash of the run leaves out."""
+    left_out = {name: not_hashed(source, HASHES[name]) for name in ("identity", "settings")}
+    return render_template("notHashed", left_out)
 
 
 def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Dotted keys with their defaults. Null keeps its meaning where the type allows it, and it
-    empties an object of Kubernetes.
+    """Dotted keys that templates need, with their defaults. Null keeps its meaning where the type
+    allows it, and it empties an object of Kubernetes.
     """
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
@@ -182,16 +210,22 @@ def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
 
 def generated_texts() -> dict[Path, str]:
     """The text that each generated file should have. Exits with a message when a key has no
-    description.
+    description or declares no hash.
     """
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
+    if keys := [*undeclared(source)]:
+        sys.exit(f"{SOURCE}: `hash` must be one of {', '.join(HASHES)}: {', '.join(keys)}")
+    templates = CHART / "templates"
     readme = CHART / "README.md"
     return {
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
-        CHART / "templates" / "_retired.tpl": render_retired_keys(source),
-        CHART / "templates" / "_defaults.tpl": render_defaults(source),
+        templates / "checks" / "_retired.tpl": render_template("retired", source["retired"]),
+        templates / "common" / "_defaults.tpl": render_template(
+            "defaults", dict(_needed_defaults(source, ""))
+        ),
+        templates / "run" / "_not-hashed.tpl": render_not_hashed(source),
         readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
     }

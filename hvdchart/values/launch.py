@@ -1,7 +1,7 @@
 """Finds what the chart's templates refuse in the launch settings of values. Pure.
 
 The spec's own keys were checked when it was read; its `values` can change the settings afterwards.
-The templates are charts/horovod/templates/_checks-launch.tpl.
+The templates are charts/horovod/templates/checks/_launch.tpl.
 """
 
 from __future__ import annotations

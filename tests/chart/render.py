@@ -145,9 +145,20 @@ def pod_spec(workload: Manifest) -> Manifest:
     return spec
 
 
+def main_container(manifests: list[Manifest], kind: str) -> Manifest:
+    """Return the main container of the only workload of a kind."""
+    container: Manifest = pod_spec(one(manifests, kind))["containers"][0]
+    return container
+
+
+def variables(manifests: list[Manifest], kind: str = "StatefulSet") -> dict[str, str]:
+    """Return the variables of the main container, in order; empty for a variable with valueFrom."""
+    entries = main_container(manifests, kind)["env"]
+    return {entry["name"]: entry.get("value", "") for entry in entries}
+
+
 def run_settings(manifests: list[Manifest]) -> dict[str, Any]:
     """Return the master's settings as it reads them: Kubernetes turns $$ in an env value into $."""
-    environment = pod_spec(one(manifests, "Job"))["containers"][0]["env"]
-    value = next(entry["value"] for entry in environment if entry["name"] == "HVD_RUN")
+    value = variables(manifests, "Job")["HVD_RUN"]
     settings: dict[str, Any] = json.loads(value.replace("$$", "$"))
     return settings

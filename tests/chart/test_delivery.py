@@ -1,10 +1,11 @@
-"""The published chart: its package, registries, and its annotations for Artifact Hub."""
+"""The published chart: its package, registries, chart-testing, and the files of a release."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +15,15 @@ import pytest
 from ruamel.yaml import YAML
 
 import hvdchart
+from devtools.release import artifacts
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
 from tests.chart.render import CHART
 
 ROOT = CHART.parents[1]
 HELMS = ("helm3", "helm4")
-# With an existing Secret, the chart creates no random keys, so each render is equal.
-VALUES = {
-    "image": {"repository": "registry.example/team/app"},
-    "ssh": {"existingSecret": "mine"},
-    "worker": {"number": 3},
-}
+REPOSITORY = "https://example.com/me/it"
+VALUES = {"image": {"repository": "registry.example/team/app"}, "worker": {"number": 3}}
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +31,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the HOST:PORT of an empty registry."""
     with registry(tmp_path_factory.mktemp("registry")) as host_and_port:
         yield host_and_port
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two folders with the same release."""
+    folders = [tmp_path_factory.mktemp("release") / "dist" for _ in range(2)]
+    for folder in folders:
+        artifacts.build(folder, REPOSITORY, "registry.example/team")
+    return folders
 
 
 def chart_yaml() -> dict[str, Any]:
@@ -52,7 +59,7 @@ def helm(version: str, home: Path, *arguments: str, values: object = None) -> st
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -86,18 +93,11 @@ def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
     assert names == here - only_here
 
 
-def test_chart_and_library_versions_are_equal() -> None:
+def test_versions_and_annotations_of_the_chart_are_right() -> None:
     version = chart_yaml()["version"]
-    assert hvdchart.__version__ == version
-    headings = [
-        line.split()[1]
-        for line in (ROOT / "CHANGELOG.md").read_text().splitlines()
-        if line.startswith("## ")
-    ]
-    assert headings[0] == version, "CHANGELOG.md starts with another version"
-
-
-def test_artifact_hub_annotations_parse() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    headings = [line.split()[1] for line in lines if line.startswith("## ")]
+    assert hvdchart.__version__ == version == headings[0]
     annotations = {
         key.removeprefix("artifacthub.io/"): YAML(typ="safe").load(text)
         for key, text in chart_yaml()["annotations"].items()
@@ -107,3 +107,67 @@ def test_artifact_hub_annotations_parse() -> None:
         assert set(change) == {"kind", "description"}
         assert change["kind"] in ("added", "changed", "deprecated", "removed", "fixed", "security")
     assert all(set(link) == {"name", "url"} for link in annotations["links"])
+
+
+def test_same_tree_gives_the_same_release(releases: list[Path]) -> None:
+    first, second = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in releases)
+    assert first == second
+    assert sorted(Path(name).suffix for name in first) == ["", ".md", ".tgz", ".whl"]
+    subprocess.run(["sha256sum", "--check", artifacts.SUMS], cwd=releases[0], check=True)
+
+
+@pytest.mark.parametrize("version", HELMS)
+def test_packaged_chart_says_where_it_is_from(
+    releases: list[Path], version: str, tmp_path: Path
+) -> None:
+    (package,) = releases[0].glob("*.tgz")
+    chart = YAML(typ="safe").load(helm(version, tmp_path, "show", "chart", str(package)))
+    assert chart["home"] == REPOSITORY
+    assert chart["maintainers"] == [{"name": "me", "url": "https://example.com/me"}]
+    images = YAML(typ="safe").load(chart["annotations"]["artifacthub.io/images"])
+    assert all(image["image"].startswith("registry.example/team/horovod-") for image in images)
+    options = ("--strict", "--set", "image.repository=x")
+    assert "icon is recommended" not in helm(version, tmp_path, "lint", str(package), *options)
+
+
+def test_version_is_kept_for_the_tests_of_later_ones(tmp_path: Path) -> None:
+    kept = artifacts.keep(tmp_path)
+    assert sorted(file.name for file in kept) == sorted(file.name for file in tmp_path.iterdir())
+    version = hvdchart.__version__
+    assert {file.name for file in kept} == {f"names-{version}.json", f"horovod-{version}.tgz"}
+    names = json.loads((tmp_path / f"names-{version}.json").read_text())
+    assert "worker.number" in names["values"]
+    assert "nodes[].count" in names["spec"]
+    assert "deploy --code" in names["commands"]
+    assert "make_plan" in names["library"]
+
+
+def ct(*arguments: str, **environment: str) -> str:
+    """Run chart-testing with the tools that it calls on PATH, and return its output."""
+    folders = [str(Path(sys.executable).parent), str(tool("helm3").parent)]
+    path = os.pathsep.join([*folders, str(tool("kubectl").parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [str(tool("ct")), *arguments, "--config", "charts/ct/ct.yaml"],
+        cwd=ROOT,
+        env={**os.environ, **environment, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_chart_testing_lints_the_chart() -> None:
+    assert "All charts linted successfully" in ct("lint")
+
+
+def test_chart_testing_installs_every_ci_case(kubeconfig: Path, examples_image: str) -> None:
+    printed = ct("install", KUBECONFIG=str(kubeconfig))
+    cases = list((CHART / "ci").glob("*-values.yaml"))
+    assert len(cases) >= 2
+    for case in cases:
+        assert case.name in printed
+    assert "All charts installed successfully" in printed

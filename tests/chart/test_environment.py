@@ -8,16 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chart.cases import ready_cases, ready_manifests
-from tests.chart.render import (
-    Manifest,
-    Values,
-    of_kind,
-    one,
-    pod_spec,
-    refusal,
-    render,
-    run_settings,
-)
+from tests.chart.render import Manifest, pod_spec, render, variables
+from tests.chart.test_security import EVERY_POD
 
 Entry = dict[str, str]
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -61,111 +53,57 @@ def test_names_are_unique_and_references_resolve(case: str) -> None:
             before.add(entry["name"])
 
 
-@pytest.mark.parametrize(
-    ("preload", "expected"),
-    [(None, []), ([], [""]), (["torch", "horovod.torch"], ["torch horovod.torch"])],
-)
-def test_preload_overrides_what_the_image_names(
-    preload: list[str] | None, expected: list[str]
-) -> None:
-    entries = worker(launch={"preload": preload})
-    assert [e["value"] for e in entries if e["name"] == "HVD_PRELOAD"] == expected
-
-
-@pytest.mark.parametrize("module", ["os; x", "a b", "-m", "a..b", ""])
-def test_preload_names_modules(module: str) -> None:
-    assert "preload" in refusal({"launch": {"preload": [module]}})
-
-
-@pytest.mark.parametrize(
-    ("timeout", "seconds", "period"),
-    [(None, 3600, "15"), (0, 0, "15"), (600, 600, "15"), (20, 20, "10"), (1, 1, "1")],
-)
-def test_stalls_are_looked_for_twice_before_one_ends_the_attempt(
-    timeout: int | None, seconds: int, period: str
-) -> None:
-    manifests = render({"launch": {"stallTimeoutSeconds": timeout}})
-    entries = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
-    name = "HOROVOD_STALL_CHECK_TIME_SECONDS"
-    assert [entry["value"] for entry in entries if entry["name"] == name] == [period]
-    assert run_settings(manifests)["stallTimeoutSeconds"] == seconds
-
-
-@pytest.mark.parametrize("seconds", [None, 0, 300])
-def test_master_knows_how_long_it_has_to_end(seconds: int | None) -> None:
-    settings = run_settings(render({"master": {"terminationGracePeriodSeconds": seconds}}))
-    # Kubernetes' own default.
-    assert settings["gracePeriodSeconds"] == (30 if seconds is None else seconds)
-
-
-@pytest.mark.parametrize(
-    ("key", "limit"),
-    [("launch.stallTimeoutSeconds", 7 * 86400), ("worker.terminationGracePeriodSeconds", 86400),
-     ("master.terminationGracePeriodSeconds", 86400)],
-)  # fmt: skip
-def test_times_that_cannot_be_meant_are_refused(key: str, limit: int) -> None:
-    group, name = key.split(".")
-    for seconds in (-1, limit + 1, 1.5, "60s"):
-        assert f"/{group}/{name}" in refusal({group: {name: seconds}})
-
-
-def worker(*env: Entry, **values: object) -> list[Entry]:
-    """Return the environment of a worker with these entries."""
-    manifests = render({"worker": {"env": list(env)}, **values})
-    check_names(manifests)
-    entries: list[Entry] = pod_spec(one(manifests, "StatefulSet"))["containers"][0]["env"]
-    return entries
-
-
 def variable(name: str, value: str) -> Entry:
     return {"name": name, "value": value}
 
 
-def last(entries: list[Entry], count: int) -> list[str]:
-    """Return the last entries as NAME=VALUE."""
-    return [f"{entry['name']}={entry['value']}" for entry in entries[-count:]]
+def worker(*env: Entry, **values: object) -> dict[str, str]:
+    """Return the environment of a worker with these entries."""
+    manifests = render({"worker": {"env": list(env)}, **values})
+    check_names(manifests)
+    return variables(manifests)
+
+
+@pytest.mark.parametrize(
+    ("preload", "expected"),
+    [(None, None), ([], ""), (["torch", "horovod.torch"], "torch horovod.torch")],
+)
+def test_preload_overrides_what_the_image_names(
+    preload: list[str] | None, expected: str | None
+) -> None:
+    assert worker(launch={"preload": preload}).get("HVD_PRELOAD") == expected
 
 
 def test_worker_env_overrides_the_chart() -> None:
     """As docs/launch.md describes for Intel MPI's own pinning."""
     environment = worker(variable("I_MPI_PIN", "1"), variable("I_MPI_PIN_DOMAIN", "socket"))
-    values = {entry["name"]: entry.get("value") for entry in environment}
-    assert (values["I_MPI_PIN"], values["I_MPI_PIN_DOMAIN"]) == ("1", "socket")
-
-
-def test_env_of_a_group_overrides_that_of_all_workers() -> None:
-    groups = [{"name": "a", "env": [variable("LR", "2")]}, {"name": "b"}]
-    manifests = render({"worker": {"env": [variable("LR", "1")]}, "workerGroups": groups})
-    check_names(manifests)
-    sets = of_kind(manifests, "StatefulSet")
-    winners = [last(pod_spec(item)["containers"][0]["env"], 1) for item in sets]
-    assert winners == [["LR=2"], ["LR=1"]]
+    assert (environment["I_MPI_PIN"], environment["I_MPI_PIN_DOMAIN"]) == ("1", "socket")
 
 
 def test_last_entry_of_a_name_wins_in_every_container() -> None:
+    """The entries of a group come after those of all workers."""
     twice = [variable("TWICE", "1"), variable("TWICE", "2")]
     manifests = render(
         {
-            "worker": {"env": twice},
+            **EVERY_POD,
+            "worker": {"env": twice[:1]},
+            "workerGroups": [{"name": "a", "env": twice[1:]}],
             "master": {"env": [*twice, variable("HOME", "/home/me")]},
-            "staging": {"command": ["true"], "path": "/data/set", "env": twice},
-            "results": {"command": ["true"], "path": "/data", "env": twice},
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            "staging": {**EVERY_POD["staging"], "env": twice},
+            "results": {**EVERY_POD["results"], "env": twice},
         }
     )
     check_names(manifests)
     winners = [
-        entry["value"]
+        (container["name"], entry["value"])
         for container in containers(manifests)
-        for entry in container["env"]
+        for entry in container.get("env", [])
         if entry["name"] == "TWICE"
     ]
-    # The staging container, the worker, that which stores the results, the master and its copy in
-    # the pod of `helm test`.
-    assert winners == ["2"] * 5
-    master = pod_spec(one(manifests, "Job"))["containers"][0]["env"]
-    assert variable("HOME", "/home/me") in master
+    # The master is in the pod of `helm test` too.
+    names = ["master", "master", "results", "staging", "worker"]
+    assert sorted(winners) == [(name, "2") for name in names]
+    assert variables(manifests, "Job")["HOME"] == "/home/me"
 
 
 @pytest.mark.parametrize(
@@ -187,57 +125,4 @@ def test_references_resolve_as_in_the_list_that_was_given(
 ) -> None:
     pairs = [entry.partition("=") for entry in entries]
     environment = worker(*(variable(name, value) for name, _, value in pairs))
-    assert last(environment, len(expected)) == expected
-
-
-@pytest.mark.parametrize(
-    ("env", "words"),
-    [
-        (
-            [variable("A", "1"), variable("B", "$(A)"), variable("A", "$(B)")],
-            ['worker.env of group "worker"', "A refers to itself"],
-        ),
-        (
-            [{"name": "A", "valueFrom": {"fieldRef": {}}}, variable("A", "$(A)x")],
-            ['worker.env of group "worker"', "A is", "valueFrom", "another name"],
-        ),
-        ([variable("HVD_SLOTS", "4")], ["worker.env", "HVD_SLOTS", "another name"]),
-    ],
-)
-def test_impossible_environment_is_refused(env: list[Entry], words: list[str]) -> None:
-    message = refusal({"worker": {"env": env}})
-    for word in words:
-        assert word in message
-
-
-def test_mount_of_the_user_replaces_the_charts_own() -> None:
-    """For example a /tmp on a disk instead of one on the node's root file system."""
-    values: Values = {
-        "volumes": [{"name": "scratch", "hostPath": {"path": "/scratch"}}],
-        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
-    }
-    manifests = render(values)
-    check_names(manifests)
-    for kind in ("StatefulSet", "Job"):
-        mounts = pod_spec(one(manifests, kind))["containers"][0]["volumeMounts"]
-        assert [m["name"] for m in mounts if m["mountPath"] == "/tmp"] == ["scratch"]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"volumes": [{"name": "ssh", "emptyDir": {}}]}, ["volumes", '"ssh"', "rename"]),
-        (
-            {"workerGroups": [{"name": "a", "volumes": [{"name": "files", "emptyDir": {}}]}]},
-            ['volumes of group "a"', '"files"'],
-        ),
-        (
-            {"volumeMounts": [{"name": "x", "mountPath": "/horovod/bin"}]},
-            ["volumeMounts", "/horovod/bin", "another path"],
-        ),
-    ],
-)
-def test_reserved_names_are_refused(values: Values, words: list[str]) -> None:
-    message = refusal(values)
-    for word in words:
-        assert word in message
+    assert [f"{name}={value}" for name, value in environment.items()][-len(expected) :] == expected

@@ -46,12 +46,3 @@ def test_what_the_page_ignores_is_in_the_manifests() -> None:
         "RespectIgnoreDifferences=true"
         in documented("Application")["spec"]["syncPolicy"]["syncOptions"]
     )
-
-
-def test_the_sources_of_the_page_are_the_chart() -> None:
-    root = CHART.parents[1]
-    assert root / documented("Application")["spec"]["source"]["path"] == CHART
-    release, repository = documented("HelmRelease"), documented("GitRepository")
-    chart = release["spec"]["chart"]["spec"]
-    assert root / chart["chart"] == CHART
-    assert chart["sourceRef"]["name"] == repository["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Worker groups: what they inherit from `worker`, and how they clear it."""
+"""Worker groups: what they inherit from `worker`, how they clear it, and their spares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
+from hvdchart.chart_files import is_gpu
+from tests.chart.render import (
+    IMAGE,
+    Manifest,
+    Values,
+    helm_template,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_settings,
+)
+from tests.chart.test_objects import GROUPS
 
 GPUS: Values = {
     "slots": 2,
@@ -21,34 +33,50 @@ GPUS: Values = {
     "image": {"tag": "cuda"},
     "topologySpreadConstraints": [{"topologyKey": "zone"}],
 }
+# What the pod template shows of each key that a group can clear.
+MARKS = {
+    "nodeSelector": "nodeSelector",
+    "tolerations": "tolerations",
+    "runtimeClassName": "runtimeClassName",
+    "topologySpreadConstraints": "topologySpreadConstraints",
+    "podLabels": "seeing",
+    "podAnnotations": "note",
+    "affinity": "nodeAffinity",
+    "resources": "nvidia.com/gpu",
+    "env": "NCCL_DEBUG",
+    "volumes": "'emptyDir': {}, 'name': 'data'",
+    "volumeMounts": "'mountPath': '/data'",
+}
+DATA: Values = {
+    "volumes": [{"name": "data", "emptyDir": {}}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+}
 
 
 def of_group(group: Values, **values: Any) -> Manifest:
-    """Return the StatefulSet of one group that inherits GPUS."""
+    """Return the StatefulSet of one group that inherits GPUS and DATA."""
     groups = {"workerGroups": [{"name": "cpu", **group}], "worker": GPUS}
-    return one(render({**groups, **values}), "StatefulSet")
+    return one(render({**groups, **DATA, **values}), "StatefulSet")
 
 
-@pytest.mark.parametrize("empty", ["null", "empty"])
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("nodeSelector", "tolerations", "runtimeClassName", "topologySpreadConstraints"),
-        *("podLabels", "podAnnotations", "resources", "affinity", "env"),
-    ],
-)
-def test_group_clears_what_it_would_inherit(key: str, empty: str) -> None:
-    value = None if empty == "null" else type(GPUS[key])()
-    with_all, without = of_group({}), of_group({key: value})
+def test_worker_groups_inherit_from_worker() -> None:
+    cpu, gpu = of_kind(render(GROUPS), "StatefulSet")
+    assert (cpu["metadata"]["name"], cpu["spec"]["replicas"]) == ("hvd-cpu", 3)
+    assert (gpu["metadata"]["name"], gpu["spec"]["replicas"]) == ("hvd-gpu", 2)
+    names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
+    assert names[-2:] == ["A", "B"]
+    assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.21.0")
+    assert pod_spec(gpu)["containers"][0]["image"] == f"{IMAGE}:cuda"
+    template = str(of_group({})["spec"]["template"])
+    assert [mark for mark in MARKS.values() if mark not in template] == []
 
-    def shown(manifest: Manifest) -> str:
-        return str(manifest["spec"]["template"])
 
-    marks = {"podLabels": "seeing", "podAnnotations": "note", "affinity": "nodeAffinity"}
-    marks |= {"resources": "nvidia.com/gpu", "env": "NCCL_DEBUG"}
-    mark = marks.get(key, key)
-    assert mark in shown(with_all)
-    assert mark not in shown(without)
+@pytest.mark.parametrize("null", [True, False])
+def test_group_clears_what_it_would_inherit(null: bool) -> None:
+    inherited = {**GPUS, **DATA}
+    cleared = {key: None if null else type(inherited[key])() for key in MARKS}
+    template = str(of_group(cleared)["spec"]["template"])
+    assert [mark for mark in MARKS.values() if mark in template] == []
 
 
 def test_null_clears_one_key_of_a_map() -> None:
@@ -63,34 +91,78 @@ def test_null_clears_one_key_of_a_map() -> None:
     assert pod_spec(of_group({"image": {"tag": None}}))["containers"][0]["image"].endswith("2.21.0")
 
 
+def test_volume_of_a_group_replaces_one_of_the_same_name() -> None:
+    own = {"name": "data", "hostPath": {"path": "/fast"}}
+    spec = pod_spec(of_group({"volumes": [own]}))
+    assert [volume for volume in spec["volumes"] if volume["name"] == "data"] == [own]
+
+
 @pytest.mark.parametrize("none", [None, 0, "0"])
 def test_gpu_limit_of_null_or_zero_is_no_gpu(none: int | str | None) -> None:
     group = of_group({"slots": 5, "resources": {"limits": {"nvidia.com/gpu": none}}})
     limits = pod_spec(group)["containers"][0]["resources"]["limits"]
     assert int(limits.get("nvidia.com/gpu", 0)) == 0
-    worker = {"slots": 3, "resources": {"limits": {"nvidia.com/gpu": none}}}
-    assert of_kind(render({"worker": worker}), "StatefulSet")
+    assert render({"worker": {"slots": 3, "resources": {"limits": {"nvidia.com/gpu": none}}}})
 
 
-def test_group_clears_the_volumes_of_the_release() -> None:
-    values: Values = {
-        "volumes": [{"name": "data", "emptyDir": {}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu"),
+        *("amd.com/cpx_nps4", "gpu.intel.com/i915", "gpu.intel.com/xe"),
+    ],
+)
+def test_chart_and_hvdchart_want_as_many_slots_as_gpus(resource: str) -> None:
+    assert is_gpu(resource)
+    done = helm_template({"worker": {"slots": 1, "resources": {"limits": {resource: 2}}}})
+    assert f'slots is 1 but resources.limits["{resource}"] is 2' in done.stderr
+
+
+def test_other_resources_are_no_gpus() -> None:
+    others = ["nvidia.com/gpus", "nvidiaxcom/gpu", "x.nvidia.com/gpu", "rdma/hca", "cpu"]
+    assert not any(map(is_gpu, others))
+    assert render({"worker": {"slots": 1, "resources": {"limits": dict.fromkeys(others, 2)}}})
+
+
+# One group inherits the spares, one has none.
+SPARES: Values = {
+    "worker": {"number": 2, "slots": 2, "spares": 3, "resources": {"requests": {"cpu": 1}}},
+    "workerGroups": [{"name": "a"}, {"name": "b", "number": 1, "spares": 0}],
+}
+
+
+def deletable_pods(manifests: list[Manifest]) -> list[str]:
+    """Return the names of the pods that the master may replace."""
+    rules = one(manifests, "Role")["rules"]
+    names: list[str] = next(rule["resourceNames"] for rule in rules if rule["verbs"] == ["delete"])
+    return names
+
+
+def test_spares_are_pods_without_ranks() -> None:
+    manifests = render(SPARES)
+    sets = {item["metadata"]["name"]: item for item in of_kind(manifests, "StatefulSet")}
+    assert {name: item["spec"]["replicas"] for name, item in sets.items()} == {
+        "hvd-a": 5,
+        "hvd-b": 1,
     }
-    mark = "'name': 'data'"
-    assert mark not in str(pod_spec(of_group({"volumes": None, "volumeMounts": None}, **values)))
-    assert mark not in str(pod_spec(of_group({"volumes": [], "volumeMounts": []}, **values)))
-    assert mark in str(pod_spec(of_group({}, **values)))
+    of_a, of_b = (sets[name]["metadata"].get("annotations") for name in ("hvd-a", "hvd-b"))
+    assert (of_a, of_b) == ({"horovod/spares": "3"}, None), "hvdchart status reads it"
+    groups = run_settings(manifests)["groups"]
+    assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
+    assert deletable_pods(manifests) == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
+    for nothing in (None, 0):
+        assert render({"worker": {"spares": nothing}}) == render({}), "as without the key"
 
 
-def test_volume_of_a_group_replaces_one_of_the_same_name() -> None:
-    own = {"name": "data", "hostPath": {"path": "/fast"}}
-    spec = pod_spec(of_group({"volumes": [own]}, volumes=[{"name": "data", "emptyDir": {}}]))
-    assert [volume for volume in spec["volumes"] if volume["name"] == "data"] == [own]
+def test_elastic_run_lists_hosts_up_to_the_maximum() -> None:
+    elastic = {"launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 8}}}
+    manifests = render({**elastic, "worker": {"number": 2, "slots": 2}})
+    (group,) = run_settings(manifests)["groups"]
+    assert (group["number"], group["maximum"]) == (2, 4)
+    assert deletable_pods(manifests) == [f"hvd-worker-{ordinal}" for ordinal in range(4)]
 
 
-def test_group_must_have_a_number_and_slots() -> None:
-    """These have no meaning without a value, so that null cannot clear them."""
-    for key in ("number", "slots"):
-        message = refusal({"workerGroups": [{"name": "a", key: None}]})
-        assert key in message
+def test_a_custom_command_may_use_spares_by_the_host_file() -> None:
+    for args in (["$(LAUNCH)", "a"], ["mpirun", "--hostfile", "$(HOSTFILE)", "a"]):
+        values = {"worker": {"spares": 1}, "launch": {"mode": "custom"}, "master": {"args": args}}
+        assert run_settings(render(values))["groups"][0]["maximum"] == 3

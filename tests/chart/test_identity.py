@@ -28,7 +28,8 @@ BASE: Values = {
 }
 # Of BASE. A release of the chart must not change it, or an upgrade would train every run again.
 PUBLISHED_ID = "eb8449bdb5"
-ANOTHER_RUN: dict[str, Values] = {
+# Each of these decides what is trained.
+IDENTITY: dict[str, Values] = {
     "command": {"master": {"args": ["python", "other.py"]}},
     "image": {"image": {"tag": "1.1"}},
     "environment": {"worker": {"env": [{"name": "LR", "value": "1"}]}},
@@ -40,45 +41,34 @@ ANOTHER_RUN: dict[str, Values] = {
     "Horovod": {"horovod": {"fusionThresholdMiB": 0}},
     "generation": {"master": {"generation": 2}},
 }
-SAME_RUN_OTHER_PODS: dict[str, Values] = {
-    "master resources": {"master": {"resources": {"limits": {"memory": "1Gi"}}}},
-    "master placement": {"master": {"nodeSelector": {"a": "b"}}},
-    "labels": {"worker": {"podLabels": {"team": "vision"}}},
-    "labels of a group": {
-        "workerGroups": [{"name": "cpu", "number": 2, "podLabels": {"team": "vision"}}]
-    },
-    "shared memory": {"shm": {"sizeLimit": "8Gi"}},
-    "keys": {"ssh": {"generation": 2}},
-    "labels of all pods": {"podLabels": {"team": "vision"}},
-    "identity of the workers": {"worker": {"serviceAccount": {"create": True}}},
-    "DNS": {"dnsConfig": {"searches": ["example"]}},
-    "queue": {"queueName": "team"},
-    "pull policy": {"image": {"pullPolicy": "Always"}},
-    "time to wait for hosts": {"launch": {"hostsTimeoutSeconds": 7}},
-    "spares": {"worker": {"spares": 1}},
-    "time until a host is lost": {"launch": {"lostAfterSeconds": 7}},
-    "time to wait for a stalled rank": {"launch": {"stallTimeoutSeconds": 7}},
-    "what to do about a loss that is NaN": {"launch": {"failOnNaN": True}},
-    "modules to import early": {"launch": {"preload": ["torch"]}},
-    "nodes with the data": {"staging": {"nodes": "Any"}},
+# These only help a run to start.
+SETTINGS: Values = {
+    "master": {"resources": {"limits": {"memory": "1Gi"}}, "nodeSelector": {"a": "b"}},
+    "worker": {"serviceAccount": {"create": True}, "spares": 1},
+    "workerGroups": [{"name": "cpu", "number": 2, "podLabels": {"team": "vision"}}],
+    "shm": {"sizeLimit": "8Gi"},
+    "ssh": {"generation": 2},
+    "podLabels": {"team": "vision"},
+    "queueName": "team",
+    "dnsConfig": {"searches": ["example"]},
+    "image": {"pullPolicy": "Always"},
+    "launch": {"hostsTimeoutSeconds": 7, "lostAfterSeconds": 7, "failOnNaN": True, "preload": []},
+    "staging": {"nodes": "Any"},
+    "results": {"command": ["store"], "path": "/data"},
 }
-NOT_OF_THE_RUN: dict[str, Values] = {
-    "cleanup": {"cleanup": "Always"},
-    "further objects": {
-        "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}]
-    },
-    "condition of a parent chart": {"enabled": True},
-    "metrics": {"metrics": {"enabled": True}},
-    "TensorBoard": {"tensorboard": {"image": {"tag": "other"}}},
-    "disruption budget": {"podDisruptionBudget": {"enabled": True}},
-    "network policy": {"networkPolicy": {"enabled": False}},
-    "deadline": {"master": {"activeDeadlineSeconds": 7}},
-    "retries": {"master": {"backoffLimit": 7}},
-    "suspended": {"master": {"suspend": True}},
-    "empty and default values": {
-        "worker": {"env": [], "slots": 1, "spares": 0, "image": {"tag": ""}}, "queueName": "",
-    },
-}  # fmt: skip
+NOT_OF_THE_RUN: Values = {
+    "cleanup": "Always",
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}],
+    "enabled": True,
+    "metrics": {"enabled": True},
+    "tensorboard": {"image": {"tag": "other"}},
+    "podDisruptionBudget": {"enabled": True},
+    "networkPolicy": {"enabled": False},
+    "master": {"activeDeadlineSeconds": 7, "backoffLimit": 7, "suspend": True},
+    # Empty and default values.
+    "worker": {"env": [], "slots": 1, "spares": 0, "image": {"tag": ""}},
+    "queueName": "",
+}
 
 
 def hashes(manifests: list[Manifest]) -> tuple[str, str]:
@@ -96,26 +86,48 @@ def job_name(manifests: list[Manifest]) -> str:
     return name
 
 
-@pytest.mark.parametrize("case", ANOTHER_RUN)
+@pytest.mark.parametrize("case", IDENTITY)
 def test_what_is_trained_makes_another_run(case: str) -> None:
-    before, after = render(BASE), render(merge_values(BASE, ANOTHER_RUN[case]))
+    before, after = render(BASE), render(merge_values(BASE, IDENTITY[case]))
     assert hashes(before)[0] != hashes(after)[0]
     assert job_name(before) != job_name(after)
 
 
-@pytest.mark.parametrize("case", SAME_RUN_OTHER_PODS)
-def test_what_helps_a_run_to_start_is_the_same_run_with_other_settings(case: str) -> None:
-    before, after = (
-        hashes(render(BASE)),
-        hashes(render(merge_values(BASE, SAME_RUN_OTHER_PODS[case]))),
-    )
+def test_what_helps_a_run_to_start_is_the_same_run_with_other_settings() -> None:
+    base = {**BASE, "volumeMounts": [{"name": "a", "mountPath": "/data"}]}
+    before, after = (hashes(render(values)) for values in (base, merge_values(base, SETTINGS)))
     assert before[0] == after[0]
     assert before[1] != after[1]
 
 
-@pytest.mark.parametrize("case", NOT_OF_THE_RUN)
-def test_what_does_not_concern_the_run_changes_nothing(case: str) -> None:
-    assert hashes(render(BASE)) == hashes(render(merge_values(BASE, NOT_OF_THE_RUN[case])))
+def test_what_does_not_concern_the_run_changes_nothing() -> None:
+    before, after = render(BASE), render(merge_values(BASE, NOT_OF_THE_RUN))
+    assert hashes(before) == hashes(after)
+
+
+def test_end_of_a_run_can_be_changed_while_it_goes_on() -> None:
+    """Kubernetes allows it, and the Job keeps its name."""
+    base = {**BASE, "cleanup": "Always"}
+    times = {"activeDeadlineSeconds": 7, "backoffLimit": 7, "ttlSecondsAfterFinished": 7}
+    after = render(merge_values(base, {"master": {**times, "suspend": True}}))
+    assert job_name(after) == job_name(render(base))
+
+
+def revision(values: Values) -> str:
+    """The workers' revision, which the master waits for."""
+    manifests = render(values)
+    labels = one(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert run_settings(manifests)["groups"][0]["revision"] == labels["horovod/revision"]
+    return str(labels["horovod/revision"])
+
+
+def test_workers_are_replaced_when_their_pods_or_keys_change() -> None:
+    """Neither the command nor spares replace them."""
+    same = (BASE, IDENTITY["command"], {"worker": {"spares": 1}})
+    other = (IDENTITY["image"], {"ssh": {"generation": 2}}, {"podLabels": {"team": "vision"}})
+    assert {revision(merge_values(BASE, values)) for values in same} == {revision(BASE)}
+    revisions = {revision(merge_values(BASE, values)) for values in other}
+    assert len(revisions - {revision(BASE)}) == len(other)
 
 
 @pytest.fixture
@@ -127,8 +139,8 @@ def newer_chart(tmp_path: Path) -> Path:
 def make_newer_chart(folder: Path) -> Path:
     """Write the next version of the chart to a folder, and return the folder."""
     shutil.copytree(CHART, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    mesh = folder / "files" / "mesh.py"
-    mesh.write_text(f"# A comment.\n{mesh.read_text()}")
+    program = folder / "files" / "hvd_pods" / "common" / "passwd.py"
+    program.write_text(f"# A comment.\n{program.read_text()}")
     about = folder / "Chart.yaml"
     text = about.read_text()
     assert "\nversion: " in text
@@ -162,9 +174,7 @@ def test_without_a_record_a_newer_chart_renders_no_other_job(newer_chart: Path) 
     """The API server refuses its changed pods, where another Job would train again."""
     values = {**BASE, "serviceAccount": {"create": False}}
     assert job_name(render(values)) == job_name(render_newer(newer_chart, values))
-    assert job_name(render(values)) != job_name(
-        render(merge_values(values, ANOTHER_RUN["command"]))
-    )
+    assert job_name(render(values)) != job_name(render(merge_values(values, IDENTITY["command"])))
 
 
 def test_id_of_a_run_is_the_one_that_was_published() -> None:

@@ -1,16 +1,30 @@
-"""The objects that the chart creates, and their most important fields."""
+"""The objects that the chart creates, their programs, and what they have in common."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import pytest
 
-from tests.chart.render import IMAGE, Manifest, Values, of_kind, one, pod_spec, render, run_settings
+from tests.chart.cases import ready_cases, ready_manifests
+from tests.chart.render import (
+    CHART,
+    Manifest,
+    Values,
+    main_container,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_settings,
+    variables,
+)
+from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 3,
+    "ConfigMap": 6,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -20,6 +34,10 @@ DEFAULT_CENSUS = {
     "Service": 1,
     "ServiceAccount": 1,
     "StatefulSet": 1,
+}
+NAMESPACED = {
+    *DEFAULT_CENSUS,
+    *("Deployment", "PodDisruptionBudget", "PodGroup", "PodMonitor"),
 }
 GROUPS: Values = {
     "worker": {"number": 3, "env": [{"name": "A", "value": "1"}]},
@@ -35,6 +53,7 @@ GROUPS: Values = {
         },
     ],
 }
+NO_ACCOUNT: Values = {"serviceAccount": {"create": False}}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +63,7 @@ GROUPS: Values = {
         (GROUPS, {"StatefulSet": 1}),
         ({"ssh": {"existingSecret": "mine"}}, {"Secret": -1}),
         (
-            {"serviceAccount": {"create": False}},
+            NO_ACCOUNT,
             {"ConfigMap": -1, "Pod": -1, "Role": -1, "RoleBinding": -1, "ServiceAccount": -1},
         ),
     ],
@@ -55,88 +74,45 @@ def test_default_objects_are_complete(values: Values, difference: dict[str, int]
     assert Counter(manifest["kind"] for manifest in render(values)) == +expected
 
 
-def test_all_objects_are_namespaced() -> None:
-    cluster_scoped = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}
-    assert not cluster_scoped & {manifest["kind"] for manifest in render(GROUPS)}
-
-
-def test_worker_groups_inherit_from_worker() -> None:
-    cpu, gpu = of_kind(render(GROUPS), "StatefulSet")
-    assert (cpu["metadata"]["name"], cpu["spec"]["replicas"]) == ("hvd-cpu", 3)
-    assert (gpu["metadata"]["name"], gpu["spec"]["replicas"]) == ("hvd-gpu", 2)
-    names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
-    assert names[-2:] == ["A", "B"]
-    assert pod_spec(cpu)["containers"][0]["image"].endswith(":0.28.1-tf2.21.0")
-    assert pod_spec(gpu)["containers"][0]["image"] == f"{IMAGE}:cuda"
-
-
-def test_run_settings_list_every_host() -> None:
-    groups = run_settings(render(GROUPS))["groups"]
-    listed = [(group["statefulSet"], group["number"], group["slots"]) for group in groups]
-    assert listed == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
+@pytest.mark.parametrize("case", ready_cases())
+def test_objects_are_namespaced_and_extend_nothing(case: str) -> None:
+    """A CustomResourceDefinition, a webhook or a ClusterRole would need cluster-wide rights."""
+    assert {manifest["kind"] for manifest in ready_manifests(case)} <= NAMESPACED
 
 
 @pytest.mark.parametrize("values", [{}, GROUPS], ids=["default", "groups"])
 def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
     """Helm 4 omits keys whose default is null; Helm 3 passes them to the templates."""
-    first, second = (
-        [item for item in render(values, helm=helm) if item["kind"] != "Secret"]
-        for helm in ("helm3", "helm4")
-    )
-    assert first == second
+    assert render(values, helm="helm3") == render(values, helm="helm4")
 
 
-def test_master_writes_each_line_of_its_log_at_once() -> None:
-    """-I makes Python ignore PYTHONUNBUFFERED."""
-    (master,) = pod_spec(one(render(), "Job"))["containers"]
-    assert master["command"][:4] == ["python3", "-I", "-S", "-u"]
+def test_defaults_replace_missing_keys_only() -> None:
+    """0, false and an empty text are values, not missing keys."""
+    job = one(render({**NO_ACCOUNT, "master": {"backoffLimit": 0}}), "Job")
+    assert job["spec"]["backoffLimit"] == 0
+    assert "serviceAccountName" not in pod_spec(job)
+
+
+def test_any_file_may_be_rendered_first() -> None:
+    """Helm decides the order of the files, so that each of them prepares the values."""
+    files = [file for file in (CHART / "templates").rglob("*.*") if file.suffix != ".tpl"]
+    for file in files:
+        assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
+
+
+def test_template_lines_fit_a_screen() -> None:
+    generated = ("_defaults.tpl", "_retired.tpl", "NOTES.txt")
+    for file in (CHART / "templates").rglob("*.*"):
+        lines = [line for line in file.read_text().splitlines() if len(line) > 120]
+        assert file.name in generated or lines == [], file
 
 
 def test_service_publishes_addresses_of_pods_that_are_not_ready() -> None:
-    service = one(render(), "Service")
+    service, workers = one(render(), "Service"), one(render(), "StatefulSet")
     assert service["spec"]["publishNotReadyAddresses"] is True
     assert service["spec"]["clusterIP"] == "None"
-    workers = one(render(), "StatefulSet")
     assert workers["spec"]["serviceName"] == service["metadata"]["name"]
     assert workers["spec"]["podManagementPolicy"] == "Parallel"
-
-
-def job_name(values: Values) -> str:
-    name: str = one(render(values), "Job")["metadata"]["name"]
-    return name
-
-
-def test_job_name_changes_with_the_run_only() -> None:
-    base: Values = {"master": {"args": ["python", "train.py"]}}
-    assert job_name(base) == job_name(base)
-    for other in (
-        {"master": {"args": ["python", "other.py"]}},
-        {**base, "worker": {"number": 3}},
-        {**base, "worker": {"env": [{"name": "LR", "value": "1"}]}},
-        {**base, "image": {"tag": "other"}},
-    ):
-        assert job_name(other) != job_name(base), other
-    # Kubernetes allows changes of the deadline and the number of retries during a run.
-    for same in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
-        values = {"master": {**base["master"], same: 7}, "cleanup": "Always"}
-        assert job_name(values) == job_name({**base, "cleanup": "Always"}), same
-
-
-def revision(manifests: list[Manifest]) -> str:
-    labels = one(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
-    return str(labels["horovod/revision"])
-
-
-def test_worker_revision_ignores_changes_of_the_master() -> None:
-    base, other_command = render(), render({"master": {"args": ["python", "other.py"]}})
-    assert revision(base) == revision(other_command)
-    assert revision(base) != revision(render({"image": {"tag": "other"}}))
-    assert run_settings(base)["groups"][0]["revision"] == revision(base)
-
-
-def test_arguments_reach_the_launcher_unchanged() -> None:
-    args = ["python", "train.py", "--name=$(HOME)", 'quote"d', "back\\slash", "a b", "é"]
-    assert run_settings(render({"master": {"args": args}}))["args"] == args
 
 
 def test_suspended_run_has_no_pods() -> None:
@@ -144,19 +120,41 @@ def test_suspended_run_has_no_pods() -> None:
     assert one(held, "Job")["spec"]["suspend"] is True
     assert "suspend" not in one(running, "Job")["spec"], "Kueue decides"
     assert one(held, "StatefulSet")["spec"]["replicas"] == 0
-    # Ending the suspension does not start another run.
-    assert one(held, "Job")["metadata"]["name"] == one(running, "Job")["metadata"]["name"]
 
 
-def test_elastic_run_lists_hosts_up_to_the_maximum() -> None:
-    elastic = {"launch": {"mode": "elastic", "elastic": {"minRanks": 2, "maxRanks": 8}}}
-    manifests = render({**elastic, "worker": {"number": 2, "slots": 2}})
-    (group,) = run_settings(manifests)["groups"]
-    assert (group["number"], group["maximum"]) == (2, 4)
-    rules = one(manifests, "Role")["rules"]
-    pods = next(rule for rule in rules if rule["verbs"] == ["delete"])
-    assert pods["resourceNames"] == [f"hvd-worker-{ordinal}" for ordinal in range(4)]
-    assert run_settings(render())["groups"][0]["maximum"] == 2
+def test_master_knows_its_hosts_and_command() -> None:
+    args = ["python", "train.py", "--name=$(HOME)", 'quote"d', "back\\slash", "a b", "é"]
+    manifests = render({**GROUPS, "master": {"args": args}})
+    settings = run_settings(manifests)
+    listed = [(each["statefulSet"], each["number"], each["slots"]) for each in settings["groups"]]
+    assert listed == [("hvd-cpu", 3, 2), ("hvd-gpu", 2, 4)]
+    assert settings["args"] == args
+    # It lists the pods of its workers by these labels.
+    selected = dict(term.split("=") for term in settings["workerSelector"].split(","))
+    assert selected["app.kubernetes.io/component"] == "worker"
+    for workers in of_kind(manifests, "StatefulSet"):
+        assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
+    assert "-u" in main_container(manifests, "Job")["command"], "write each line of the log at once"
+
+
+@pytest.mark.parametrize("given", [None, 0, 300])
+def test_master_gets_the_times_that_are_given(given: int | None) -> None:
+    launch = {"lostAfterSeconds": given, "stallTimeoutSeconds": given}
+    master = {"terminationGracePeriodSeconds": given}
+    settings = run_settings(render({"launch": launch, "master": master}))
+    names = ("lostAfterSeconds", "stallTimeoutSeconds", "gracePeriodSeconds")
+    expected = [12, 3600, 30] if given is None else [given] * 3
+    assert [settings[name] for name in names] == expected
+
+
+@pytest.mark.parametrize(
+    ("timeout", "period"), [(None, "15"), (0, "15"), (600, "15"), (20, "10"), (1, "1")]
+)
+def test_horovod_looks_for_stalls_twice_before_one_ends_the_attempt(
+    timeout: int | None, period: str
+) -> None:
+    manifests = render({"launch": {"stallTimeoutSeconds": timeout}})
+    assert variables(manifests)["HOROVOD_STALL_CHECK_TIME_SECONDS"] == period
 
 
 def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
@@ -169,64 +167,46 @@ def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
     assert pod["spec"]["activeDeadlineSeconds"] < 300, "Helm's default time-out"
     (tester,), (master,) = pod["spec"]["containers"], pod_spec(job)["containers"]
-    assert tester["command"][-1].endswith("selftest.py")
     listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
     assert listed["HVD_TESTED_JOB"] == job["metadata"]["name"]
     for key in ("image", "securityContext", "volumeMounts"):
         assert tester[key] == master[key]
 
 
-@pytest.mark.parametrize(
-    ("uid", "volume"), [(1000, "files"), (4321, "files"), (0, None), (None, "generated")]
-)
-def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: str | None) -> None:
-    """The chart creates the entry; an init container does only if the platform sets the UID."""
-    context = {"runAsUser": uid, "runAsNonRoot": uid != 0}
-    manifests = render({"podSecurityContext": context})
-    for kind in ("StatefulSet", "Job"):
-        spec = pod_spec(one(manifests, kind))
-        assert ("initContainers" in spec) is (volume == "generated")
-        mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
-        assert mounts.get("/etc/passwd") == volume
-        assert spec["securityContext"].get("runAsUser") == uid
-    (files,) = [m for m in of_kind(manifests, "ConfigMap") if "launch.py" in m.get("data", {})]
-    entries = files["data"].get("passwd", "").splitlines()
-    if volume == "files":
-        assert entries[0].split(":")[2:4] == [str(uid), "1000"]
-    else:
-        assert entries == []
+def programs_of(container: Manifest) -> dict[str, str]:
+    """Return the mount paths of the folders of programs, with the names of their volumes."""
+    mounts = container["volumeMounts"]
+    return {m["mountPath"]: m["name"] for m in mounts if m["mountPath"].startswith("/horovod/bin")}
 
 
-def test_root_workers_get_the_capabilities_of_sshd() -> None:
-    """That is enough under Pod Security `baseline` with a read-only root file system."""
-    of_root = {"runAsUser": 0, "runAsNonRoot": False}
-    for context, needs in (({}, False), (of_root, True)):
-        spec = pod_spec(one(render({"podSecurityContext": context}), "StatefulSet"))
-        container = spec["containers"][0]
-        assert ("/run/sshd" in [m["mountPath"] for m in container["volumeMounts"]]) is needs
-        added = container["securityContext"]["capabilities"].get("add", [])
-        assert added == (["SETGID", "SETUID", "SYS_CHROOT"] if needs else [])
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-
-
-def test_volumes_are_mounted_in_master_and_workers() -> None:
-    values: Values = {
-        "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],
+def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
+    manifests = render(EVERY_POD)
+    pods = {kind: pod_spec(one(manifests, kind)) for kind in ("StatefulSet", "Job", "Deployment")}
+    pods["Pod"] = one(manifests, "Pod")["spec"]
+    mounted = {
+        container["name"]: {path.rpartition("/")[2] for path in programs_of(container)}
+        for spec in pods.values()
+        for container in [*spec.get("initContainers", []), *spec["containers"]]
     }
-    for kind in ("StatefulSet", "Job"):
-        spec = pod_spec(one(render(values), kind))
-        assert values["volumes"][0] in spec["volumes"]
-        assert values["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]
-
-
-def test_master_lists_the_pods_of_its_workers_by_their_labels() -> None:
-    manifests = render(GROUPS)
-    terms = run_settings(manifests)["workerSelector"].split(",")
-    selected = dict(term.split("=") for term in terms)
-    for workers in of_kind(manifests, "StatefulSet"):
-        assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
-    assert selected["app.kubernetes.io/component"] == "worker"
+    assert mounted == {
+        "master": {"common", "master"},
+        "passwd": {"common"},
+        "results": {"master"},
+        "staging": {"worker"},
+        "tensorboard": set(),
+        "worker": {"common", "rank", "warm", "worker"},
+    }
+    config_maps = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
+    for spec in pods.values():
+        containers = [*spec.get("initContainers", []), *spec["containers"]]
+        names = {name for container in containers for name in programs_of(container).values()}
+        volumes = {v["name"]: v for v in spec["volumes"] if v["name"].startswith("programs-")}
+        assert volumes.keys() == names, "a folder that no container mounts"
+        for container in containers:
+            # The program and the folder of each command are in the pod.
+            for path in re.findall(r"(\S+)/(\w+\.(?:py|sh))", " ".join(container["command"])):
+                source = volumes[programs_of(container)[path[0]]]["configMap"]["name"]
+                assert path[1] in config_maps[source]["data"]
 
 
 def test_objects_fit_into_the_annotation_of_kubectl_apply() -> None:

@@ -1,18 +1,11 @@
-"""Scheduling of pods: affinity, tolerations, gangs and queues."""
+"""Scheduling of pods: affinity, tolerations, gangs, queues and disruptions."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import (
-    Manifest,
-    Values,
-    of_kind,
-    one,
-    pod_spec,
-    refusal,
-    render,
-)
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
+from tests.chart.test_groups import SPARES
 
 GPU_GROUPS: Values = {
     "workerGroups": [
@@ -46,7 +39,7 @@ def run_pods(manifests: list[Manifest]) -> list[Manifest]:
     return [workload["spec"]["template"] for workload in workloads]
 
 
-def test_spread_defaults_to_preferred_anti_affinity() -> None:
+def test_workers_spread_over_nodes_as_their_group_asks() -> None:
     (term,) = anti_affinity(one(render(), "StatefulSet"))[
         "preferredDuringSchedulingIgnoredDuringExecution"
     ]
@@ -54,9 +47,6 @@ def test_spread_defaults_to_preferred_anti_affinity() -> None:
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": WORKERS},
     }
-
-
-def test_spread_is_set_per_group() -> None:
     cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
     assert anti_affinity(cpu) == {}
     (term,) = anti_affinity(gpu)["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -66,63 +56,65 @@ def test_spread_is_set_per_group() -> None:
 def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
     mine: Values = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     node: Values = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    workers = one(render({"worker": {"affinity": mine}}), "StatefulSet")
-    assert anti_affinity(workers) == mine["podAntiAffinity"]
-    affinity = pod_spec(one(render({"worker": {"affinity": node}}), "StatefulSet"))["affinity"]
-    assert affinity.keys() == {"nodeAffinity", "podAntiAffinity"}
-    message = refusal({"worker": {"spread": "Required", "affinity": mine}})
-    assert "spread is Required" in message
-    assert "affinity.podAntiAffinity" in message
+    groups = [{"name": "a", "affinity": mine}, {"name": "b", "affinity": node}]
+    of_mine, of_node = of_kind(render({"workerGroups": groups}), "StatefulSet")
+    assert anti_affinity(of_mine) == mine["podAntiAffinity"]
+    assert pod_spec(of_node)["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
 
 
-def test_runtime_class_is_set_per_group() -> None:
-    cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
+def test_placement_of_all_pods_and_of_groups() -> None:
+    values = {**GPU_GROUPS, "priorityClassName": "high", "schedulerName": "mine"}
+    manifests = render(values)
+    for template in run_pods(manifests):
+        assert template["spec"]["priorityClassName"] == "high"
+        assert template["spec"]["schedulerName"] == "mine"
+    cpu, gpu = of_kind(manifests, "StatefulSet")
     assert "runtimeClassName" not in pod_spec(cpu)
     assert pod_spec(gpu)["runtimeClassName"] == "nvidia"
 
 
-def test_priority_and_scheduler_apply_to_all_pods() -> None:
-    values = {**GPU_GROUPS, "priorityClassName": "high", "schedulerName": "mine"}
-    for template in run_pods(render(values)):
-        assert template["spec"]["priorityClassName"] == "high"
-        assert template["spec"]["schedulerName"] == "mine"
+def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
+    zones = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    master = {"runtimeClassName": "kata", "topologySpreadConstraints": [zones]}
+    manifests = render({"master": master})
+    spec = pod_spec(one(manifests, "Job"))
+    assert spec["runtimeClassName"] == "kata"
+    (constraint,) = spec["topologySpreadConstraints"]
+    masters = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/component": "master"}
+    assert constraint == {**zones, "labelSelector": {"matchLabels": masters}}
+    workers = pod_spec(one(manifests, "StatefulSet"))
+    assert not workers.keys() & {"runtimeClassName", "topologySpreadConstraints"}
+    own = {**zones, "labelSelector": {"matchLabels": {"mine": "yes"}}}
+    both = {"topologySpreadConstraints": [own]}
+    replaced = render({"master": both, "worker": both})
+    for kind in ("Job", "StatefulSet"):
+        assert pod_spec(one(replaced, kind))["topologySpreadConstraints"] == [own]
 
 
 def test_queue_name_labels_workloads_and_not_pods() -> None:
     manifests = render({**GPU_GROUPS, "queueName": "team"})
     for workload in [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]:
         assert workload["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-        assert not [
-            key for key in workload["spec"]["template"]["metadata"]["labels"] if "kueue" in key
-        ]
+        assert "kueue" not in str(workload["spec"]["template"]["metadata"]["labels"])
 
 
 @pytest.mark.parametrize(
     ("gang", "api", "scheduler", "field", "key"),
     [
-        (
-            "Volcano",
-            "scheduling.volcano.sh/v1beta1",
-            "volcano",
-            "annotations",
-            "scheduling.k8s.io/group-name",
-        ),
-        (
-            "SchedulerPlugins",
-            "scheduling.x-k8s.io/v1alpha1",
-            "scheduler-plugins-scheduler",
-            "labels",
-            "scheduling.x-k8s.io/pod-group",
-        ),
+        ("Volcano", "scheduling.volcano.sh/v1beta1", "volcano",
+         "annotations", "scheduling.k8s.io/group-name"),
+        ("SchedulerPlugins", "scheduling.x-k8s.io/v1alpha1", "scheduler-plugins-scheduler",
+         "labels", "scheduling.x-k8s.io/pod-group"),
     ],
-)
+)  # fmt: skip
 def test_gang_creates_a_pod_group_of_all_pods(
     gang: str, api: str, scheduler: str, field: str, key: str
 ) -> None:
-    manifests = render({**GPU_GROUPS, "gang": gang})
+    """It has the spares: a smaller gang could leave out the master."""
+    manifests = render({**SPARES, "gang": gang})
     group = one(manifests, "PodGroup")
     assert group["apiVersion"] == api
-    assert group["spec"]["minMember"] == 3 + 2 + 1, "all workers and the master"
+    assert group["spec"]["minMember"] == 5 + 1 + 1, "all workers and the master"
     for template in run_pods(manifests):
         assert template["metadata"][field][key] == group["metadata"]["name"]
         assert template["spec"]["schedulerName"] == scheduler
@@ -157,17 +149,8 @@ def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newes
         assert "schedulerName" not in template["spec"]
     assert "schedulingGroup" not in pod_spec(one(manifests, "Deployment"))
     # Its size may be immutable.
-    more = render({**values, "worker": {"number": 9}}, apis=apis)
-    same = render({**values, "worker": {"slots": 2}, "workerGroups": []}, apis=apis)
-    assert one(more, "PodGroup")["metadata"]["name"] == group["metadata"]["name"], "groups count"
-    assert one(same, "PodGroup")["metadata"]["name"] != group["metadata"]["name"]
-
-
-def test_kubernetes_gang_is_refused_where_the_cluster_has_none() -> None:
-    message = refusal({"gang": "Kubernetes"})
-    for word in ("gang is Kubernetes", "GenericWorkload", "Volcano or SchedulerPlugins"):
-        assert word in message
-    assert "--api-versions scheduling.k8s.io/v1beta1/PodGroup" in message
+    fewer = render({**values, "workerGroups": []}, apis=apis)
+    assert one(fewer, "PodGroup")["metadata"]["name"] != group["metadata"]["name"]
 
 
 @pytest.mark.parametrize(
@@ -187,37 +170,12 @@ def test_kubernetes_gang_is_refused_where_the_cluster_has_none() -> None:
 def test_volcano_waits_for_the_resources_of_all_pods(
     resources: Values, expected: dict[str, str]
 ) -> None:
-    """Three workers, and the master with the chart's default requests."""
-    values: Values = {"gang": "Volcano", "worker": {"number": 3, "resources": resources}}
-    assert one(render(values), "PodGroup")["spec"]["minResources"] == expected
-
-
-def test_other_gangs_have_no_resources_of_their_own() -> None:
-    assert one(render({"gang": "SchedulerPlugins"}), "PodGroup")["spec"] == {"minMember": 3}
-
-
-def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
-    zones = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-    master = {"runtimeClassName": "kata", "topologySpreadConstraints": [zones]}
-    manifests = render({"master": master})
-    spec = pod_spec(one(manifests, "Job"))
-    assert spec["runtimeClassName"] == "kata"
-    (constraint,) = spec["topologySpreadConstraints"]
-    masters = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/component": "master"}
-    assert constraint == {**zones, "labelSelector": {"matchLabels": masters}}
-    workers = pod_spec(one(manifests, "StatefulSet"))
-    assert not workers.keys() & {"runtimeClassName", "topologySpreadConstraints"}
-    own = {**zones, "labelSelector": {"matchLabels": {"mine": "yes"}}}
-    both = {"topologySpreadConstraints": [own]}
-    replaced = render({"master": both, "worker": both})
-    for kind in ("Job", "StatefulSet"):
-        assert pod_spec(one(replaced, kind))["topologySpreadConstraints"] == [own]
-
-
-def test_volcano_queue_is_set_on_the_pod_group() -> None:
-    values = {"gang": "Volcano", "queueName": "team", "priorityClassName": "high"}
-    manifests = render(values)
+    """Three workers, of which one is spare, and the master with the chart's default requests."""
+    worker = {"number": 2, "spares": 1, "resources": resources}
+    values: Values = {"gang": "Volcano", "worker": worker, "queueName": "team"}
+    manifests = render({**values, "priorityClassName": "high"})
     spec = one(manifests, "PodGroup")["spec"]
+    assert spec["minResources"] == expected
     assert (spec["queue"], spec["priorityClassName"]) == ("team", "high")
     assert "kueue.x-k8s.io/queue-name" not in one(manifests, "Job")["metadata"]["labels"]
 
@@ -230,14 +188,16 @@ def test_init_containers_keep_the_guaranteed_class() -> None:
         "master": {"resources": {"requests": exact, "limits": exact}},
         # If the values set no UID, an init container writes the passwd entry.
         "podSecurityContext": {"runAsUser": None},
+        "staging": {"command": ["true"], "path": "/data/set"},
+        "results": {"command": ["true"], "path": "/data"},
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
     }
     for template in run_pods(render(values)):
+        assert len(template["spec"]["initContainers"]) == 2
         for container in template["spec"]["initContainers"]:
             # Only the main container gets the GPU.
             assert container["resources"] == {"requests": exact, "limits": exact}
-
-
-BUDGET: Values = {"podDisruptionBudget": {"enabled": True}}
 
 
 def elastic(slots: int, fewest: int | None) -> Values:
@@ -251,14 +211,15 @@ def elastic(slots: int, fewest: int | None) -> Values:
     [
         ({}, 3),
         (GPU_GROUPS, 6),
+        # An eviction may hit a pod with ranks as well as a spare.
+        (SPARES, 7),
         (elastic(slots=2, fewest=4), 3),
         (elastic(slots=2, fewest=5), 4),
         (elastic(slots=2, fewest=None), 2),
     ],
 )
 def test_disruption_budget_covers_the_pods_that_the_run_needs(values: Values, pods: int) -> None:
-    assert of_kind(render(values), "PodDisruptionBudget") == []
-    manifests = render({**values, **BUDGET})
+    manifests = render({**values, "podDisruptionBudget": {"enabled": True}})
     budget = one(manifests, "PodDisruptionBudget")["spec"]
     assert budget["minAvailable"] == pods
     assert budget["selector"] == one(manifests, "NetworkPolicy")["spec"]["podSelector"]

@@ -1,4 +1,4 @@
-"""What the values add to pods: fields, containers, identities and further objects."""
+"""Pods: images, /etc/passwd, volumes, and what the values add to them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, refusal, render
+from tests.chart.render import (
+    Manifest,
+    Values,
+    main_container,
+    of_kind,
+    one,
+    pod_spec,
+    refusal,
+    render,
+)
 from tests.chart.test_security import EVERY_POD
 
+BOTH = ("StatefulSet", "Job")
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+OTHER = "sha256:" + "f" * 64
 PROBE = {"exec": {"command": ["true"]}}
 CONTAINER = {"name": "log-shipper", "image": "registry.example/log:1"}
 NATIVE = {"name": "proxy", "image": "registry.example/proxy:1", "restartPolicy": "Always"}
@@ -44,15 +56,102 @@ ADDITIONS: Values = {
 }
 
 
-def pods(manifests: list[Manifest]) -> list[Manifest]:
-    """Return the pod templates of all workloads, and the pod of `helm test`."""
-    workloads = [item for item in manifests if item["kind"] in ("StatefulSet", "Job", "Deployment")]
-    return [*(item["spec"]["template"] for item in workloads), one(manifests, "Pod")]
+@pytest.mark.parametrize(
+    ("image", "own", "reference"),
+    [
+        ({"repository": "a"}, {}, "a:0.28.1-tf2.21.0"),
+        ({"repository": "a", "digest": DIGEST}, {}, f"a@{DIGEST}"),
+        ({"repository": "a", "tag": "1", "digest": DIGEST}, {}, f"a:1@{DIGEST}"),
+        # A digest belongs to its repository and tag.
+        ({"repository": "a", "digest": DIGEST}, {"tag": "2"}, "a:2"),
+        ({"repository": "a", "tag": "1", "digest": DIGEST}, {"repository": "b"}, "b:1"),
+        ({"repository": "a", "tag": "1"}, {"digest": DIGEST}, f"a@{DIGEST}"),
+        ({"repository": "a", "tag": "1"}, {"tag": "2", "digest": DIGEST}, f"a:2@{DIGEST}"),
+        ({"repository": "a", "digest": DIGEST}, {"digest": OTHER}, f"a@{OTHER}"),
+        ({"repository": "a", "digest": DIGEST}, {"pullPolicy": "Always"}, f"a@{DIGEST}"),
+        ({"repository": ""}, {"repository": "c", "tag": "1"}, "c:1"),
+    ],
+)
+def test_reference_of_an_image(image: Values, own: Values, reference: str) -> None:
+    manifests = render({"image": image, "worker": {"image": own}, "master": {"image": own}})
+    assert [main_container(manifests, kind)["image"] for kind in BOTH] == [reference] * 2
+
+
+def test_images_of_groups_and_of_staging_override_that_of_the_workers() -> None:
+    """No digest is inherited together with another repository or tag."""
+    values: Values = {
+        **EVERY_POD,
+        "podSecurityContext": {},
+        "image": {"repository": "x"},
+        "worker": {"image": {"tag": "1", "digest": DIGEST}},
+        "workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}],
+        "staging": {**EVERY_POD["staging"], "image": {"repository": "rclone"}},
+    }
+    specs = [pod_spec(workload) for workload in of_kind(render(values), "StatefulSet")]
+    assert [spec["containers"][0]["image"] for spec in specs] == [f"x:1@{DIGEST}", "x:2"]
+    assert [spec["initContainers"][0]["image"] for spec in specs] == ["rclone:1", "rclone:2"]
+
+
+@pytest.mark.parametrize(
+    ("uid", "volume"),
+    [(1000, "programs-common"), (4321, "programs-common"), (0, None), (None, "generated")],
+)
+def test_passwd_entry_exists_for_every_uid_except_root(uid: int | None, volume: str | None) -> None:
+    """The chart creates the entry; an init container does only if the platform sets the UID."""
+    manifests = render({"podSecurityContext": {"runAsUser": uid, "runAsNonRoot": uid != 0}})
+    for kind in BOTH:
+        spec = pod_spec(one(manifests, kind))
+        assert ("initContainers" in spec) is (volume == "generated")
+        mounts = {m["mountPath"]: m["name"] for m in spec["containers"][0]["volumeMounts"]}
+        assert mounts.get("/etc/passwd") == volume
+        assert spec["securityContext"].get("runAsUser") == uid
+    (common,) = [m for m in of_kind(manifests, "ConfigMap") if "passwd.py" in m.get("data", {})]
+    entries = common["data"].get("passwd", "").splitlines()
+    assert [entry.split(":")[2:4] for entry in entries[:1]] == (
+        [[str(uid), "1000"]] if volume == "programs-common" else []
+    )
+
+
+def test_root_workers_get_the_capabilities_of_sshd_and_of_their_group() -> None:
+    """That is enough under Pod Security `baseline` with a read-only root file system."""
+    root = {"runAsUser": 0, "runAsNonRoot": False}
+    values: Values = {
+        "podSecurityContext": root,
+        "workerGroups": [{"name": "plain"}, {"name": "rdma", "capabilities": ["IPC_LOCK"]}],
+    }
+    sshd = ["SETGID", "SETUID", "SYS_CHROOT"]
+    for workers, added in zip(
+        of_kind(render(values), "StatefulSet"), (sshd, ["IPC_LOCK", *sshd]), strict=True
+    ):
+        container = pod_spec(workers)["containers"][0]
+        assert "/run/sshd" in [mount["mountPath"] for mount in container["volumeMounts"]]
+        context = container["securityContext"]
+        assert context["capabilities"] == {"drop": ["ALL"], "add": added}
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+
+
+def test_volumes_are_mounted_in_master_and_workers() -> None:
+    """A mount at a path of the chart's replaces it, such as a /tmp on a disk of the node."""
+    values: Values = {
+        "volumes": [{"name": "data", "hostPath": {"path": "/mnt/data"}}],
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/data", "readOnly": True},
+            {"name": "data", "mountPath": "/tmp", "subPath": "tmp"},
+        ],
+    }
+    manifests = render(values)
+    for kind in BOTH:
+        assert values["volumes"][0] in pod_spec(one(manifests, kind))["volumes"]
+        mounts = main_container(manifests, kind)["volumeMounts"]
+        assert [m for m in mounts if m["mountPath"] in ("/tmp", "/data")][::-1] == (
+            values["volumeMounts"]
+        )
 
 
 def test_additions_reach_the_worker_and_the_master() -> None:
     manifests = render(ADDITIONS)
-    worker, master = (pod_spec(one(manifests, kind)) for kind in ("StatefulSet", "Job"))
+    worker, master = (pod_spec(one(manifests, kind)) for kind in BOTH)
     for spec, values in ((worker, ADDITIONS["worker"]), (master, ADDITIONS["master"])):
         assert spec["shareProcessNamespace"] is True
         period = values["terminationGracePeriodSeconds"]
@@ -61,183 +160,90 @@ def test_additions_reach_the_worker_and_the_master() -> None:
         assert spec["containers"][0].items() >= values["container"].items()
         assert [container["name"] for container in spec["initContainers"]] == ["proxy"]
     assert [container["name"] for container in worker["containers"]] == ["worker", "log-shipper"]
+    config_maps = {item["metadata"]["name"]: item for item in of_kind(manifests, "ConfigMap")}
+    assert config_maps["mine"] == ADDITIONS["extraObjects"][0], "applied as it is"
+
+
+def test_labels_annotations_and_names_reach_all_pods() -> None:
+    """Those of one kind of pod override those of all."""
+    own = {"podLabels": {"team": "audio"}}
+    manifests = render({**EVERY_POD, **ADDITIONS, "master": own})
+    templates = [one(manifests, kind)["spec"]["template"] for kind in (*BOTH, "Deployment")]
+    for template in (*templates, one(manifests, "Pod")):
+        assert template["metadata"]["annotations"]["cost"] == "42"
+        assert template["spec"]["dnsConfig"] == ADDITIONS["dnsConfig"]
+        assert template["spec"]["hostAliases"] == ADDITIONS["hostAliases"]
+    teams = [template["metadata"]["labels"]["team"] for template in templates]
+    assert teams == ["vision", "audio", "vision"]
 
 
 def test_workers_claim_devices() -> None:
     """The form of a claim is that of Kubernetes 1.31 and newer; the chart passes on any."""
     claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
     resources = {"claims": [{"name": "gpu"}]}
-    spec = pod_spec(
-        one(render({"worker": {"resourceClaims": claims, "resources": resources}}), "StatefulSet")
-    )
-    assert spec["resourceClaims"] == claims
-    assert spec["containers"][0]["resources"] == resources
+    manifests = render({"worker": {"resourceClaims": claims, "resources": resources}})
+    assert pod_spec(one(manifests, "StatefulSet"))["resourceClaims"] == claims
+    assert main_container(manifests, "StatefulSet")["resources"] == resources
 
 
-def test_labels_annotations_and_names_reach_all_pods() -> None:
-    values = {**ADDITIONS, "tensorboard": EVERY_POD["tensorboard"]}
-    values |= {key: EVERY_POD[key] for key in ("volumes", "volumeMounts")}
-    templates = pods(render(values))
-    assert len(templates) == 4
-    for template in templates:
-        assert template["metadata"]["labels"]["team"] == "vision"
-        assert template["metadata"]["annotations"]["cost"] == "42"
-        assert template["spec"]["dnsConfig"] == ADDITIONS["dnsConfig"]
-        assert template["spec"]["hostAliases"] == ADDITIONS["hostAliases"]
-
-
-def test_labels_of_one_kind_of_pod_override_those_of_all() -> None:
-    manifests = render({"podLabels": {"a": "1"}, "worker": {"podLabels": {"a": "2"}}})
-    labels = [
-        one(manifests, kind)["spec"]["template"]["metadata"]["labels"]["a"]
-        for kind in ("StatefulSet", "Job")
-    ]
-    assert labels == ["2", "1"]
-
-
-def test_containers_of_the_user_pass_pod_security() -> None:
+def test_containers_of_the_user_pass_pod_security_and_run_before_staging() -> None:
     """They get the chart's security context, unless they have one."""
     own = {"securityContext": {"runAsUser": 5}}
     worker = {"initContainers": [{**NATIVE, **own}], "extraContainers": [CONTAINER]}
-    spec = pod_spec(one(render({"worker": worker}), "StatefulSet"))
-    assert spec["initContainers"][0]["securityContext"] == own["securityContext"]
+    spec = pod_spec(one(render({**EVERY_POD, "worker": worker}), "StatefulSet"))
+    assert [item["name"] for item in spec["initContainers"]] == ["passwd", "proxy", "staging"]
+    assert spec["initContainers"][1]["securityContext"] == own["securityContext"]
     main, shipper = spec["containers"]
     assert shipper["securityContext"] == main["securityContext"]
     assert shipper["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def test_init_containers_run_before_staging() -> None:
-    """A sidecar that mounts a bucket must run before the data are fetched."""
-    spec = pod_spec(
-        one(render({**EVERY_POD, "worker": {"initContainers": [NATIVE]}}), "StatefulSet")
-    )
-    assert [item["name"] for item in spec["initContainers"]] == ["passwd", "proxy", "staging"]
-
-
-def accounts(values: Values) -> dict[str, Any]:
+def accounts(manifests: list[Manifest]) -> dict[str, Any]:
     """Return the annotations of each ServiceAccount by name."""
-    made = of_kind(render(values), "ServiceAccount")
+    made = of_kind(manifests, "ServiceAccount")
     assert all(item["automountServiceAccountToken"] is False for item in made)
     return {item["metadata"]["name"]: item["metadata"].get("annotations") for item in made}
 
 
-def test_workers_have_an_identity_and_no_token() -> None:
+def test_workers_and_groups_have_an_identity_and_no_token() -> None:
     """Clouds hand out their own tokens for a ServiceAccount with an annotation."""
-    assert accounts(ADDITIONS) == {"hvd-master": None, "hvd-worker": {"example/role": "reader"}}
-    manifests = render(ADDITIONS)
-    spec = pod_spec(one(manifests, "StatefulSet"))
-    assert spec["serviceAccountName"] == "hvd-worker"
-    assert spec["automountServiceAccountToken"] is False
+    groups = [
+        {"name": "a"},
+        {"name": "b", "serviceAccount": {"name": "other", "create": False}},
+        {"name": "c", "automountServiceAccountToken": True},
+    ]
+    manifests = render({**ADDITIONS, "workerGroups": groups})
+    assert accounts(manifests) == {"hvd-master": None, "hvd-worker": {"example/role": "reader"}}
+    specs = [pod_spec(item) for item in of_kind(manifests, "StatefulSet")]
+    names = [spec["serviceAccountName"] for spec in specs]
+    assert names == ["hvd-worker", "other", "hvd-worker"]
+    assert [spec["automountServiceAccountToken"] for spec in specs] == [False, False, True]
     (binding,) = of_kind(manifests, "RoleBinding")
     assert [subject["name"] for subject in binding["subjects"]] == ["hvd-master"]
-    asked = render({"worker": {"automountServiceAccountToken": True}})
-    assert pod_spec(one(asked, "StatefulSet"))["automountServiceAccountToken"] is True
 
 
-def test_group_has_an_identity_of_its_own() -> None:
-    groups = [{"name": "a"}, {"name": "b", "serviceAccount": {"name": "other", "create": False}}]
-    values = {"worker": ADDITIONS["worker"], "workerGroups": groups}
-    names = [
-        pod_spec(item)["serviceAccountName"] for item in of_kind(render(values), "StatefulSet")
-    ]
-    assert names == ["hvd-worker", "other"]
-    assert set(accounts(values)) == {"hvd-master", "hvd-worker"}
-
-
-def test_extra_objects_are_applied_as_they_are() -> None:
-    (mine,) = (
-        item
-        for item in of_kind(render(ADDITIONS), "ConfigMap")
-        if item["metadata"]["name"] == "mine"
-    )
-    assert mine == ADDITIONS["extraObjects"][0]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (
-            {"worker": {"podSpec": {"nodeSelector": {}}}},
-            ["worker.podSpec has nodeSelector", "use worker.nodeSelector"],
-        ),
-        (
-            {"workerGroups": [{"name": "a", "podSpec": {"containers": []}}]},
-            ["workerGroups[a].podSpec has containers", "use worker.extraContainers"],
-        ),
-        (
-            {"master": {"podSpec": {"restartPolicy": "Always"}}},
-            ["master.podSpec has restartPolicy", "remove it"],
-        ),
-        # A StatefulSet sets these, and the host names of the ranks depend on them.
-        (
-            {"worker": {"podSpec": {"subdomain": "x"}}},
-            ["worker.podSpec has subdomain", "remove it"],
-        ),
-        ({"worker": {"podSpec": {"hostname": "x"}}}, ["worker.podSpec has hostname", "remove it"]),
-        (
-            {"master": {"container": {"command": ["x"]}}},
-            ["master.container has command", "use master.args"],
-        ),
-        (
-            {"hostNetwork": True, "worker": {"podSpec": {"dnsPolicy": "Default"}}},
-            ["worker.podSpec has dnsPolicy", "hostNetwork"],
-        ),
-        (
-            {"worker": {"extraContainers": [{"name": "worker"}]}},
-            ["worker", 'named "worker"', "rename"],
-        ),
-        (
-            {"worker": {"initContainers": [{"name": "a"}], "extraContainers": [{"name": "a"}]}},
-            ['named "a"', "rename"],
-        ),
-        (
-            {"podLabels": {"app.kubernetes.io/component": "x"}},
-            ["podLabels has app.kubernetes.io/component", "selectors"],
-        ),
-        (
-            {
-                "worker": {"serviceAccount": {"create": True}},
-                "workerGroups": [
-                    {"name": "a"},
-                    {"name": "b", "serviceAccount": {"annotations": {"role": "x"}}},
-                ],
-            },
-            ['group "a"', 'group "b"', '"hvd-worker"', "name of its own"],
-        ),
-        (
-            {
-                "serviceAccount": {"name": "x"},
-                "worker": {"serviceAccount": {"create": True, "name": "x"}},
-            },
-            ["serviceAccount and worker.serviceAccount", '"x"'],
-        ),
-    ],
-)
-def test_what_would_break_the_chart_is_refused(values: Values, words: list[str]) -> None:
-    message = refusal(values)
-    for word in words:
-        assert word in message
-
-
-@pytest.mark.parametrize("kind", ["StatefulSet", "Job"])
+@pytest.mark.parametrize("kind", BOTH)
 def test_every_field_that_the_chart_renders_is_refused(kind: str) -> None:
     """The list of refused fields must not miss one, which would then be there twice."""
     of = {"StatefulSet": "worker", "Job": "master"}[kind]
-    everything = {**EVERY_POD, **ADDITIONS, "hostNetwork": True, "hostPID": True}
-    everything |= {
-        "priorityClassName": "x",
-        "schedulerName": "x",
-        "imagePullSecrets": [{"name": "x"}],
-    }
-    everything |= {"metrics": {"enabled": True}}
-    more = {
+    more: Values = {
         "nodeSelector": {"a": "b"},
         "tolerations": [{"operator": "Exists"}],
         "runtimeClassName": "x",
+        "topologySpreadConstraints": [{"topologyKey": "x"}],
     }
-    more |= {"topologySpreadConstraints": [{"topologyKey": "x"}]}
     more |= {"resourceClaims": [{"name": "x"}]} if of == "worker" else {}
-    everything[of] = {**ADDITIONS[of], **more, "podSpec": {}, "container": {}}
+    everything = {
+        **EVERY_POD,
+        **ADDITIONS,
+        "hostNetwork": True,
+        "hostPID": True,
+        "priorityClassName": "x",
+        "schedulerName": "x",
+        "imagePullSecrets": [{"name": "x"}],
+        "metrics": {"enabled": True},
+        of: {**ADDITIONS[of], **more, "podSpec": {}, "container": {}},
+    }
     spec = pod_spec(one(render(everything), kind))
     for where, fields in (("podSpec", spec), ("container", spec["containers"][0])):
         for field in fields.keys() - {*ADDITIONS[of]["container"]}:

@@ -12,10 +12,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.chart.render import CHART, Values, render
+from tests.chart.test_data import DATA, STAGING
+from tests.chart.test_monitoring import OUTPUT
 from tests.chart.test_objects import GROUPS
 from tests.chart.test_pods import ADDITIONS
-from tests.chart.test_storage import DATA, STAGING
-from tests.chart.test_watching import OUTPUT
 from tests.e2e.cluster import Namespace
 
 CASES: dict[str, Values] = {
@@ -28,11 +28,7 @@ CASES: dict[str, Values] = {
             "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
             "affinity": {"podAntiAffinity": {}},
             "topologySpreadConstraints": [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": "kubernetes.io/hostname",
-                    "whenUnsatisfiable": "DoNotSchedule",
-                }
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
             ],
             "podAnnotations": {"x": "y"},
         },
@@ -63,7 +59,8 @@ CASES: dict[str, Values] = {
         "serviceMesh": "Hold",
     },
     "staging": {
-        **{**DATA, "staging": STAGING},
+        **DATA,
+        "staging": STAGING,
         "results": {"command": ["true"], "path": "/data"},
     },
     "additions to pods": ADDITIONS,

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.chart.cases import VALUES, ready_cases, ready_manifests
-from tests.chart.render import CHART, of_kind, pod_spec, render
+from tests.chart.render import CHART, render
 from tests.chart.scan import Finding, findings
 from tests.chart.test_real_api import CASES
 
@@ -51,16 +51,3 @@ def test_every_scanner_finding_has_an_explanation(case: str) -> None:
 def test_every_explanation_has_a_scanner_finding() -> None:
     seen = {finding for case in SCANNED for finding in findings_of(case)}
     assert set(explained()) - seen == set(), f"remove it from {EXPLAINED}"
-
-
-def test_scanner_reports_a_writable_root_file_system() -> None:
-    manifests = render()
-    for kind in ("StatefulSet", "Job"):
-        (workload,) = of_kind(manifests, kind)
-        pod_spec(workload)["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = False
-    new = set(findings(manifests)) - set(findings_of("default"))
-    rule = "container-security-context-readonlyrootfilesystem"
-    assert {(finding.check, finding.kind) for finding in new} == {
-        (rule, "StatefulSet"),
-        (rule, "Job"),
-    }

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from tests.chart.cases import ready_cases, ready_manifests
-from tests.chart.render import CHART, Manifest, Values, of_kind, one, pod_spec, refusal, render
+from tests.chart.render import (
+    CHART,
+    Manifest,
+    Values,
+    main_container,
+    of_kind,
+    one,
+    parse_manifests,
+    pod_spec,
+    render,
+    render_uncached,
+    run_settings,
+    variables,
+)
 
 # Values with which the chart renders every pod and every container that it has.
 EVERY_POD: Values = {
@@ -20,10 +34,6 @@ EVERY_POD: Values = {
     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
 }
-NAMESPACED = {
-    *("ConfigMap", "Deployment", "Job", "NetworkPolicy", "Pod", "PodDisruptionBudget", "PodGroup"),
-    *("PodMonitor", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount", "StatefulSet"),
-}
 PAGE = CHART.parents[1] / "docs" / "security.md"
 
 
@@ -31,8 +41,8 @@ PAGE = CHART.parents[1] / "docs" / "security.md"
 def pods() -> dict[str, Manifest]:
     """Return the pod spec of each workload, by the kind of the workload."""
     manifests = render(EVERY_POD)
-    workloads = {kind: pod_spec(one(manifests, kind)) for kind in ("StatefulSet", "Job")}
-    workloads["Deployment"] = pod_spec(one(manifests, "Deployment"))
+    kinds = ("StatefulSet", "Job", "Deployment")
+    workloads = {kind: pod_spec(one(manifests, kind)) for kind in kinds}
     return {**workloads, "Pod": one(manifests, "Pod")["spec"]}
 
 
@@ -43,36 +53,23 @@ def containers() -> Iterator[Manifest]:
         yield from spec["containers"]
 
 
-def test_every_kind_of_container_is_looked_at() -> None:
-    names = {container["name"] for container in containers()}
-    assert names == {"master", "passwd", "results", "staging", "tensorboard", "worker"}
-
-
-@pytest.mark.parametrize("case", ready_cases())
-def test_objects_are_namespaced_and_extend_nothing(case: str) -> None:
-    """A CustomResourceDefinition, a webhook or a ClusterRole would need cluster-wide rights."""
-    assert {manifest["kind"] for manifest in ready_manifests(case)} <= NAMESPACED
-
-
-def test_pods_refuse_root_and_filter_system_calls() -> None:
+def test_pods_refuse_root_and_share_nothing_with_their_node() -> None:
     for kind, spec in pods().items():
         assert spec["securityContext"]["runAsNonRoot"] is True, kind
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, kind
+        assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}, kind
+        assert not [volume for volume in spec["volumes"] if "hostPath" in volume], kind
     assert pod_spec(one(render(), "Job"))["securityContext"]["runAsUser"] == 1000
 
 
-def test_containers_have_no_capability_and_cannot_gain_privileges() -> None:
+def test_containers_have_no_capability_and_write_to_volumes_only() -> None:
+    writable = {}
     for container in containers():
         context = container["securityContext"]
         assert context["capabilities"] == {"drop": ["ALL"]}, container["name"]
         assert context["allowPrivilegeEscalation"] is False, container["name"]
         assert not context.get("privileged"), container["name"]
-
-
-def test_containers_write_to_volumes_only() -> None:
-    writable = {}
-    for container in containers():
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True, container["name"]
+        assert context["readOnlyRootFilesystem"] is True, container["name"]
         mounts = container["volumeMounts"]
         writable[container["name"]] = {m["mountPath"] for m in mounts if not m.get("readOnly")}
     assert writable == {
@@ -88,12 +85,6 @@ def test_containers_write_to_volumes_only() -> None:
     assert volumes["generated"]["emptyDir"]["medium"] == "Memory"
 
 
-def test_pods_share_nothing_with_their_node() -> None:
-    for spec in pods().values():
-        assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}
-        assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
-
-
 def test_only_the_master_and_helm_test_have_a_token() -> None:
     tokens = {kind: spec["automountServiceAccountToken"] for kind, spec in pods().items()}
     assert tokens == {"StatefulSet": False, "Job": True, "Deployment": False, "Pod": True}
@@ -105,51 +96,91 @@ def test_only_the_master_and_helm_test_have_a_token() -> None:
         c["name"] for c in containers() for m in c["volumeMounts"] if m["mountPath"] == hidden
     }
     assert hiding == {"results"}, "the user's command gets none of the master's rights"
+    without = render({"serviceAccount": {"create": False}})
+    assert pod_spec(one(without, "Job"))["automountServiceAccountToken"] is False
+    assert run_settings(without)["api"] is False
 
 
-def test_role_table_of_the_page_is_the_role() -> None:
+def test_role_grants_only_the_verbs_in_use_as_the_page_says() -> None:
+    groups = [{"name": "cpu", "number": 3}, {"name": "gpu", "number": 2}]
+    manifests = render({"workerGroups": groups})
+    rules = one(manifests, "Role")["rules"]
+    granted = {
+        (resource, ", ".join(rule["verbs"])): rule.get("resourceNames")
+        for rule in rules
+        for resource in rule["resources"]
+    }
     rows = re.findall(r"^\| `([a-z/]+)`[^|]*\| ([a-z, ]+) \|", PAGE.read_text(), re.MULTILINE)
-    documented = {(resource, verbs) for resource, verbs in rows}
-    rules = one(render(), "Role")["rules"]
-    granted = {(rule["resources"][0], ", ".join(rule["verbs"])) for rule in rules}
-    assert documented == granted
-    assert [len(rule["resources"]) for rule in rules] == [1] * len(rules)
-    unnamed = {rule["resources"][0] for rule in rules if "resourceNames" not in rule}
-    assert unnamed == {"endpointslices", "events", "pods"}
+    assert set(rows) == set(granted)
+    assert granted == {
+        ("endpointslices", "list, watch"): None,
+        ("pods", "list"): None,
+        ("pods", "delete"): [*(f"hvd-cpu-{n}" for n in range(3)), "hvd-gpu-0", "hvd-gpu-1"],
+        ("events", "create, list"): None,
+        ("jobs", "get, watch"): [one(manifests, "Job")["metadata"]["name"]],
+        ("statefulsets/scale", "get, patch"): ["hvd-cpu", "hvd-gpu"],
+        ("configmaps", "get, patch"): ["hvd-run"],
+        ("secrets", "get, patch"): ["hvd-ssh"],
+    }
 
 
-def test_private_keys_are_files_that_group_and_owner_may_read() -> None:
-    for kind in ("StatefulSet", "Job"):
-        volumes = {volume["name"]: volume for volume in pods()[kind]["volumes"]}
-        assert volumes["ssh"]["secret"]["secretName"] == "hvd-ssh"
-        assert volumes["ssh"]["secret"]["defaultMode"] == 0o440
+def test_private_keys_are_in_the_secret_only() -> None:
+    # Without a service account, the master could not make them.
+    manifests = render({"serviceAccount": {"create": False}})
+    keys = one(manifests, "Secret")["data"]
+    assert set(keys) == {"user-key", "host-key"}
+    elsewhere = json.dumps([item for item in manifests if item["kind"] != "Secret"])
+    for key in keys.values():
+        begin, *body, _ = base64.b64decode(key).decode().splitlines()
+        assert begin == "-----BEGIN EC PRIVATE KEY-----"
+        assert [line for line in (key, *body) if line in elsewhere] == []
+    # These are files in the pods.
+    assert "secretKeyRef" not in elsewhere
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_rendering_without_the_cluster_makes_no_keys_and_is_repeatable(helm: str) -> None:
+    """A GitOps tool compares each rendering with the last one. The first master makes the keys."""
+    texts = {render_uncached({"ssh": {"generation": 2}}, helm) for _ in range(2)}
+    assert len(texts) == 1
+    manifests = parse_manifests(texts.pop())
+    assert "data" not in one(manifests, "Secret")
+    secret = one(manifests, "Secret")["metadata"]["name"]
+    assert secret == "hvd-ssh-2", "an upgrade cannot keep keys under another name"
+    volumes = {
+        kind: next(v["secret"] for v in pod_spec(one(manifests, kind))["volumes"] if "secret" in v)
+        for kind in ("StatefulSet", "Job")
+    }
+    # Workers wait for both keys; the master must not.
+    for volume in volumes.values():
+        assert volume["secretName"] == secret
+        assert [item["key"] for item in volume["items"]] == ["user-key", "host-key"]
+    assert "optional" not in volumes["StatefulSet"]
+    assert volumes["Job"]["optional"] is True
+    assert variables(manifests, "Job")["HVD_SSH_SECRET"] == secret
+
+
+def test_only_the_worker_and_the_master_have_the_keys() -> None:
     holders = {c["name"] for c in containers() for m in c["volumeMounts"] if m["name"] == "ssh"}
     assert holders == {"worker", "master"}
+    modes = [
+        v["secret"]["defaultMode"] for p in pods().values() for v in p["volumes"] if "secret" in v
+    ]
+    assert modes == [0o440] * 3, "the owner and the group may read them"
 
 
 def test_existing_secret_replaces_the_charts_own() -> None:
     manifests = render({"ssh": {"existingSecret": "mine"}})
     assert of_kind(manifests, "Secret") == []
+    assert "secrets" not in str(one(manifests, "Role")["rules"]), "no right to the user's Secret"
     for kind in ("StatefulSet", "Job"):
         volumes = {v["name"]: v for v in pod_spec(one(manifests, kind))["volumes"]}
         # Without these keys the pod says what is missing, instead of waiting for the master.
         assert volumes["ssh"]["secret"] == {"secretName": "mine", "defaultMode": 0o440}
 
 
-def test_new_keys_renew_the_workers() -> None:
-    def revision(values: Values) -> str:
-        template = one(render(values), "StatefulSet")["spec"]["template"]
-        return str(template["metadata"]["labels"]["horovod/revision"])
-
-    assert revision({"ssh": {"generation": 2}}) != revision({}) == revision({})
-    other = one(render({"ssh": {"generation": 2}}), "Secret")["metadata"]["name"]
-    assert other == "hvd-ssh-2", "an upgrade cannot keep keys under another name"
-
-
 def test_ssh_listens_on_an_unprivileged_port() -> None:
-    # Helm before 3.18 writes ssh.port, newer versions write /ssh/port.
-    assert re.search(r"\bssh[./]port\b", refusal({"ssh": {"port": 1023}}))
-    (port,) = pod_spec(one(render(), "StatefulSet"))["containers"][0]["ports"]
+    (port,) = main_container(render(), "StatefulSet")["ports"]
     assert port["containerPort"] == 2222
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
 import shutil
 import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -36,17 +37,8 @@ NEEDED: Values = {
     "workerGroups": [{"name": "a"}],
 }
 # Values that would change which objects there are, and text that must have a certain form.
-FIXED = {
-    "extraObjects",
-    "fullnameOverride",
-    "nameOverride",
-    "logDir",
-    "path",
-    "file",
-    "launch",
-    "code",
-    "name",
-}
+FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "file", "launch"}
+FIXED |= {"code", "name"}
 
 
 def fill(node: dict[str, Any], text: str, other: str) -> Any:
@@ -104,7 +96,7 @@ def differences(marked: Any, real: Any, text: str, path: str = "") -> Iterator[s
         yield f"{path}: {real!r} instead of {marked!r}"
 
 
-@cache
+@functools.cache
 def rendered(text: str, other: str, gang: str) -> Any:
     """Return the manifests with the text in every string of the schema that may be either."""
     values = merge_values(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
@@ -149,14 +141,6 @@ def paths(node: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[s
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-def value_at(path: tuple[str, ...]) -> Any:
-    """Return the default at a path."""
-    value: Any = DEFAULTS
-    for step in path:
-        value = value[step]
-    return value
-
-
 def batches() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """Yield the keys with the Helm that passes their null on: of each top key one at a time.
 
@@ -164,8 +148,9 @@ def batches() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """
     by_helm = defaultdict(list)
     for path in paths(DEFAULTS):
+        default = functools.reduce(operator.getitem, path, DEFAULTS)
         # Helm deletes a key that is null; but where the default is null too, Helm 3 keeps the null.
-        by_helm["helm3" if value_at(path) is None else "helm4", path[0]].append(path)
+        by_helm["helm3" if default is None else "helm4", path[0]].append(path)
     for helm in ("helm3", "helm4"):
         columns = [by_helm[each] for each in by_helm if each[0] == helm]
         for row in zip_longest(*columns):
@@ -183,22 +168,18 @@ def null(keys: list[tuple[str, ...]]) -> Values:
     return values
 
 
-def check_null(keys: list[tuple[str, ...]], helm: str) -> None:
-    """Check that each key may be null, or is named; half of them at a time where Helm refuses."""
+@pytest.mark.parametrize(("helm", "keys"), list(batches()))
+def test_null_for_any_key_renders_or_names_the_key(helm: str, keys: list[tuple[str, ...]]) -> None:
+    """Half of the keys are tried at a time where Helm refuses."""
     done = helm_template(null(keys), helm=helm)
     if done.returncode and len(keys) > 1:
         middle = len(keys) // 2
-        check_null(keys[:middle], helm)
-        check_null(keys[middle:], helm)
+        test_null_for_any_key_renders_or_names_the_key(helm, keys[:middle])
+        test_null_for_any_key_renders_or_names_the_key(helm, keys[middle:])
     elif done.returncode:
         ((*_, key),) = keys
         assert key in done.stderr
         assert "nil pointer" not in done.stderr
-
-
-@pytest.mark.parametrize(("helm", "keys"), list(batches()))
-def test_null_for_any_key_renders_or_names_the_key(helm: str, keys: list[tuple[str, ...]]) -> None:
-    check_null(keys, helm)
 
 
 def read_values(package: Path, name: str) -> bytes:

@@ -20,7 +20,6 @@ from tests.chart.render import (
     one,
     parse_manifests,
     pod_spec,
-    refusal,
     render,
 )
 
@@ -107,16 +106,3 @@ def test_prefix_of_object_names(values: Values, release: str, name: str) -> None
     assert labels["app.kubernetes.io/instance"] == release
     assert labels["app.kubernetes.io/name"] == values.get("nameOverride", "horovod")
     assert pod_spec(one(manifests, "Job"))["serviceAccountName"] == f"{name}-master"
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"nameOverride": "n" * 44}, ["48 characters", "nameOverride", "fullnameOverride"]),
-        ({"fullnameOverride": "a.b"}, ['"a.b" (fullnameOverride)', "host names"]),
-    ],
-)
-def test_name_of_the_wrong_length_or_form_is_refused(values: Values, words: list[str]) -> None:
-    message = refusal(values)
-    for word in words:
-        assert word in message

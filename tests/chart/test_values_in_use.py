@@ -1,4 +1,4 @@
-"""Every value of the chart has an effect on the rendered manifests."""
+"""Every value of the chart has an effect on the manifests, and on the run that it declares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
-from tests.chart.render import CHART, Values, helm_template
+from tests.chart.render import Values, helm_template
 
 # Turns everything on, so that each value below can have an effect.
 BASE: Values = {
@@ -19,13 +19,10 @@ BASE: Values = {
     "tensorboard": {"enabled": True, "logDir": "/zzlogs/of-run"},
     "staging": {"path": "/zzdata/set", "command": ["zzfetch"]},
     "results": {"command": ["zzstore"]},
-    "volumes": [
-        {"name": "zzlogs", "hostPath": {"path": "/zzlogs"}},
-        {"name": "zzdata", "emptyDir": {}},
-    ],
+    "volumes": [{"name": "logs", "hostPath": {"path": "/a"}}, {"name": "data", "emptyDir": {}}],
     "volumeMounts": [
-        {"name": "zzlogs", "mountPath": "/zzlogs"},
-        {"name": "zzdata", "mountPath": "/zzdata"},
+        {"name": "logs", "mountPath": "/zzlogs"},
+        {"name": "data", "mountPath": "/zzdata"},
     ],
     "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/zzlogs/of-run"}]},
 }
@@ -149,6 +146,9 @@ IN_BASE |= {"results.command"}
 UNREAD = {"enabled", "global"}
 
 
+SOURCE = load_source()
+
+
 def nested(key: str, value: Any) -> Values:
     """Return {"a": {"b": 1}} for the key "a.b" and the value 1."""
     for step in reversed(key.split(".")):
@@ -161,36 +161,31 @@ def nested(key: str, value: Any) -> Values:
 def rendered(values: str) -> str:
     done = helm_template(json.loads(values))
     assert done.returncode == 0, done.stderr
-    # The chart creates new keys at each render.
-    return re.sub(r"(user|host)-key: \S+", "", done.stdout)
+    return done.stdout
 
 
 def leaves(node: Values, prefix: str = "") -> dict[str, Any]:
     """Return values by dotted key, without looking into Kubernetes' own objects and into lists."""
     by_key: dict[str, Any] = {}
     for name, child in node.items():
-        by_key |= (
-            leaves(child, f"{prefix}{name}.")
-            if isinstance(child, dict) and f"{prefix}{name}" in PARENTS
-            else {f"{prefix}{name}": child}
-        )
+        key = f"{prefix}{name}"
+        is_parent = isinstance(child, dict) and key in PARENTS
+        by_key |= leaves(child, f"{key}.") if is_parent else {key: child}
     return by_key
 
 
-def schema_leaves(schema: dict[str, Any], prefix: str = "") -> tuple[set[str], set[str]]:
-    """Return the dotted keys of values, and those of maps of values."""
-    values, parents = set(), set()
-    for name, child in schema.get("properties", {}).items():
-        if "properties" in child:
-            below = schema_leaves(child, f"{prefix}{name}.")
-            values |= below[0]
-            parents |= {f"{prefix}{name}"} | below[1]
-        else:
-            values.add(f"{prefix}{name}")
-    return values, parents
+def declared(node: Values, above: str = "", prefix: str = "") -> dict[str, str]:
+    """Return the hash that each value of the source declares, by dotted key."""
+    by_key: dict[str, str] = {}
+    for name, child in node["properties"].items():
+        own = child.get("hash", above)
+        below = "properties" in child
+        by_key |= declared(child, own, f"{prefix}{name}.") if below else {f"{prefix}{name}": own}
+    return by_key
 
 
-VALUES, PARENTS = schema_leaves(json.loads((CHART / "values.schema.json").read_text()))
+HASHES = declared(SOURCE)
+PARENTS = {key.rpartition(".")[0] for key in HASHES}
 
 
 def test_marked_values_are_in_the_manifests() -> None:
@@ -202,14 +197,23 @@ def test_marked_values_are_in_the_manifests() -> None:
 
 
 @pytest.mark.parametrize("key", CHANGED)
-def test_changed_value_changes_the_manifests(key: str) -> None:
+def test_changed_value_changes_the_manifests_and_the_hashes_that_it_declares(key: str) -> None:
     base = merge_values(BASE, WITH.get(key, {}))
-    changed = merge_values(base, nested(key, CHANGED[key]))
-    assert rendered(json.dumps(base)) != rendered(json.dumps(changed))
+    texts = [
+        rendered(json.dumps(values))
+        for values in (base, merge_values(base, nested(key, CHANGED[key])))
+    ]
+    assert texts[0] != texts[1]
+    changed = [
+        len({re.findall(rf'horovod/{label}: "?(\w+)', text)[0] for text in texts}) > 1
+        for label in ("run", "settings")
+    ]
+    expected = {"identity": [True, True], "settings": [False, True], "none": [False, False]}
+    assert changed == expected[HASHES[key]]
 
 
 def test_every_value_of_the_schema_is_tested_here() -> None:
     tested = set(leaves(MARKED)) | set(CHANGED) | IN_BASE | UNREAD
     # Each image key has the same three keys below it; one of them stands for all.
     tested = {re.sub(r"\.image\..*", ".image", key) for key in tested}
-    assert VALUES - set(load_source()["retired"]) == tested
+    assert HASHES.keys() == tested

@@ -63,6 +63,16 @@ def test_value_without_a_description_is_named(monkeypatch: pytest.MonkeyPatch) -
         chart_docs.generated_texts()
 
 
+def test_value_that_does_not_declare_its_hash_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = chart_docs.load_source()
+    properties = source["properties"]
+    del properties["launch"]["properties"]["failOnNaN"]["hash"]
+    properties["staging"]["properties"]["nodes"]["hash"] = "sometimes"
+    monkeypatch.setattr(chart_docs, "load_source", lambda: source)
+    with pytest.raises(SystemExit, match=r"`hash` must be .*: launch.failOnNaN, staging.nodes$"):
+        chart_docs.generated_texts()
+
+
 def without_help() -> None: ...
 
 

@@ -64,9 +64,7 @@ def diagnose(pod: Pod) -> Diagnosis:
             return problem
     for condition in status.get("conditions", []):
         if condition["status"] == "False" and condition.get("reason") == "SchedulingGated":
-            spec = pod.get("spec", {})
-            gates = ", ".join(gate["name"] for gate in spec.get("schedulingGates", []))
-            return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
+            return diagnose_gate(pod)
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
             return _look_up("scheduling", message, f"Unschedulable: {message}")
@@ -77,6 +75,12 @@ def diagnose(pod: Pod) -> Diagnosis:
         what, is_fetching = "the container staging fetches the data", True
     node = pod.get("spec", {}).get("nodeName")
     return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
+
+
+def diagnose_gate(pod: Pod) -> Diagnosis:
+    """Name the scheduling gates of a pod that a queue has not admitted yet."""
+    gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", []))
+    return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
 
 
 def _is_running(name: str, containers: list[dict[str, Any]]) -> bool:

@@ -27,6 +27,9 @@ class Event:
     """Something that happened."""
 
 
+# Events of this pod:
+
+
 @dataclass(frozen=True)
 class Started(Event):
     """This master begins."""
@@ -47,6 +50,9 @@ class Timer(Event):
     """The time of a timer has come (State.timers)."""
 
     name: str
+
+
+# Events of the API server:
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,9 @@ class JobRead(Event):
     job: Object | None
 
 
+# Events that a decision has caused:
+
+
 @dataclass(frozen=True)
 class AttemptBegins(Event):
     """Follows a decision: make an attempt, the first or another one."""
@@ -116,6 +125,9 @@ class EndReached(Event):
     """Follows a decision: this master ends, and leaves record and workers as they are."""
 
     problem: RunError
+
+
+# Events of an attempt:
 
 
 @dataclass(frozen=True)
@@ -252,6 +264,9 @@ class ProgressStopped(AttemptEvent):
     """The progress of this attempt is no longer followed: all of it was reported."""
 
 
+# Events of the end:
+
+
 @dataclass(frozen=True)
 class WorkersScaled(Event):
     """The workers were scaled to zero, or the log says which were not."""
@@ -280,6 +295,9 @@ class Effect:
     """Something to be done."""
 
 
+# Effects that tell:
+
+
 @dataclass(frozen=True)
 class Log(Effect):
     """Print a line."""
@@ -301,6 +319,9 @@ class ReportFailure(Effect):
     """Write why the run failed to the log and the termination message."""
 
     problem: RunError
+
+
+# Effects on the record, the Job and the workers:
 
 
 @dataclass(frozen=True)
@@ -354,6 +375,9 @@ class BeginAttempt(Effect):
 @dataclass(frozen=True)
 class FitWorkers(Effect):
     """Give each StatefulSet the number of workers that the run starts with."""
+
+
+# Effects on hosts and pods:
 
 
 @dataclass(frozen=True)
@@ -419,6 +443,9 @@ class WriteLiveHosts(Effect):
     """Replace the list of hosts that an elastic run follows."""
 
     hosts: Sequence[str]
+
+
+# Effects on the launcher and its ranks:
 
 
 @dataclass(frozen=True)
@@ -492,6 +519,9 @@ class StopProgress(Effect):
 
     attempt: int
     tells_last: bool
+
+
+# Effects of the end:
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 The record is a ConfigMap for each combination of a directory and what is fetched into it. The
 releases of a namespace share it, and it remains when they are uninstalled. Its keys are the names
-of the nodes, which the chart prefers for later workers (templates/_staging.tpl). An entry for a
+of the nodes, which the chart prefers for later workers (templates/staging). An entry for a
 node that is gone or has lost the data does no harm: each worker's init container checks the data
 and fetches what is missing.
 """

@@ -1,0 +1,91 @@
+{{/* Refusals of worker groups. */}}
+
+{{- define "horovod.checkGroups" -}}
+{{- $names := list -}}
+{{- range .horovod.groups -}}
+{{- if gt (len .statefulSet) 52 -}}
+{{- $subject := printf "StatefulSet name %q has %d characters: use at most 52" .statefulSet (len .statefulSet) -}}
+{{- $reason := "because a label of its pods adds a hash to it and must not exceed 63" -}}
+{{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
+{{- end -}}
+{{- if has .name $names -}}
+{{- fail (printf "workerGroups has two groups named %q: names must differ" .name) -}}
+{{- end -}}
+{{- if eq .name "master" -}}
+{{- fail "workerGroups[].name is \"master\": that name is reserved for the master" -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- include "horovod.checkHosts" . -}}
+{{- include "horovod.checkSpares" . -}}
+{{- include "horovod.checkGpus" . -}}
+{{- end }}
+
+{{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
+{{- define "horovod.checkHosts" -}}
+{{- $hosts := 0 -}}
+{{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
+{{- if gt (int $hosts) 10000 -}}
+{{- $source := "number and spares of worker and workerGroups" -}}
+{{- with and (eq .Values.launch.mode "elastic") .Values.launch.elastic.maxRanks -}}
+{{- $source = printf "launch.elastic.maxRanks is %d, and worker.number or workerGroups and slots" (int .) -}}
+{{- end -}}
+{{- fail (printf "%s make up to %d hosts: the chart supports at most 10000; lower one of them" $source (int $hosts)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Refuses spares that could never replace a host. */}}
+{{- define "horovod.checkSpares" -}}
+{{- $root := . -}}
+{{- range $group := .horovod.groups -}}
+{{- if $group.spares -}}
+{{- $given := printf "group %q: spares is %d" $group.name (int $group.spares) -}}
+{{- if eq $root.Values.launch.mode "elastic" -}}
+{{- $remedy := "remove spares: an elastic run continues without lost workers, down to launch.elastic.minRanks" -}}
+{{- fail (printf "%s but launch.mode is elastic: %s" $given $remedy) -}}
+{{- end -}}
+{{- range $root.Values.master.args -}}
+{{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
+{{- $remedy := "take the hosts from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
+{{- fail (printf "%s but master.args names the host %q, which a spare may replace: %s" $given . $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkGpus" -}}
+{{- $pattern := printf "^(%s)$" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
+{{- range $group := .horovod.groups -}}
+{{- $gpus := 0 -}}
+{{- $gpuKey := "" -}}
+{{- range $key, $count := (.resources).limits -}}
+{{- /* A limit of 0 is no GPU. */ -}}
+{{- if and (regexMatch $pattern $key) (int $count) -}}
+{{- $gpus = add $gpus (int $count) -}}
+{{- $gpuKey = $key -}}
+{{- end -}}
+{{- end -}}
+{{- if and $gpuKey (ne (int $gpus) (int .slots)) -}}
+{{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $gpuKey (int $gpus) -}}
+{{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkPlacement" -}}
+{{- $user := .Values.podSecurityContext.runAsUser -}}
+{{- range .horovod.groups -}}
+{{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
+{{- $subject := printf "group %q: spread is Required but affinity.podAntiAffinity is given too" .name -}}
+{{- fail (printf "%s: use only one of them (spread: None leaves it to affinity)" $subject) -}}
+{{- end -}}
+{{- if and .capabilities (ne (toString $user) "0") -}}
+{{- $uid := toString ($user | default "the image's") -}}
+{{- $pair := printf "capabilities is %s but podSecurityContext.runAsUser is %s" (toJson .capabilities) $uid -}}
+{{- $rule := "Linux gives added capabilities to root only" -}}
+{{- $remedy := "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit instead" -}}
+{{- fail (printf "group %q: %s: %s; %s" .name $pair $rule $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

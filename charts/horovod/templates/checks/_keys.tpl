@@ -1,0 +1,64 @@
+{{/* Refusals of keys and names that the chart needs for itself, or no longer has. */}}
+
+{{- define "horovod.checkRetired" -}}
+{{- $values := .Values -}}
+{{- range $key, $instead := include "horovod.retired" . | fromJson -}}
+{{- $parts := splitList "." $key -}}
+{{- $parent := $values -}}
+{{- range initial $parts -}}{{- $parent = get $parent . | default dict -}}{{- end -}}
+{{- if hasKey $parent (last $parts) -}}
+{{- fail (printf "%s is a key of older charts; use instead: %s" $key $instead) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkNames" -}}
+{{- $fullname := include "horovod.fullname" . -}}
+{{- $from := "from the release's name and the chart's alias" -}}
+{{- if eq $fullname .Release.Name -}}{{- $from = "the release's name" -}}{{- end -}}
+{{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
+{{- if .Values.fullnameOverride -}}{{- $from = "fullnameOverride" -}}{{- end -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
+{{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
+{{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
+{{- end -}}
+{{- if gt (len $fullname) 47 -}}
+{{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
+{{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
+{{- fail (printf "%s: use at most 47, %s" $subject $reason) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Names of variables, volumes and paths that the chart uses itself. */}}
+{{- define "horovod.checkReserved" -}}
+{{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
+{{- $_ := set $environments "results.env" .Values.results.env -}}
+{{- $volumes := dict "volumes" .Values.volumes -}}
+{{- $mounts := dict "volumeMounts" .Values.volumeMounts -}}
+{{- range .horovod.groups -}}
+{{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
+{{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}
+{{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}
+{{- end -}}
+{{- range $of, $entries := $environments -}}
+{{- range $entries -}}
+{{- if regexMatch "^(HVD_.*|STAGING_(PATH|KEY|OWNER|VERIFY)|RESULTS_(PATH|EXCHANGE))$" .name -}}
+{{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $of, $entries := $volumes -}}
+{{- range $entries -}}
+{{- if regexMatch "^(programs-(common|master|rank|warm|worker)|generated|ssh|code)$" .name -}}
+{{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $of, $entries := $mounts -}}
+{{- range $entries -}}
+{{- if regexMatch "^/(horovod(/(bin(/.*)?|generated|results|ssh|code|code-source))?|etc/passwd)/?$" .mountPath -}}
+{{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,148 @@
+{{/* Refusals of what the values add to pods: images, fields, containers, labels and ServiceAccounts. */}}
+
+{{/* The chart has no default image, because no public registry has one with everything that it needs. */}}
+{{- define "horovod.checkImages" -}}
+{{- $owners := dict "master" .Values.master.image -}}
+{{- range .horovod.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
+{{- $default := .Values.image.repository -}}
+{{- range $of, $image := $owners -}}
+{{- if not (or $image.repository $default) -}}
+{{- $needs := "an image with Python 3, MPI, an SSH server and an SSH client" -}}
+{{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
+{{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
+{{- fail (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkSecurity" -}}
+{{- with .Values.podSecurityContext -}}
+{{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
+{{- $remedy := "for a root image set runAsNonRoot to false too" -}}
+{{- fail (printf "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: %s" $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkPods" -}}
+{{- $_ := include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
+{{- range .horovod.groups -}}
+{{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
+{{- $_ := include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
+{{- end -}}
+{{- include "horovod.checkAccounts" . -}}
+{{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
+{{- range .horovod.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
+{{- range $of, $map := $labels -}}
+{{- range $key, $value := $map -}}
+{{- if or (hasPrefix "horovod/" $key) (regexMatch "^app.kubernetes.io/(name|instance|component)$" $key) -}}
+{{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does.
+OF stands for worker, master or the group.
+*/}}
+{{- define "horovod.ownedPodFields" -}}
+affinity: OF.affinity
+automountServiceAccountToken: worker.automountServiceAccountToken or serviceAccount
+containers: worker.extraContainers
+dnsConfig: dnsConfig
+enableServiceLinks: ""
+ephemeralContainers: ""
+hostAliases: hostAliases
+hostNetwork: hostNetwork
+hostPID: hostPID
+hostname: ""
+imagePullSecrets: imagePullSecrets
+initContainers: OF.initContainers
+nodeSelector: OF.nodeSelector
+priorityClassName: priorityClassName
+resourceClaims: worker.resourceClaims
+restartPolicy: ""
+runtimeClassName: OF.runtimeClassName
+schedulerName: schedulerName
+schedulingGroup: gang
+securityContext: podSecurityContext
+serviceAccount: worker.serviceAccount or serviceAccount
+serviceAccountName: worker.serviceAccount or serviceAccount
+setHostnameAsFQDN: ""
+subdomain: ""
+terminationGracePeriodSeconds: OF.terminationGracePeriodSeconds
+tolerations: OF.tolerations
+topologySpreadConstraints: OF.topologySpreadConstraints
+volumes: volumes
+{{- end }}
+
+{{/* The same for the main container. */}}
+{{- define "horovod.ownedContainerFields" -}}
+args: master.args
+command: master.args
+env: OF.env
+envFrom: OF.envFrom
+image: OF.image
+imagePullPolicy: OF.image
+name: ""
+ports: ""
+resources: OF.resources
+restartPolicy: ""
+restartPolicyRules: ""
+securityContext: securityContext
+startupProbe: ""
+terminationMessagePath: ""
+terminationMessagePolicy: ""
+volumeMounts: volumeMounts
+{{- end }}
+
+{{- define "horovod.checkPod" -}}
+{{- $of := .of -}}
+{{- $owned := include "horovod.ownedPodFields" . | fromYaml -}}
+{{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
+{{- range $field, $value := .values.podSpec -}}
+{{- include "horovod.refuseOwned" (dict "of" $of "in" "podSpec" "field" $field "owned" $owned) -}}
+{{- end -}}
+{{- $owned = include "horovod.ownedContainerFields" . | fromYaml -}}
+{{- range $field, $value := .values.container -}}
+{{- include "horovod.refuseOwned" (dict "of" $of "in" "container" "field" $field "owned" $owned) -}}
+{{- end -}}
+{{- $names := list "master" "worker" "passwd" "staging" "results" -}}
+{{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
+{{- if has .name $names -}}
+{{- fail (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.refuseOwned" -}}
+{{- if hasKey .owned .field -}}
+{{- $problem := printf "%s.%s has %s, which the chart sets" .of .in .field -}}
+{{- $key := get .owned .field | replace "OF" .of -}}
+{{- fail (printf "%s: %s" $problem (ternary (printf "use %s" $key) "remove it" (not (empty $key)))) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Groups may share a ServiceAccount that the chart creates, but then with the same annotations. */}}
+{{- define "horovod.checkAccounts" -}}
+{{- $accounts := dict -}}
+{{- if .Values.serviceAccount.create -}}
+{{- $name := include "horovod.serviceAccount" . -}}
+{{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
+{{- end -}}
+{{- range .horovod.groups -}}
+{{- if .serviceAccount.create -}}
+{{- $name := include "horovod.workerServiceAccount" (dict "root" $ "group" .) -}}
+{{- $of := printf "worker.serviceAccount (group %q)" .name -}}
+{{- $annotations := toJson .serviceAccount.annotations -}}
+{{- $other := get $accounts $name | default (dict "annotations" $annotations) -}}
+{{- if ne $other.annotations $annotations -}}
+{{- $remedy := "give each a name of its own" -}}
+{{- fail (printf "%s and %s create the ServiceAccount %q with other annotations: %s" $other.of $of $name $remedy) -}}
+{{- end -}}
+{{- $_ := set $accounts $name (dict "of" $of "annotations" $annotations) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,58 @@
+{{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
+
+{{/* Not empty when the release has code. */}}
+{{- define "horovod.hasCode" -}}
+{{- if or .Values.code.files .Values.code.archive -}}yes{{- end -}}
+{{- end }}
+
+{{/*
+The files by name, as JSON. An unquoted `--set-file code.files.train\.py=train.py` loses its backslash in the shell, and
+Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" "").
+*/}}
+{{- define "horovod.flattenFiles" -}}
+{{- $prefix := .prefix -}}
+{{- $files := dict -}}
+{{- range $name, $content := .files -}}
+{{- if kindIs "map" $content -}}
+{{- $nested := include "horovod.flattenFiles" (dict "files" $content "prefix" (printf "%s%s." $prefix $name)) -}}
+{{- $files = merge $files ($nested | fromJson) -}}
+{{- else -}}
+{{- $_ := set $files (printf "%s%s" $prefix $name) (toString $content) -}}
+{{- end -}}
+{{- end -}}
+{{ toJson $files }}
+{{- end }}
+
+{{- define "horovod.codeFiles" -}}
+{{ include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") }}
+{{- end }}
+
+{{/* The version of the code: a hash of its content. Empty without code. */}}
+{{- define "horovod.codeVersion" -}}
+{{- if include "horovod.hasCode" . -}}
+{{- $files := include "horovod.once" (dict "root" . "name" "horovod.codeFiles") -}}
+{{ printf "%s %s" $files .Values.code.archive | sha256sum | trunc 10 }}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.codeConfigMap" -}}
+{{ include "horovod.fullname" . }}-code-{{ include "horovod.codeVersion" . }}
+{{- end }}
+
+{{/* The training command as a JSON list. A single Python file is the command itself. */}}
+{{- define "horovod.command" -}}
+{{- $files := keys (include "horovod.once" (dict "root" . "name" "horovod.codeFiles") | fromJson) -}}
+{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
+{{- if and $isOneScript (not .Values.master.args) (ne .Values.launch.mode "custom") -}}
+{{ list "python3" (first $files) | toJson }}
+{{- else -}}
+{{ toJson .Values.master.args }}
+{{- end -}}
+{{- end }}
+
+{{/* Where a pod unpacks the code: on the volume of /tmp, because code may exceed the volume in memory. */}}
+{{- define "horovod.codeMount" -}}
+{{- if include "horovod.hasCode" . -}}
+- {name: tmp, mountPath: /horovod/code, subPath: horovod-code}
+{{- end -}}
+{{- end }}

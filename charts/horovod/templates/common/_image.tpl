@@ -1,0 +1,30 @@
+{{/* References of images. */}}
+
+{{/*
+The image and its pull policy. With a digest, the tag is for the reader only: the kubelet uses the digest.
+Call with (dict "root" $ "image" $imageOverrides).
+*/}}
+{{- define "horovod.image" -}}
+{{- $image := include "horovod.mergedImage" (dict "image" .root.Values.image "own" .image) | fromJson -}}
+{{- $tag := $image.tag | default (ternary "" .root.Chart.AppVersion (not (empty $image.digest))) -}}
+{{- $reference := $image.repository -}}
+{{- with $tag -}}{{- $reference = printf "%s:%s" $reference . -}}{{- end -}}
+{{- with $image.digest -}}{{- $reference = printf "%s@%s" $reference . -}}{{- end -}}
+image: {{ $reference | quote }}
+imagePullPolicy: {{ $image.pullPolicy | quote }}
+{{- end }}
+
+{{/*
+An image with some keys overridden, as JSON. A digest belongs to its repository and tag, so that overriding one of these
+drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $overrides).
+*/}}
+{{- define "horovod.mergedImage" -}}
+{{- $image := deepCopy (.image | default dict) -}}
+{{- $own := .own | default dict -}}
+{{- if or $own.repository $own.tag $own.digest -}}{{- $image = omit $image "digest" -}}{{- end -}}
+{{- if $own.digest -}}{{- $image = omit $image "tag" -}}{{- end -}}
+{{- range $key, $value := $own -}}
+{{- with $value -}}{{- $_ := set $image $key . -}}{{- end -}}
+{{- end -}}
+{{ toJson $image }}
+{{- end }}

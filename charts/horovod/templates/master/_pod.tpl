@@ -1,0 +1,108 @@
+{{/* The master's pod. */}}
+
+{{/* The master's pod template. */}}
+{{- define "horovod.masterPod" -}}
+{{ include "horovod.once" (dict "root" . "name" "horovod.masterPodTemplate") }}
+{{- end }}
+
+{{- define "horovod.masterPodTemplate" -}}
+{{- $master := .Values.master -}}
+metadata:
+  labels:
+    {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
+    {{- with merge (deepCopy $master.podLabels) .Values.podLabels (include "horovod.podLabels" . | fromYaml) }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- $annotations := include "horovod.podAnnotations" . | fromYaml }}
+  {{- with merge (deepCopy $master.podAnnotations) .Values.podAnnotations $annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  restartPolicy: Never
+  {{- include "horovod.placement" (dict "root" . "of" $master "component" "master") | nindent 2 }}
+  {{- with include "horovod.serviceAccount" . }}
+  serviceAccountName: {{ . | quote }}
+  {{- end }}
+  automountServiceAccountToken: {{ ne (include "horovod.serviceAccount" .) "" }}
+  {{- include "horovod.podSettings" . | nindent 2 }}
+  {{- with include "horovod.scheduling" $master }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with include "horovod.ownPodFields" $master }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+  {{- $main := dict "root" . "image" $master.image "resources" $master.resources }}
+  {{- $passwd := include "horovod.passwdContainer" $main }}
+  {{- $own := include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers) }}
+  {{- with print $passwd $own (include "horovod.resultsContainer" .) }}
+  initContainers:
+    {{- . | trim | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: master
+      {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
+      command: [python3, -I, -S, -u, /horovod/bin/hvd_pods/master/main.py]
+      env:
+        {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
+        {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
+      {{- with include "horovod.ownContainerFields" $master }}
+      {{- . | trim | nindent 6 }}
+      {{- end }}
+      {{- if .Values.metrics.enabled }}
+      ports:
+        - {name: metrics, containerPort: {{ include "horovod.metricsPort" . }}}
+      {{- end }}
+      {{- with $master.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- toYaml .Values.securityContext | nindent 8 }}
+      volumeMounts:
+        {{- $mounts := include "horovod.masterMounts" . | fromYamlArray }}
+        {{- $all := concat $mounts .Values.volumeMounts }}
+        {{- include "horovod.unique" (dict "items" $all "key" "mountPath") | nindent 8 }}
+  volumes:
+    {{- $volumes := include "horovod.masterVolumes" . | fromYamlArray }}
+    {{- include "horovod.unique" (dict "items" (concat $volumes .Values.volumes) "key" "name") | nindent 4 }}
+{{- end }}
+
+{{- define "horovod.masterMounts" -}}
+{{ include "horovod.commonMounts" (dict "root" . "programs" "common master") }}
+{{- if include "horovod.hasCode" . }}
+- {name: code, mountPath: /horovod/code-source, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "horovod.masterVolumes" -}}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" "common master") }}
+{{ include "horovod.sshVolume" (dict "root" . "component" "master") }}
+{{- if include "horovod.hasCode" . }}
+- name: code
+  configMap: {name: {{ include "horovod.codeConfigMap" . | quote }}}
+{{- end }}
+{{- end }}
+
+{{/* The variables that the chart sets in the master; master.env overrides them. */}}
+{{- define "horovod.masterVariables" -}}
+# For horovodrun, a Python program. The master itself runs with -I, which ignores such variables.
+- {name: PYTHONUNBUFFERED, value: "1"}
+# The image's home directory is not writable, because the root file system is read-only.
+- {name: HOME, value: /tmp}
+# Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled.
+- {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$" "$$" | quote }}}
+- {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
+# MPICH's ranks connect to the master by this address, because they may not resolve its name.
+- {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
+{{- if not .Values.ssh.existingSecret }}
+- {name: HVD_SSH_SECRET, value: {{ include "horovod.sshSecret" . | quote }}}
+{{- end }}
+{{- with .Values.serviceMesh }}
+- {name: HVD_MESH, value: {{ . | quote }}}
+{{- end }}
+{{- with include "horovod.metricsEnv" . }}
+{{ . }}
+{{- end }}
+{{- end }}

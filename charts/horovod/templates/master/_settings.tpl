@@ -1,0 +1,55 @@
+{{/* The run as the master gets it. */}}
+
+{{/*
+The run as JSON, which hvd_pods/common/run.py reads. With hostNetwork the master does not have the workers' interface,
+so that only the workers' environment names it.
+*/}}
+{{- define "horovod.run" -}}
+{{- $groups := list -}}
+{{- range .horovod.groups -}}
+{{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
+{{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
+{{- end -}}
+{{- $lostAfter := .Values.launch.lostAfterSeconds -}}
+{{- if kindIs "invalid" $lostAfter -}}{{- $lostAfter = 12 -}}{{- end -}}
+{{- dict
+  "id" .horovod.id
+  "settings" .horovod.settings
+  "service" (include "horovod.service" .)
+  "workerSelector" (include "horovod.workerSelector" .)
+  "groups" $groups
+  "args" (include "horovod.command" . | fromJsonArray)
+  "code" (include "horovod.codeVersion" .)
+  "requirements" (ne .Values.code.requirements "Ignore")
+  "mode" .Values.launch.mode
+  "options" .Values.launch.options
+  "binding" (include "horovod.binding" .Values.launch.binding | fromYaml)
+  "transport" .Values.network.transport
+  "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
+  "lostAfterSeconds" (int $lostAfter)
+  "stallTimeoutSeconds" (include "horovod.stallTimeout" . | int)
+  "failOnNaN" .Values.launch.failOnNaN
+  "gracePeriodSeconds" (include "horovod.gracePeriod" .Values.master | int)
+  "minRanks" (int (.Values.launch.elastic.minRanks | default 1))
+  "maxRanks" (int (.Values.launch.elastic.maxRanks | default 0))
+  "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
+  "sshPort" (int .Values.ssh.port)
+  "cleanup" .Values.cleanup
+  "record" (include "horovod.record" .)
+  "results" (include "horovod.resultsSettings" . | fromYaml)
+  "api" (ne (include "horovod.serviceAccount" .) "")
+  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq (include "horovod.serviceAccount" .) ""))
+  | toJson -}}
+{{- end }}
+
+{{/* Seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit. */}}
+{{- define "horovod.stallTimeout" -}}
+{{- $seconds := .Values.launch.stallTimeoutSeconds -}}
+{{ ternary 3600 $seconds (kindIs "invalid" $seconds) | int }}
+{{- end }}
+
+{{- define "horovod.binding" -}}
+to: {{ .to | quote }}
+coresPerRank: {{ .coresPerRank | default 0 | int }}
+ranksPerSocket: {{ .ranksPerSocket | default 0 | int }}
+{{- end }}

@@ -1,0 +1,27 @@
+{{/* The network of the pods: interface, transport, service mesh and NetworkPolicy. */}}
+
+{{/* The network's settings as variables of each library that ranks use. */}}
+{{- define "horovod.networkVariables" -}}
+{{- $network := .Values.network -}}
+{{- if $network.interface }}
+{{- range (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).interfaceVariables }}
+{{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
+- {name: {{ .name | quote }}, value: {{ $network.interface | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if eq $network.transport "TCP" }}
+- {name: FI_PROVIDER, value: tcp}
+- {name: UCX_TLS, value: "self,sm,tcp"}
+- {name: NCCL_IB_DISABLE, value: "1"}
+{{- end }}
+{{- end }}
+
+{{/*
+Not empty when the release has a NetworkPolicy. By default it has one, because MPI, Gloo and NCCL have no
+authentication; with hostNetwork it has none, because a NetworkPolicy does not apply to pods on the node's network.
+*/}}
+{{- define "horovod.networkPolicy" -}}
+{{- $enabled := .Values.networkPolicy.enabled -}}
+{{- if ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled) -}}yes{{- end -}}
+{{- end }}

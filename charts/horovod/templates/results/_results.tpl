@@ -1,0 +1,56 @@
+{{/* Storing the results at the end of the run. */}}
+
+{{/*
+The sidecar that stores the results when the master asks for it: hvd_pods/master/results.sh. Kubernetes ends it with the
+master, and its exit code is not the pod's.
+*/}}
+{{- define "horovod.resultsContainer" -}}
+{{- $results := .Values.results -}}
+{{- if $results.command }}
+- name: results
+  restartPolicy: Always
+  {{- $image := include "horovod.mergedImage" (dict "image" .Values.master.image "own" $results.image) | fromJson }}
+  {{- include "horovod.image" (dict "root" . "image" $image) | nindent 2 }}
+  command:
+    {{- concat (list "sh" "/horovod/bin/hvd_pods/master/results.sh") $results.command | toYaml | nindent 4 }}
+  env:
+    {{- $variables := include "horovod.resultsVariables" . | fromYamlArray }}
+    {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env") | nindent 4 }}
+  {{- with include "horovod.initResources" .Values.master.resources }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .Values.securityContext | nindent 4 }}
+  volumeMounts:
+    {{- include "horovod.programMounts" "master" | nindent 4 }}
+    - {name: tmp, mountPath: /tmp}
+    # The master and this container exchange files in it.
+    - {name: generated, mountPath: /horovod/results, subPath: results}
+    # Kubernetes gives the pod's token to each container that has nothing mounted there.
+    - {name: tmp, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, subPath: no-token, readOnly: true}
+    {{- range .Values.volumeMounts }}
+    - {{ toYaml . | nindent 6 | trim }}
+    {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "horovod.resultsVariables" -}}
+- {name: HOME, value: /tmp}
+- {name: RESULTS_PATH, value: {{ include "horovod.resultsPath" . | quote }}}
+- {name: RESULTS_EXCHANGE, value: /horovod/results}
+{{- end }}
+
+{{- define "horovod.resultsPath" -}}
+{{- $output := include "horovod.envValue" (dict "env" .Values.worker.env "name" "OUTPUT_PATH") -}}
+{{ .Values.results.path | default $output }}
+{{- end }}
+
+{{/* Settings of storing for the master; empty when results.command is empty. */}}
+{{- define "horovod.resultsSettings" -}}
+{{- with .Values.results -}}
+{{- if .command -}}
+timeoutSeconds: {{ .timeoutSeconds | default 3600 | int }}
+onFailure: {{ .onFailure | default false }}
+{{- end -}}
+{{- end -}}
+{{- end }}

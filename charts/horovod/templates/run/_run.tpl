@@ -1,0 +1,170 @@
+{{/* Identifies the run of these values, and finds it in the cluster. docs/adr/0010 has the rules. */}}
+
+{{/*
+A value as one line of JSON without the keys whose value is empty or false, so that a key which a newer chart adds
+changes nothing.
+*/}}
+{{- define "horovod.canonical" -}}
+{{- if kindIs "map" . -}}
+{{- $parts := list -}}
+{{- range $key, $value := . -}}
+{{- with include "horovod.canonical" $value -}}{{- $parts = append $parts (printf "%q:%s" $key .) -}}{{- end -}}
+{{- end -}}
+{{- with $parts -}}{{- printf "{%s}" (join "," .) -}}{{- end -}}
+{{- else if kindIs "slice" . -}}
+{{- $parts := list -}}
+{{- /* The position of an item counts, so that empty ones stay. */ -}}
+{{- range . -}}{{- $parts = append $parts (include "horovod.canonical" . | default (toJson .)) -}}{{- end -}}
+{{- with $parts -}}{{- printf "[%s]" (join "," .) -}}{{- end -}}
+{{- else if not (or (kindIs "invalid" .) (eq (toString .) "") (eq (toString .) "false")) -}}
+{{- toJson . -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+The values in a hash of the run: identity has the values that decide what is trained, and settings also has the values
+that decide how it starts. values.source.yaml declares the hash of each key; the merged groups replace worker.
+Call with (dict "root" $ "hash" "identity").
+*/}}
+{{- define "horovod.hashedValues" -}}
+{{- $leftOut := get (include "horovod.notHashed" . | fromJson) .hash -}}
+{{- $values := omit .root.Values "worker" -}}
+{{- include "horovod.leaveOut" (dict "from" $values "keys" $leftOut) -}}
+{{- $groups := list -}}
+{{- range .root.horovod.groups -}}
+{{- $group := omit . "maximum" "statefulSet" -}}
+{{- include "horovod.leaveOut" (dict "from" $group "keys" $leftOut.worker) -}}
+{{- $groups = append $groups $group -}}
+{{- end -}}
+{{- include "horovod.canonical" (set $values "workerGroups" $groups) -}}
+{{- end }}
+
+{{/* Removes keys from a shallow copy of a map. Call with (dict "from" $copy "keys" $keys). */}}
+{{- define "horovod.leaveOut" -}}
+{{- $from := .from -}}
+{{- range $key, $below := .keys -}}
+{{- if not (kindIs "map" $below) -}}
+{{- $_ := unset $from $key -}}
+{{- else if get $from $key -}}
+{{- $copy := omit (get $from $key) "" -}}
+{{- include "horovod.leaveOut" (dict "from" $copy "keys" $below) -}}
+{{- $_ := set $from $key $copy -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Finished or Failed when a Job has ended, else empty. Call with the Job. */}}
+{{- define "horovod.jobEnd" -}}
+{{- range (dig "status" "conditions" list .) -}}
+{{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Not empty when an object has all of the labels. Call with (dict "of" $object "labels" $labels). */}}
+{{- define "horovod.hasLabels" -}}
+{{- $has := .of.metadata.labels | default dict -}}
+{{- $missing := false -}}
+{{- range $key, $value := .labels -}}{{- if ne (get $has $key) $value -}}{{- $missing = true -}}{{- end -}}{{- end -}}
+{{- if not $missing -}}yes{{- end -}}
+{{- end }}
+
+{{/*
+Adds to .horovod, for horovod.prepare:
+  id, settings  hashes of the values that identify the run, and of all its settings
+  job           the run's Job that an upgrade keeps, because it has finished or has these settings
+  sets          the StatefulSets that the upgrade keeps with it, by name
+  ended         the record of this run if it has ended and its Job has been removed
+The last three are empty without access to a cluster.
+*/}}
+{{- define "horovod.findRun" -}}
+{{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
+{{- $settings := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
+{{- $own := set (include "horovod.runSelector" . | fromYaml) "horovod/run" $id -}}
+{{- $job := dict -}}
+{{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
+{{- $hasSettings := eq (dig "metadata" "labels" "horovod/settings" "" .) $settings -}}
+{{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
+{{- $isOwn := and (not .metadata.deletionTimestamp) (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
+{{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
+{{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
+{{- end -}}
+{{- $sets := dict -}}
+{{- if $job -}}
+{{- $_ := set $own "horovod/settings" $settings -}}
+{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+{{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $config := lookup "v1" "ConfigMap" .Release.Namespace (include "horovod.record" .) | default dict -}}
+{{- $record := dig "data" dict $config -}}
+{{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settings") $settings) -}}
+{{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
+{{- $ended := ternary $record dict (and $isOver (not $job) (eq (get $record "run") $id)) -}}
+{{- range $key, $value := dict "id" $id "settings" $settings "job" $job "sets" $sets "ended" $ended -}}
+{{- $_ := set $.horovod $key $value -}}
+{{- end -}}
+{{- end }}
+
+{{/* Labels with the run of a Job or StatefulSet. */}}
+{{- define "horovod.runLabels" -}}
+horovod/run: {{ .horovod.id | quote }}
+horovod/settings: {{ .horovod.settings | quote }}
+{{- end }}
+
+{{/*
+The name of the run's Job. An upgrade that keeps a Job keeps its name. A new name has a hash of the pod template,
+because Kubernetes allows no change of a Job's pods. Without a ServiceAccount no record keeps another Job from repeating
+the run, so that the hash is that of the settings only.
+*/}}
+{{- define "horovod.job" -}}
+{{- if .horovod.job -}}
+{{ .horovod.job.metadata.name }}
+{{- else -}}
+{{- $content := .horovod.settings -}}
+{{- if include "horovod.serviceAccount" . -}}
+{{- $content = include "horovod.once" (dict "root" . "name" "horovod.masterPod") -}}
+{{- end -}}
+{{ include "horovod.fullname" . }}-master-{{ sha256sum $content | trunc 8 }}
+{{- end -}}
+{{- end }}
+
+{{/*
+The pod template of a Job or StatefulSet that the upgrade keeps, without what the Job controller adds. Call with the
+object.
+*/}}
+{{- define "horovod.keptTemplate" -}}
+{{- $template := .spec.template -}}
+{{- $labels := omit $template.metadata.labels "controller-uid" "job-name" -}}
+{{- $labels = omit $labels "batch.kubernetes.io/controller-uid" "batch.kubernetes.io/job-name" -}}
+{{- $metadata := merge (dict "labels" $labels) (pick $template.metadata "annotations") -}}
+{{- dict "metadata" $metadata "spec" $template.spec | toYaml -}}
+{{- end }}
+
+{{/*
+How this run ended: Finished, Failed, or empty while it has not ended. The Job has the result; after the Job has been
+removed, the record has the result.
+*/}}
+{{- define "horovod.end" -}}
+{{- if .horovod.job -}}
+{{- include "horovod.jobEnd" .horovod.job -}}
+{{- else -}}
+{{- get .horovod.ended "state" -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Not empty when this run has ended and its workers were scaled to zero, so that an upgrade does not scale them up
+again.
+*/}}
+{{- define "horovod.workersAreDone" -}}
+{{- $cleaned := get (dict "Finished" (list "OnSuccess" "Always") "Failed" (list "Always")) (include "horovod.end" .) -}}
+{{- if has .Values.cleanup ($cleaned | default list) -}}yes{{- end -}}
+{{- end }}
+
+{{/*
+The ConfigMap in which the master records how the last run of the release ended, and which master controls the workers.
+The chart does not set its data.
+*/}}
+{{- define "horovod.record" -}}
+{{ include "horovod.fullname" . }}-run
+{{- end }}

@@ -1,0 +1,105 @@
+{{/* Staging: filling a volume before the workers start, and placing them where the data are. */}}
+
+{{/*
+The init container that fills a volume before a worker starts: hvd_pods/worker/stage.sh.
+Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.stagingContainer" -}}
+{{- $staging := .root.Values.staging -}}
+{{- if $staging.command }}
+- name: staging
+  {{- $image := include "horovod.mergedImage" (dict "image" .group.image "own" $staging.image) | fromJson }}
+  {{- include "horovod.image" (dict "root" .root "image" $image) | nindent 2 }}
+  command:
+    {{- concat (list "sh" "/horovod/bin/hvd_pods/worker/stage.sh") $staging.command | toYaml | nindent 4 }}
+  env:
+    {{- $variables := include "horovod.stagingVariables" .root | fromYamlArray }}
+    {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
+  {{- with include "horovod.initResources" .group.resources }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .root.Values.securityContext | nindent 4 }}
+  volumeMounts:
+    {{- include "horovod.programMounts" "worker" | nindent 4 }}
+    - {name: tmp, mountPath: /tmp}
+    {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
+    {{- range .group.volumeMounts }}
+    {{- /* A mount that is read-only for the worker is writable here. */}}
+    {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $holder.mountPath) }}
+    - {{ toYaml $mount | nindent 6 | trim }}
+    {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "horovod.stagingVariables" -}}
+{{- $staging := .Values.staging -}}
+- {name: HOME, value: /tmp}
+- {name: STAGING_PATH, value: {{ $staging.path | trimSuffix "/" | quote }}}
+- {name: STAGING_KEY, value: {{ include "horovod.stagingKey" . | quote }}}
+- {name: STAGING_OWNER, value: {{ printf "%s/%s" .Release.Namespace (include "horovod.fullname" .) | quote }}}
+- {name: STAGING_VERIFY, value: {{ $staging.verify | quote }}}
+{{- end }}
+
+{{/* A hash of the source of the data: image, command and variables. */}}
+{{- define "horovod.stagingKey" -}}
+{{ pick .Values.staging "image" "command" "env" | toJson | sha256sum | trunc 16 }}
+{{- end }}
+
+{{/*
+The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/master/staged.py writes it); empty when
+the data are not in a directory of a node. It is a hash of the source and the directory, so that later runs and other
+releases of the namespace share it. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.stagedRecord" -}}
+{{- $staging := .root.Values.staging -}}
+{{- $directory := "" -}}
+{{- if and $staging.command (ne $staging.nodes "Any") -}}
+{{- $path := trimSuffix "/" $staging.path -}}
+{{- $mount := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $path) | fromJson -}}
+{{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
+{{- range .group.volumes -}}
+{{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
+{{- $directory = printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $directory -}}
+horovod-staged-{{ printf "%s %s" $directory (include "horovod.stagingKey" .root) | sha256sum | trunc 10 }}
+{{- end -}}
+{{- end }}
+
+{{/* The names of the records of all groups, as a JSON list. */}}
+{{- define "horovod.stagedRecords" -}}
+{{- $names := list -}}
+{{- range .horovod.groups -}}{{- $names = append $names .staged -}}{{- end -}}
+{{ without ($names | uniq) "" | toJson }}
+{{- end }}
+
+{{/*
+Places a group's workers on the nodes that have its data, as `stagedNodes` of the group. The revision stays, because
+running workers are on such nodes already. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.placeOnStaged" -}}
+{{- $record := lookup "v1" "ConfigMap" .root.Release.Namespace .group.staged | default dict -}}
+{{- with keys ($record.data | default dict) | sortAlpha -}}
+{{- $_ := set $.group "stagedNodes" . -}}
+{{- $term := dict "key" "kubernetes.io/hostname" "operator" "In" "values" . -}}
+{{- $pod := fromYaml $.group.pod -}}
+{{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
+{{- if eq $.root.Values.staging.nodes "Required" -}}
+{{- $terms := list -}}
+{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
+{{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $term)) -}}
+{{- end -}}
+{{- $required := dict "nodeSelectorTerms" $terms -}}
+{{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
+{{- else -}}
+{{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchExpressions" (list $term))) -}}
+{{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
+{{- end -}}
+{{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
+{{- $_ := set $.group "pod" (set $pod "affinity" $affinity | toYaml) -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,172 @@
+{{/* A worker's pod. */}}
+
+{{/* The pod spec of a worker. Call with (dict "root" $ "group" $group). */}}
+{{- define "horovod.workerPodBody" -}}
+{{- $root := .root -}}
+{{- $group := .group -}}
+automountServiceAccountToken: {{ $group.automountServiceAccountToken }}
+{{- with include "horovod.workerServiceAccount" . }}
+serviceAccountName: {{ . | quote }}
+{{- end }}
+{{- include "horovod.placement" (dict "root" $root "of" $group "component" "worker") }}
+{{- if $root.Values.hostPID }}
+hostPID: true
+{{- end }}
+{{- if $root.Values.hostNetwork }}
+# The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local host.
+hostNetwork: true
+# On the node's network a pod would otherwise use the node's DNS, which does not resolve Services.
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+{{ include "horovod.podSettings" $root }}
+{{- with include "horovod.ownPodFields" $group }}
+{{- . | trim | nindent 0 }}
+{{- end }}
+{{- with include "horovod.scheduling" $group }}
+{{ . }}
+{{- end }}
+{{- $main := dict "root" $root "image" $group.image "resources" $group.resources }}
+{{- $passwd := include "horovod.passwdContainer" $main }}
+{{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
+{{- with print $passwd $own (include "horovod.stagingContainer" .) }}
+initContainers:
+  {{- . | trim | nindent 2 }}
+{{- end }}
+containers:
+  - name: worker
+    {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
+    command: [python3, -I, -S, /horovod/bin/hvd_pods/worker/main.py]
+    ports:
+      - {name: ssh, containerPort: {{ int $root.Values.ssh.port }}}
+      {{- if $root.Values.metrics.enabled }}
+      - {name: metrics, containerPort: {{ include "horovod.metricsPort" $root }}}
+      {{- end }}
+    env:
+      {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
+      {{- $of := printf "worker.env of group %q" $group.name }}
+      {{- include "horovod.env" (dict "entries" (concat $variables $group.env) "of" $of) | nindent 6 }}
+    {{- with include "horovod.ownContainerFields" $group }}
+    {{- . | trim | nindent 4 }}
+    {{- end }}
+    startupProbe:
+      tcpSocket: {port: ssh}
+      periodSeconds: 1
+      failureThreshold: 300
+    {{- with $group.resources }}
+    resources:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    securityContext:
+      {{- include "horovod.workerSecurityContext" . | nindent 6 }}
+    volumeMounts:
+      {{- $mounts := include "horovod.workerMounts" $root | fromYamlArray }}
+      {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath") | nindent 6 }}
+  {{- with include "horovod.ownContainers" (dict "root" $root "containers" $group.extraContainers) }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+volumes:
+  {{- $volumes := include "horovod.workerVolumes" $root | fromYamlArray }}
+  {{- include "horovod.unique" (dict "items" (concat $volumes $group.volumes) "key" "name") | nindent 2 }}
+{{- end }}
+
+{{- define "horovod.workerMounts" -}}
+{{ include "horovod.commonMounts" (dict "root" . "programs" "common rank warm worker") }}
+- {name: shm, mountPath: /dev/shm}
+{{- if include "horovod.mayBeRoot" . }}
+# The privilege separation directory of an sshd that runs as root.
+- {name: generated, mountPath: /run/sshd, subPath: sshd}
+{{- end }}
+{{- end }}
+
+{{- define "horovod.workerVolumes" -}}
+{{ include "horovod.commonVolumes" (dict "root" . "programs" "common rank warm worker") }}
+{{ include "horovod.sshVolume" (dict "root" . "component" "worker") }}
+- name: shm
+  emptyDir: {medium: Memory, sizeLimit: {{ .Values.shm.sizeLimit | quote }}}
+{{- end }}
+
+{{/*
+The variables that the chart sets in a worker; worker.env overrides them. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.workerVariables" -}}
+# The image's home directory is not writable, because the root file system is read-only.
+- {name: HOME, value: /tmp}
+- {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
+- {name: HVD_SSH_PORT, value: {{ .root.Values.ssh.port | int | quote }}}
+- {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
+# Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
+- {name: I_MPI_PIN, value: "0"}
+# Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would.
+- {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
+- {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
+- {name: HVD_GRACE, value: {{ include "horovod.gracePeriod" .group | quote }}}
+{{- /* Horovod names a rank after one to four periods, a minute here: it finds some tensors late only after two. */}}
+{{- $timeout := include "horovod.stallTimeout" .root | int }}
+{{- $period := ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) }}
+- {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
+{{- if not (kindIs "invalid" .root.Values.launch.preload) }}
+- {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
+{{- end }}
+{{- with include "horovod.workerMetricsEnv" .root }}
+{{ . }}
+{{- end }}
+{{- with include "horovod.once" (dict "root" .root "name" "horovod.networkVariables") }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}
+{{- define "horovod.switches" -}}
+{{- $horovod := .root.Values.horovod -}}
+{{- $env := .group.env -}}
+{{- $switches := dict -}}
+{{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
+{{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
+{{- if $horovod.timeline -}}
+{{- $_ := set $switches "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
+{{- end -}}
+{{- if $horovod.autotune -}}
+{{- $_ := set $switches "HOROVOD_AUTOTUNE" "1" -}}
+{{- if $output -}}{{- $_ := set $switches "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
+{{- end -}}
+{{- $threshold := $horovod.fusionThresholdMiB -}}
+{{- /* 0 is a valid threshold: it disables fusion. */ -}}
+{{- if not (kindIs "invalid" $threshold) -}}
+{{- $_ := set $switches "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
+{{- end -}}
+{{- with $horovod.cycleTimeMs -}}{{- $_ := set $switches "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
+{{- $added := list -}}
+{{- range $name, $value := $switches -}}
+{{- if not (include "horovod.hasEnv" (dict "env" $env "name" $name)) -}}
+{{- $added = append $added (dict "name" $name "value" $value) -}}
+{{- end -}}
+{{- end -}}
+{{ $added | toJson }}
+{{- end }}
+
+{{/* The container's security context with the group's capabilities, and for root the capabilities that sshd needs. */}}
+{{- define "horovod.workerSecurityContext" -}}
+{{- $context := deepCopy .root.Values.securityContext -}}
+{{- $added := .group.capabilities -}}
+{{- if eq (toString .root.Values.podSecurityContext.runAsUser) "0" -}}
+{{- $added = concat $added (list "SETGID" "SETUID" "SYS_CHROOT") -}}
+{{- end -}}
+{{- with $added -}}
+{{- $of := $context.capabilities | default dict -}}
+{{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) -}}
+{{- end -}}
+{{ toYaml $context }}
+{{- end }}
+
+{{/*
+A short hash of the worker's pod spec and SSH keys. The master recognises current pods by it.
+A StatefulSet that the upgrade keeps keeps its revision.
+*/}}
+{{- define "horovod.revision" -}}
+{{- with get .root.horovod.sets .group.statefulSet -}}
+{{ get .spec.template.metadata.labels "horovod/revision" }}
+{{- else -}}
+{{- $metadata := list .group.podLabels .group.podAnnotations (int .root.Values.ssh.generation) -}}
+{{ printf "%s %s" .group.pod (toJson $metadata) | sha256sum | trunc 10 }}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,172 @@
+"""Data and results: staging before the workers start, and storing after the training."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdchart.values.merge import merge_values
+from tests.chart.render import (
+    IMAGE,
+    Manifest,
+    Values,
+    main_container,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_settings,
+)
+
+DATA: Values = {
+    "volumes": [
+        {"name": "data", "hostPath": {"path": "/mnt/data"}},
+        {"name": "other", "emptyDir": {}},
+    ],
+    "volumeMounts": [
+        {"name": "data", "mountPath": "/data", "readOnly": True, "subPath": "x"},
+        {"name": "other", "mountPath": "/data-of-others", "readOnly": True},
+    ],
+}
+STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
+TOKEN = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s3", "key": "token"}}}
+RCLONE = {"repository": "rclone/rclone", "tag": "1.70"}
+
+
+def init_containers(workload: Manifest) -> list[Manifest]:
+    """Return the init containers of a workload."""
+    containers: list[Manifest] = pod_spec(workload).get("initContainers", [])
+    return containers
+
+
+def staging(**changes: object) -> Manifest:
+    """Return the staging container of the workers."""
+    manifests = render({**DATA, "staging": {**STAGING, **changes}})
+    assert init_containers(one(manifests, "Job")) == []
+    (container,) = init_containers(one(manifests, "StatefulSet"))
+    return container
+
+
+def environment(container: Manifest) -> dict[str, str]:
+    """Return the container's variables that have a plain value."""
+    return {entry["name"]: entry.get("value", "") for entry in container["env"]}
+
+
+def test_staging_runs_in_workers_and_writes_what_they_read() -> None:
+    groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
+    for workers in of_kind(render({**DATA, **groups, "staging": STAGING}), "StatefulSet"):
+        (container,) = init_containers(workers)
+        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
+        assert mounts["/data-of-others"]["readOnly"] is True
+        assert DATA["volumeMounts"][0] in pod_spec(workers)["containers"][0]["volumeMounts"]
+
+
+def test_staging_takes_any_image_and_command() -> None:
+    container = staging()
+    script = "/horovod/bin/hvd_pods/worker/stage.sh"
+    assert container["command"] == ["sh", script, *STAGING["command"]]
+    assert container["image"] == f"{IMAGE}:0.28.1-tf2.21.0"
+    container = staging(image=RCLONE, env=[TOKEN])
+    assert container["image"] == "rclone/rclone:1.70"
+    assert TOKEN in container["env"]
+
+
+def test_staging_key_changes_with_its_source() -> None:
+    def key(**changes: object) -> str:
+        return environment(staging(**changes))["STAGING_KEY"]
+
+    assert key() == key(verify="Checksum"), "verification does not change the source"
+    assert len({key(), key(command=["true"]), key(env=[{"name": "A", "value": "1"}])}) == 3
+
+
+def record(values: Values) -> str:
+    """The record of the nodes that have the data, as the master of such a release knows it."""
+    manifests = render({**DATA, "staging": STAGING, **values})
+    (group,) = run_settings(manifests)["groups"]
+    name: str = group["staged"]
+    creating = [rule for rule in one(manifests, "Role")["rules"] if "create" in rule["verbs"]]
+    granted = [(rule["resources"], rule.get("resourceNames")) for rule in creating]
+    assert granted == [(["events"], None), *([(["configmaps"], [name])] if name else [])]
+    return name
+
+
+def on_disk(path: str, **mount: object) -> Values:
+    """A directory of the node as the volume for the data."""
+    return {
+        "volumes": [{"name": "data", "hostPath": {"path": path}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", **mount}],
+    }
+
+
+def test_releases_share_the_record_of_what_is_in_one_directory_of_the_nodes() -> None:
+    first = record(on_disk("/mnt/data/x"))
+    assert first.startswith("horovod-staged-")
+    assert record({**on_disk("/mnt/data", subPath="x"), "worker": {"number": 9}}) == first
+    moved = on_disk("/mnt/data/x", mountPath="/elsewhere/")
+    assert record({**moved, "staging": {**STAGING, "path": "/elsewhere/set"}}) == first
+    for other in (
+        {**on_disk("/mnt/data/x"), "staging": {**STAGING, "command": ["true"]}},
+        {**on_disk("/mnt/data/x"), "staging": {**STAGING, "path": "/data/other"}},
+        on_disk("/mnt/data/y"),
+    ):
+        assert record(other).startswith("horovod-staged-")
+        assert record(other) != first
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        {"staging": {**STAGING, "nodes": "Any"}},
+        on_disk("/mnt", subPathExpr="$(POD)"),
+        {"staging": {}},
+    ],
+    ids=["claim", "Any", "directory of each pod", "no staging"],
+)
+def test_nothing_is_recorded_of_data_that_no_directory_of_a_node_has(values: Values) -> None:
+    assert record({**on_disk("/mnt/data"), **values}) == ""
+
+
+OUTPUT: Values = {
+    "volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "out"}}],
+    "volumeMounts": [{"name": "out", "mountPath": "/output"}],
+    "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
+}
+COMMAND: Values = {"results": {"command": ["rclone", "copy", ".", "bucket:run"]}}
+
+
+def sidecar(values: Values) -> Manifest:
+    """The container of the master that stores the results."""
+    manifests = render(merge_values(OUTPUT, values))
+    (container,) = init_containers(one(manifests, "Job"))
+    assert init_containers(one(manifests, "StatefulSet")) == []
+    assert one(manifests, "Pod")["spec"]["initContainers"] == [], "helm test stores nothing"
+    return container
+
+
+def test_results_are_stored_by_a_sidecar_of_the_master() -> None:
+    container = sidecar(COMMAND)
+    script = "/horovod/bin/hvd_pods/master/results.sh"
+    assert container["command"] == ["sh", script, *COMMAND["results"]["command"]]
+    # Its end, and how it ends, do not concern the Job.
+    assert container["restartPolicy"] == "Always"
+    assert container["image"].startswith(f"{IMAGE}:")
+    assert environment(container)["RESULTS_PATH"] == "/output/run"
+    assert OUTPUT["volumeMounts"][0] in container["volumeMounts"]
+    stored = run_settings(render(merge_values(OUTPUT, COMMAND)))["results"]
+    assert stored == {"timeoutSeconds": 3600, "onFailure": False}
+
+
+def test_master_without_results_to_store_knows_of_none() -> None:
+    manifests = render(OUTPUT)
+    assert run_settings(manifests)["results"] == {}
+    assert init_containers(one(manifests, "Job")) == []
+    assert OUTPUT["volumeMounts"][0] in main_container(manifests, "Job")["volumeMounts"]
+
+
+def test_sidecar_has_an_image_and_variables_of_its_own() -> None:
+    master = merge_values(COMMAND, {"master": {"image": {"tag": "other"}}})
+    assert sidecar(master)["image"] == f"{IMAGE}:other"
+    container = sidecar(merge_values(master, {"results": {"image": RCLONE, "env": [TOKEN]}}))
+    assert container["image"] == "rclone/rclone:1.70"
+    assert TOKEN in container["env"]
