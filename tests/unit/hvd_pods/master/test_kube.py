@@ -159,15 +159,6 @@ def test_a_watch_that_is_cut_is_an_api_error_after_the_events_before(
     assert raised.value.status == kube.NO_ANSWER
 
 
-def test_a_watch_that_is_left_closes_its_connection(api: kube.Api, api_server: FakeApi) -> None:
-    events = api.watch("core/pods", {})
-    next(events)
-    events.close()  # type: ignore[attr-defined]
-    for number in range(3):
-        api_server.put("core/pods", {"metadata": {"name": f"more-{number}"}})
-    api_server.wait(lambda: not api_server.watches("core/pods"))
-
-
 @pytest.mark.parametrize("api_server", ["::1"], indirect=True)
 def test_the_api_at_an_ipv6_address(api: kube.Api, api_server: FakeApi) -> None:
     assert api.get("core/pods/a") == POD

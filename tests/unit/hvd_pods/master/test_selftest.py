@@ -51,11 +51,6 @@ def waiting(
     return future
 
 
-def test_a_run_whose_job_is_deleted_has_ended(waiting: Future[Any], api_server: FakeApi) -> None:
-    api_server.remove("batch/jobs", JOB)
-    waiting.result(TIMEOUT)
-
-
 @pytest.mark.parametrize(
     "break_off",
     [FakeApi.end_watches, FakeApi.expire, lambda api: api.end_watches(faults.cut_chunk)],
@@ -195,28 +190,6 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
     ended.environment()
     assert selftest.main() == 0
     assert scales(ended) == [2], "it did not scale down"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", "batch/jobs"), ("PATCH", "apps/statefulsets")]
-)
-@pytest.mark.parametrize(
-    "failure", [faults.status(503, "try later"), faults.cut_answer], ids=["503", "cut"]
-)
-def test_a_test_that_the_api_fails_says_so(
-    ended: MasterPod,
-    method: str,
-    path: str,
-    failure: faults.Failure,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    ended.api.fail(method, path, failure)
-    ended.environment()
-    assert selftest.main() == 1
-    assert not (ended.generated.parent / "arguments").exists()
-    output = capsys.readouterr()
-    assert "the test failed with exit code 1" in output.out
-    assert "[hvd] error: " in output.err
 
 
 def test_workers_that_cannot_be_scaled_down_do_not_fail_the_test(

@@ -99,35 +99,6 @@ def test_script_dies_with_its_rank() -> None:
         assert rank.stdout.read() == b""
 
 
-def test_script_finds_signals_as_the_launcher_has_set_them() -> None:
-    """Python ignores SIGPIPE for itself; the launcher may ignore the end of its children."""
-    show = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
-
-    def ignore() -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    with start(*show, preexec_fn=ignore) as rank:
-        # communicate() would not have what was read together with the first line.
-        assert rank.stdout is not None
-        masks = read_masks(rank.stdout.read().decode())
-        assert rank.wait(60) == 0
-    # This process may ignore one of glibc's own signals, which Python cannot set.
-    ignored = read_masks(Path("/proc/self/status").read_text())["SigIgn"]
-    for number in (signal.SIGCHLD, signal.SIGHUP):
-        ignored |= 1 << number - 1
-    for number in child_rank.IGNORED_BY_PYTHON:
-        ignored &= ~(1 << number - 1)
-    assert masks == {"SigBlk": 0, "SigIgn": ignored}
-
-
-def read_masks(status: str) -> dict[str, int]:
-    """The masks of signals that a process blocks and ignores."""
-    return {
-        name: int(mask, 16) for name, mask in re.findall(r"^(Sig(?:Ign|Blk)):\t(\w+)", status, re.M)
-    }
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder by which a rank's Python learns where to write its stack."""
