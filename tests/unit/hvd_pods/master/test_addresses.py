@@ -238,6 +238,7 @@ def test_slices_that_are_followed_no_longer_are_asked_for_no_more(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.usefixtures("names")
 @pytest.mark.parametrize("request_number", [1, 2], ids=["list", "watch"])
 def test_end_of_following_does_not_wait_for_an_answer(
     api_server: FakeApi, follower: Follower, request_number: int
@@ -307,6 +308,7 @@ def test_dns_helps_until_the_api_server_answers_and_no_longer(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("names")
 def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
     api_server: FakeApi, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
