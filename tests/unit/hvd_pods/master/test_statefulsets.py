@@ -171,11 +171,11 @@ class Master:
     def __init__(self, run: Run, api: kube.Api) -> None:
         self.told = Told()
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
-        self._effects = Effects(facts, api, EventRecorder(None), None, self.told)
+        self.effects = Effects(facts, api, EventRecorder(None), None, self.told)
 
     def do(self, *effects: m.Effect) -> None:
         for effect in effects:
-            self._effects.carry_out(effect)
+            self.effects.carry_out(effect)
 
     def list_pods(self, *missing: str) -> m.PodsListed:
         """List the pods, when all that was asked for before is done."""
@@ -281,11 +281,23 @@ def test_master_that_is_asked_to_end_replaces_no_worker(
     assert replicas(api_server) == (2, 0)
 
 
-def test_workers_of_a_test_are_scaled_up_or_it_fails(api_server: FakeApi, master: Master) -> None:
+def test_workers_of_a_test_are_scaled_up_and_the_numbers_before_are_known(
+    api_server: FakeApi, master: Master
+) -> None:
     put_number(api_server, cpu=5)
     master.do(m.ProvideWorkers())
     assert master.told.wait_for(m.WorkersProvided).problem is None
     assert replicas(api_server) == (5, 1)
-    api_server.fail("GET", "apps/statefulsets/hvd-cpu", faults.status(403, "no right"))
+    assert master.effects.provided == {"hvd-gpu": 0}
+
+
+def test_workers_that_were_scaled_up_are_known_when_others_cannot_be(
+    api_server: FakeApi, master: Master
+) -> None:
+    """The test leaves as many as it has found."""
+    put_number(api_server, cpu=1)
+    api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.status(403, "no right"))
     master.do(m.ProvideWorkers())
-    assert str(master.told.wait_for(m.WorkersProvided, 2).problem) == "403: no right"
+    assert str(master.told.wait_for(m.WorkersProvided).problem) == "403: no right"
+    assert replicas(api_server) == (2, 0)
+    assert master.effects.provided == {"hvd-cpu": 1}
