@@ -161,7 +161,7 @@ class Effects:
 
     def _provide(self) -> m.Event:
         try:
-            self.provided = provide(self._access, self._run.needed_workers)
+            provide(self._access, self._run.needed_workers, self.provided)
         except ApiError as problem:
             return m.WorkersProvided(RunError(str(problem)))
         return m.WorkersProvided()

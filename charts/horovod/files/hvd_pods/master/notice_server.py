@@ -78,7 +78,8 @@ class NoticeServer:
             for key, _ in self._selector.select(self._seconds_left()):
                 if key.fileobj is self._listener:
                     self._accept()
-                else:
+                # A new connection may just have taken the place of this one.
+                elif key.fileobj in self._until:
                     self._receive(key.fileobj)  # type: ignore[arg-type]
             now = time.monotonic()
             for connection in [c for c, until in self._until.items() if until <= now]:
@@ -127,9 +128,11 @@ class NoticeServer:
             self._kept[self._number] = connection
             self._forget(connection)
             connection.setblocking(True)
+            self._tell(NoticeTaken(attempt, notice, self._number))
         else:
+            # First: the sender may end when its connection does, and with it the launcher.
+            self._tell(NoticeTaken(attempt, notice))
             self._close(connection)
-        self._tell(NoticeTaken(attempt, notice, self._number if waits else 0))
 
     def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:
         """Parse a line; None unless it is a notice of this run's present attempt."""
