@@ -21,9 +21,6 @@ PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
 EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
-# The methods of events.EventRecorder, and what a reason looks like.
-_CREATE = ("emit", "note", "warn")
-_REASON = re.compile(r"([A-Z][a-z]+)+")
 _HEAD = """\
 # The command
 
@@ -123,20 +120,11 @@ def metrics_table() -> str:
 
 
 def emitted_events() -> set[str]:
-    """The reasons of all events that the programs of the pods create: the words in each statement
-    that mentions one of _CREATE.
-    """
-    simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
+    """The reasons of all events that the master creates: of each effect Emit("Reason", ...)."""
     trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
-    statements = [node for tree in trees for node in ast.walk(tree) if isinstance(node, simple)]
-    reasons = set()
-    for statement in statements:
-        inside = list(ast.walk(statement))
-        if any(isinstance(node, ast.Attribute) and node.attr in _CREATE for node in inside):
-            values = [node.value for node in inside if isinstance(node, ast.Constant)]
-            words = [value for value in values if isinstance(value, str)]
-            reasons |= {word for word in words if _REASON.fullmatch(word)}
-    return reasons
+    calls = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
+    reasons = [ast.unparse(c.args[0]) for c in calls if ast.unparse(c.func).endswith("Emit")]
+    return {ast.literal_eval(reason) for reason in reasons}
 
 
 def described_events() -> dict[str, str]:
