@@ -20,7 +20,7 @@ from typing import Any, Mapping, Sequence
 from hvd_pods.common import notices
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
-from hvd_pods.common.reporting import log
+from hvd_pods.common.reporting import log, printable
 from hvd_pods.common.run import Run
 from hvd_pods.master.carriers import Tell, spawn
 from hvd_pods.master.messages import NoticeTaken
@@ -167,7 +167,7 @@ class NoticeServer:
         for name, expected in FIELDS[kind].items():
             value = notice.get(name)
             if expected is str and isinstance(value, str):
-                content[name] = _printable(value)
+                content[name] = printable(value[:LONGEST_TEXT])
             elif expected is int and type(value) is int and -256 < value < 256:
                 content[name] = value
             elif expected is float and isinstance(value, (int, float)) and _is_seconds(value):
@@ -193,12 +193,6 @@ def _has_secret(line: bytes, secret: str) -> bool:
     """Whether a line begins as the one of common/notices.py does, with this secret."""
     start = json.dumps({"secret": secret})[:-1].encode()
     return hmac.compare_digest(line[: len(start)], start)
-
-
-def _printable(text: str) -> str:
-    """Return a text that a log, an event and a terminal can show: no control characters."""
-    short = text[:LONGEST_TEXT]
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
 
 
 def serve(run: Run, tell: Tell) -> NoticeServer | None:
