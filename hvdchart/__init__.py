@@ -71,36 +71,22 @@ __all__ = [
     "render_values",
 ]
 
-# Where each name comes from. It is imported when it is first used: a command such as `status` needs
+# The modules of the names. Each is imported when it is first used: a command such as `status` needs
 # none of them, and they take 0.2 s.
-_MODULES = {
-    "FileError": "hvdchart.errors",
-    "HvdchartError": "hvdchart.errors",
-    "SpecError": "hvdchart.errors",
-    "ValuesError": "hvdchart.errors",
-    "GroupPlan": "hvdchart.plan.model",
-    "Plan": "hvdchart.plan.model",
-    "make_plan": "hvdchart.plan.planner",
-    "Reason": "hvdchart.plan.rules",
-    "checked_spec": "hvdchart.spec.load",
-    "load_spec": "hvdchart.spec.load",
-    "parse_spec": "hvdchart.spec.load",
-    "Elastic": "hvdchart.spec.model",
-    "Image": "hvdchart.spec.model",
-    "Launch": "hvdchart.spec.model",
-    "NodeGroup": "hvdchart.spec.model",
-    "Rdma": "hvdchart.spec.model",
-    "Reserved": "hvdchart.spec.model",
-    "Spec": "hvdchart.spec.model",
-    "HorovodSettings": "hvdchart.spec.model",
-    "Toleration": "hvdchart.spec.model",
-    "Train": "hvdchart.spec.model",
-    "Tuning": "hvdchart.spec.model",
-    "Nfs": "hvdchart.spec.model",
-    "Volume": "hvdchart.spec.model",
-    "checked_values": "hvdchart.values.check",
-    "render_values": "hvdchart.values.render",
+_NAMES = {
+    "hvdchart.errors": ("FileError", "HvdchartError", "SpecError", "ValuesError"),
+    "hvdchart.plan.model": ("GroupPlan", "Plan"),
+    "hvdchart.plan.planner": ("make_plan",),
+    "hvdchart.plan.rules": ("Reason",),
+    "hvdchart.spec.load": ("checked_spec", "load_spec", "parse_spec"),
+    "hvdchart.spec.model": (
+        *("Elastic", "HorovodSettings", "Image", "Launch", "Nfs", "NodeGroup", "Rdma", "Reserved"),
+        *("Spec", "Toleration", "Train", "Tuning", "Volume"),
+    ),
+    "hvdchart.values.check": ("checked_values",),
+    "hvdchart.values.render": ("render_values",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,7 @@ class SpecError(HvdchartError):
     """
 
     exit_code = 3
-    # A file of another kind has a hundred wrong keys, of which the first ones say what it is.
+    # A file of another kind has a hundred wrong keys, and the first ones show its kind.
     _MOST_LINES: ClassVar[int] = 20
 
     def __init__(self, place: str, path: str, problem: str, expected: str) -> None:
@@ -113,7 +113,7 @@ class ClusterError(HvdchartError):
 
 
 class NoRunError(ClusterError):
-    """The namespace has no run of this name, or no more."""
+    """The namespace has no run of this name, or the run was removed."""
 
     def __init__(
         self, name: str, namespace: str, why: str = "list all runs: hvdchart list --all-namespaces"

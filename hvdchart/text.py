@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def join_names(names: Iterable[str], limit: int = 3) -> str:
@@ -10,6 +10,16 @@ def join_names(names: Iterable[str], limit: int = 3) -> str:
     listed = list(names)
     more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
     return ", ".join(listed[:limit]) + more
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines whose columns are aligned; a line may be of any width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def split_image(reference: str) -> dict[str, str]:

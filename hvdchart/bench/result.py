@@ -42,9 +42,7 @@ _SCHEMA = {"type": "object", "properties": _KEYS, "required": list(_KEYS)}
 
 
 def document(
-    measured: Sequence[Measurement],
-    machines: Sequence[Object],
-    about: Mapping[str, Any],
+    measured: Sequence[Measurement], machines: Sequence[Object], about: Mapping[str, Any]
 ) -> Object:
     """The result as JSON data; `about` is added as it is."""
     pods = measured[0].pods

@@ -16,6 +16,7 @@ from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm import Helm
 from hvdchart.run.release import Object
 from hvdchart.run.temporary import temporary_run
 
@@ -33,9 +34,7 @@ def measure(
     plan: Plan,
     number: int,
     report: Callable[[str], None],
-    *,
-    context: str | None = None,
-    helm: str = "helm",
+    helm: Helm,
 ) -> BenchOutput:
     """Measure `number` times in the run of a plan of `bench_plan`, with a remark for each.
 
@@ -44,7 +43,7 @@ def measure(
     """
     name = plan.spec.name
     output, last = BenchOutput(), ""
-    with temporary_run(cluster, plan, context=context, program=helm) as lines:
+    with temporary_run(cluster, plan, helm) as lines:
         for line in lines:
             last = f"{line.pod}: {line.text}"
             machine = parse_machine(line.text)

@@ -19,6 +19,7 @@ from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
 from hvdchart.run.release import Object
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
@@ -81,11 +82,11 @@ def bench_plan(plan: Plan, chosen: Sequence[int], turns: int, command: Sequence[
         raise SpecError("the spec", "nodes", f"{len(plan.groups)} groups", expected)
     job = json.dumps({"sizes": list(chosen), "turns": turns, "command": list(command)})
     line = ["python3", _DRIVER, job, "$(HOSTFILE)", "$(LAUNCH)"]
-    made = measuring_plan(plan, "bench", line, max(chosen))
     driver = (Path(__file__).parent / "in_pod" / "driver.py").read_text("utf-8")
     code: dict[str, Plain] = {"files": {_DRIVER: driver, BENCHMARK: example(BENCHMARK)}}
-    spec = dataclasses.replace(made.spec, values=merge_values(made.spec.values, {"code": code}))
-    return dataclasses.replace(made, spec=spec)
+    values = merge_values(plan.spec.values, {"code": code})
+    changed = make_plan(dataclasses.replace(plan.spec, values=values), plan.tree)
+    return measuring_plan(changed, "bench", line, max(chosen))
 
 
 def parse_machine(line: str) -> Object | None:
@@ -98,7 +99,7 @@ def parse_machine(line: str) -> Object | None:
 def parse_measurement(line: str, pods: Sequence[Pod]) -> Measurement:
     """The measurement in a line of the driver that begins with BENCH.
 
-    Raises RunFailedError for one that failed.
+    Raises RunFailedError for a failed measurement.
     """
     measured = json.loads(line.removeprefix("BENCH "))
     if measured["result"] is None:

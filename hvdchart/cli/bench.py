@@ -1,4 +1,4 @@
-"""The subcommand `bench`."""
+"""The command `bench`."""
 
 import sys
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ from hvdchart.cli.terminal import say
 if TYPE_CHECKING:
     from hvdchart.run.release import Object
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart bench run.spec.yaml
   hvdchart bench run.spec.yaml --workers 1,2,4,8,16 --model inception3 --batch-size 64 -w i3.json
@@ -40,8 +40,6 @@ Examples:
 Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 a result cannot be read, or results
 of different sessions are compared; 6 Helm failed; 7 the cluster cannot be used; 8 a measurement
 failed."""
-
-
 Workers = Annotated[
     str,
     typer.Option(
@@ -70,11 +68,6 @@ Read = Annotated[
     typer.Option(metavar="FILE", help="Print results that --write has written; can be repeated."),
 ]
 Picture = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a plot (SVG).")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
-    app.command(epilog=_EPILOG)(bench)
 
 
 def bench(
@@ -154,13 +147,14 @@ def _measure(
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
     tried = sizes(plan.workers, chosen)
     made = bench_plan(plan, tried, turns, words)
     cluster = Cluster.connect(context, namespace)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    output = measure(cluster, made, turns * len(tried), say, context=context, helm=helm)
+    output = measure(cluster, made, turns * len(tried), say, Program(helm, context))
     about = {"name": plan.spec.name, "command": words, "time": began, "turns": turns}
     return document(output.measured, list(output.machines.values()), about)
 

@@ -1,4 +1,4 @@
-"""The subcommand `build`, and the image that `deploy` builds first."""
+"""The command `build`, and the image that `deploy` builds first."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
     from hvdchart.spec.yaml_tree import Plain
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
   hvdchart build . --image resnet --kind kind --watch
@@ -43,11 +43,6 @@ LoadWith = Annotated[
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print the output of the builder.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
-    app.command(epilog=_EPILOG)(build)
-
-
 def build(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder with a Dockerfile.")],
     image: Annotated[
@@ -63,8 +58,7 @@ def build(
     ] = None,
     load_with: LoadWith = "",
     archive: Annotated[
-        Path | None,
-        typer.Option("--save", metavar="FILE", help="Write the image to an archive."),
+        Path | None, typer.Option("--save", metavar="FILE", help="Write the image to an archive.")
     ] = None,
     spec: Annotated[
         Path | None,
@@ -130,6 +124,7 @@ def with_own_image(
 
     from hvdchart.image.build import Source
     from hvdchart.image.deliver import choose_target, provide
+    from hvdchart.plan.planner import make_plan
     from hvdchart.values.build import make_values
     from hvdchart.values.merge import merge_values
 
@@ -155,7 +150,7 @@ def with_own_image(
         output = _print_error if verbose else None
         provide(source, target, cluster.has_image, report, builder=builder, output=output)
     tag: dict[str, Plain] = {"image": {"tag": reference.rpartition(":")[2]}}
-    return replace(plan, spec=replace(plan.spec, values=merge_values(plan.spec.values, tag)))
+    return make_plan(replace(plan.spec, values=merge_values(plan.spec.values, tag)), plan.tree)
 
 
 def _try(once: "Callable[[], None]") -> None:

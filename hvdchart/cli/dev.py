@@ -1,4 +1,4 @@
-"""The subcommands for the user's own code: dev runs it at each save, code gives it back."""
+"""The command `dev`: runs the user's code at each save."""
 
 import sys
 import threading
@@ -14,7 +14,6 @@ from hvdchart.cli.options import (
     CreateNamespace,
     Files,
     Helm,
-    Name,
     Namespace,
     Settings,
     plan_specs,
@@ -32,12 +31,7 @@ if TYPE_CHECKING:
     from hvdchart.run.helm import Helm as Program
     from hvdchart.spec.yaml_tree import Plain
 
-# A run of `dev` is not repeated after a failure, and the workers wait for the next change.
-_VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
-# How many revisions Helm keeps: it reads all of them several times at each save.
-_REVISIONS = 2
-_EPILOGS = {
-    "dev": """\b
+EPILOG = """\b
 Examples:
   hvdchart dev my-project
   hvdchart dev run.spec.yaml --code . --namespace team
@@ -45,20 +39,15 @@ Examples:
 
 Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7 the
 cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
-uninstalled.""",
-    "code": """\b
-Example:
-  hvdchart code resnet50 -w code-of-resnet50
-
-Exit codes: 0 written; 5 the folder cannot be written, or has files; 7 there is no such run with
-code, or the cluster cannot be used.""",
-}
+uninstalled."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the subcommands."""
-    app.command(epilog=_EPILOGS["dev"])(dev)
-    app.command(epilog=_EPILOGS["code"])(code)
+# A run of `dev` is not repeated after a failure, and the workers wait for the next change.
+_VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
+
+
+# How many revisions Helm keeps: it reads all of them several times at each save.
+_REVISIONS = 2
 
 
 def dev(
@@ -141,29 +130,6 @@ def dev(
     raise typer.Exit(130)
 
 
-def code(
-    name: Name,
-    folder: Annotated[
-        Path, typer.Option("--write", "-w", metavar="FOLDER", help="New folder for the files.")
-    ],
-    namespace: Namespace = None,
-    context: Context = None,
-) -> None:
-    """Write the code of a run, as the cluster has it, to a folder."""
-    from hvdchart.code.unpack import unpack_code
-    from hvdchart.run.cluster import Cluster
-
-    cluster = Cluster.connect(context, namespace)
-    config_map = cluster.code(name)
-    if config_map is None:
-        raise ClusterError(
-            f"no run {name} with code in namespace {cluster.namespace}: its image has the code, or "
-            "there is no such run"
-        )
-    for file in unpack_code(config_map, folder):
-        sys.stdout.write(f"{folder / file}\n")
-
-
 class _Session:
     """The release of one call of `dev`, from its first run to its end."""
 
@@ -240,10 +206,7 @@ class _Session:
             return
         # There is no release when Helm was interrupted before it had begun.
         with nullcontext() if self._is_deployed else suppress(ClusterError):
-            undeploy(
-                self._name, self._cluster.namespace, context=self._helm.context,
-                helm=self._helm.program,
-            )  # fmt: skip
+            undeploy(self._name, self._cluster.namespace, self._helm)
             say(f"release {self._name} uninstalled from namespace {self._cluster.namespace}")
 
 

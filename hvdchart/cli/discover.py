@@ -1,4 +1,4 @@
-"""The subcommand `discover`."""
+"""The command `discover`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -11,20 +11,13 @@ from hvdchart.errors import ClusterError
 if TYPE_CHECKING:
     from hvdchart.discover.nodes import Object
     from hvdchart.run.cluster import Cluster
-
-
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart discover -w run.spec.yaml
   hvdchart discover --selector pool=gpu --fit 16 --spares 1 -w run.spec.yaml
 
 Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no such
 nodes."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
-    app.command(epilog=_EPILOG)(discover)
 
 
 def discover(

@@ -1,4 +1,4 @@
-"""The subcommand `doctor`."""
+"""The command `doctor`."""
 
 import sys
 from typing import Annotated
@@ -19,17 +19,12 @@ from hvdchart.cli.options import (
 )
 from hvdchart.errors import ClusterError
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart doctor
   hvdchart doctor run.spec.yaml --namespace team
 
 Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
-    app.command(epilog=_EPILOG)(doctor)
 
 
 def doctor(

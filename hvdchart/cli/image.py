@@ -1,4 +1,4 @@
-"""The subcommand `image`."""
+"""The command `image`."""
 
 import sys
 from typing import Annotated
@@ -16,11 +16,6 @@ Examples:
 Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be run,
 or lacks something."""
 app = typer.Typer(no_args_is_help=True, help="Check container images.")
-
-
-def register(parent: typer.Typer) -> None:
-    """Add the subcommand."""
-    parent.add_typer(app, name="image")
 
 
 @app.callback()

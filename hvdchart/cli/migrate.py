@@ -1,4 +1,4 @@
-"""The subcommand `migrate`: parsing and printing, no logic."""
+"""The command `migrate`: parsing and printing, no logic."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart migrate old-values.yaml -w values.yaml
   hvdchart migrate mpijob.yaml -w values.yaml --report report.txt
@@ -14,11 +14,6 @@ Examples:
 
 Exit codes: 0 written; 3 the file is not understood, or says what the chart cannot do; 5 a file
 cannot be read or written."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
-    app.command(epilog=_EPILOG)(migrate)
 
 
 def migrate(

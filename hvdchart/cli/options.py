@@ -86,8 +86,7 @@ Format = Annotated[
     str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml.")
 ]
 Helm = Annotated[
-    str,
-    typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path."),
+    str, typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
 
 

@@ -1,290 +1,126 @@
-"""The subcommands that install and remove a run: deploy and undeploy."""
+"""The command `run`: trains a script without a spec and without an image of its own."""
 
-import sys
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
-from hvdchart.cli.options import (
-    Code,
-    Context,
-    CreateNamespace,
-    Files,
-    Helm,
-    Name,
-    Namespace,
-    Settings,
-    Specs,
-    ValuesFiles,
-    plan_specs,
-    print_warnings,
-    read_values,
-)
-from hvdchart.cli.terminal import print_log, raise_unless_finished, say
-from hvdchart.errors import ClusterError
+from hvdchart.cli.deploy import Followed, Wait, launch
+from hvdchart.cli.options import Code, Context, CreateNamespace, Helm, Namespace, print_warnings
+from hvdchart.cli.terminal import say
+from hvdchart.errors import ClusterError, FileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.helm import Preview
-    from hvdchart.run.release import Release
-    from hvdchart.run.status import Status
 
-# Click keeps the lines of a paragraph that begins with \b, and fills the others.
-_EPILOGS = {
-    "deploy": """\b
+EPILOG = """\b
 Examples:
-  hvdchart deploy run.spec.yaml
-  hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
-  hvdchart deploy run.spec.yaml --code train.py --wait
-  hvdchart deploy run.spec.yaml --diff
-  hvdchart deploy run.spec.yaml --build . --builder podman -v
-  hvdchart deploy run.spec.yaml --load-with "minikube image load"
+  hvdchart run train.py --image registry.example/team/horovod-cpu:0.28.1-tf2.21.0
+  hvdchart run train.py --workers 4 --namespace team -- --epochs 3
+  hvdchart run my-project/train.py --code my-project --detach
 
-Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
-cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130 interrupted, and the
-run continues.""",
-    "undeploy": """\b
-Examples:
-  hvdchart undeploy resnet50 --namespace team
-  hvdchart undeploy resnet50 --keep-data
-
-Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used.""",
-}
+Exit codes: 0 the run finished; 3, 4 no run can have that name or image; 5 the script cannot be
+read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130 interrupted, and the run
+continues."""
 
 
-Followed = Annotated[
-    bool,
-    typer.Option(
-        "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
-    ),
-]
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
-]
-Diff = Annotated[bool, typer.Option("--diff", help="Print what would change; change nothing.")]
-Build = Annotated[
-    Path | None,
-    typer.Option(
-        "--build",
-        metavar="FOLDER",
-        help="Build this folder's Dockerfile first (default: the spec's folder, where it has one "
-        "and image.tag is not set).",
-    ),
-]
-NoBuild = Annotated[bool, typer.Option("--no-build", help="Build no image.")]
-NoPush = Annotated[
-    bool, typer.Option("--no-push", help="Neither push nor load the image: the nodes have it.")
-]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the subcommands."""
-    commands: dict[str, Callable[..., None]] = {"deploy": deploy, "undeploy": undeploy}
-    for name, command in commands.items():
-        app.command(name, epilog=_EPILOGS[name])(command)
-
-
-def deploy(
-    specs: Specs = None,
-    files: Files = None,
-    settings: Settings = None,
-    values: ValuesFiles = None,
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGUMENT...", help="Its arguments, after --.")
+    ] = None,
     code: Code = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=10_000, metavar="N", help="Number of workers.")
+    ] = 2,
+    gpus: Annotated[
+        int,
+        typer.Option(min=0, max=64, metavar="N", help="GPUs of each worker, with a rank on each."),
+    ] = 0,
+    image: Annotated[
+        str,
+        typer.Option(
+            envvar="HVDCHART_IMAGE",
+            metavar="IMAGE",
+            help="Image of the pods (default: horovod-cpu, or horovod-cuda-next with --gpus).",
+        ),
+    ] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the run, also to replace an active one (default: that of the script).",
+        ),
+    ] = "",
     namespace: Namespace = None,
     context: Context = None,
     helm: Helm = "helm",
     create_namespace: CreateNamespace = False,
     is_followed: Followed = True,
     wait: Wait = False,
-    dry_run: DryRun = False,
-    diff: Diff = False,
-    build: Build = None,
-    no_build: NoBuild = False,
-    no_push: NoPush = False,
-    builder: Builder = None,
-    load_with: LoadWith = "",
-    verbose: Verbose = False,
 ) -> None:
-    """Install or upgrade a run, and follow its phases and logs until it ends.
+    """Run a script on a few workers, without a spec.
 
-    If the project has a Dockerfile, the command first builds its image and pushes it, or loads it
-    into a kind cluster, unless that was done for the same content. Interrupting the command does
-    not stop the run.
+    The master copies the script to the workers, or with --code the folder that it is in. Where the
+    nodes, volumes or resources matter, write a spec (`hvdchart init`) and use `deploy`.
     """
-    from hvdchart.run import helm as helm_module
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
 
-    if build and no_build:
-        raise typer.BadParameter("--build and --no-build contradict each other")
-    paths, plan = plan_specs(specs, files, settings, read_values(values, code))
+    plan = _plan(script, arguments or (), code, name, image, workers, gpus)
     print_warnings(plan)
     cluster = Cluster.connect(context, namespace)
-    program = helm_module.Helm(helm, context)
-    before = _check_name(cluster, plan.spec.name, program)
-    if not no_build:
-        try:
-            plan = with_own_image(
-                plan, paths, cluster, folder=build, pushes=not no_push,
-                is_preview=dry_run or diff, builder=builder, load_with=load_with, verbose=verbose,
-            )  # fmt: skip
-        except KeyboardInterrupt:
-            sys.stderr.write("\nnothing was deployed\n")
-            raise typer.Exit(130) from None
-    if dry_run or diff:
-        _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
-        return
+    if not name:
+        _check_replaces_nothing(cluster, plan.spec.name)
     launch(
-        plan, cluster, program, before,
+        plan, cluster, Program(helm, context),
         create_namespace=create_namespace, is_followed=is_followed, wait=wait,
     )  # fmt: skip
 
 
-def launch(
-    plan: "Plan",
-    cluster: "Cluster",
-    program: "Program",
-    before: "Release | None" = None,
-    *,
-    create_namespace: bool,
-    is_followed: bool,
-    wait: bool,
-) -> None:
-    """Install or upgrade a run, and follow it as asked.
+def _check_replaces_nothing(cluster: "Cluster", name: str) -> None:
+    """Raise ClusterError for a run that has not ended: it may be of somebody else's script.
 
-    `before` are the objects that its release has so far; None: nobody has looked yet.
+    Many scripts have the same name.
     """
-    before = before or _check_name(cluster, plan.spec.name, program)
-    _install(cluster, before, plan, program, create_namespace=create_namespace)
-    where = f"{plan.spec.name} --namespace {cluster.namespace}"
-    if not (is_followed or wait):
-        sys.stderr.write(f"next: hvdchart logs {where}\n")
-        return
-    try:
-        _follow(cluster, before, has_logs=not wait)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"\nthe run continues: hvdchart logs {where}\n")
-        raise typer.Exit(130) from None
-
-
-def undeploy(
-    name: Name,
-    namespace: Namespace = None,
-    context: Context = None,
-    helm: Helm = "helm",
-    keep_data: Annotated[
-        bool,
-        typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
-    ] = False,
-) -> None:
-    """Uninstall a run. The contents of its volumes are not deleted.
-
-    PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
-    and go with it, unless --keep-data is given.
-    """
-    from hvdchart.run import helm as helm_module
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.control import keep_claims
-
-    cluster = Cluster.connect(context, namespace)
-    kept = keep_claims(cluster, name, helm_module.Helm(helm, context)) if keep_data else []
-    helm_module.undeploy(name, cluster.namespace, context=context, helm=helm)
-    sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
-    for claim in kept:
-        sys.stderr.write(f"kept: persistentvolumeclaim {claim}\n")
-
-
-def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
-    """The release's objects so far; raises ClusterError when the name is that of something else.
-
-    `helm upgrade --install` would turn a release of any other chart into a run.
-    """
-    from hvdchart.run.helm import release_chart
-
-    release = cluster.release(name)
-    chart = None if release.exists else release_chart(name, cluster.namespace, helm)
-    if chart not in (None, "horovod"):
-        raise ClusterError(
-            f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
-            "choose another with --set name=NAME, or under `run` with --name NAME"
-        )
-    return release
-
-
-def _install(
-    cluster: "Cluster", before: "Release", plan: "Plan", helm: "Program", *, create_namespace: bool
-) -> None:
-    """Install or upgrade the release, unless that would change nothing, and say which."""
-    from hvdchart.quantity import pluralize
-    from hvdchart.run.helm import upgrade
-    from hvdchart.run.installed import unchanged_revision
     from hvdchart.run.status import run_status
-    from hvdchart.values.check import checked_values
 
-    name, namespace, values = plan.spec.name, cluster.namespace, checked_values(plan)
-    text = f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
-    revision = unchanged_revision(cluster, name, values) if before.exists else None
-    if revision is None:
-        try:
-            revision = upgrade(
-                name, namespace, values, helm, create_namespace=create_namespace
-            ).revision
-        except KeyboardInterrupt:
-            sys.stderr.write(
-                f"\nHelm was interrupted: deploy {name} again to complete the release, or remove "
-                f"it with hvdchart undeploy {name} --namespace {namespace}\n"
-            )
-            raise typer.Exit(130) from None
-        text = f"revision {revision}: {text}"
-    else:
-        text = f"unchanged since revision {revision}: {text}"
-        if run_status(before).over:
-            text += f"; to run it again: hvdchart restart {name} --namespace {namespace}"
-    sys.stderr.write(f"release {name} in namespace {namespace}, {text}\n")
-
-
-def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
-    from hvdchart.files import text_difference
-
-    if is_diff:
-        sys.stdout.write(text_difference(preview.before, preview.after, "installed", "deploy"))
-    else:
-        sys.stdout.write(preview.after)
-
-
-def _follow(cluster: "Cluster", before: "Release", *, has_logs: bool) -> None:
-    """Print phases, and logs or progress, until the run ends, and then its status."""
-    from hvdchart.cli.phases import PhasePrinter
-    from hvdchart.run.logs import follow
-    from hvdchart.run.report import status_report
-    from hvdchart.run.status import run_status
-    from hvdchart.run.watch import wait_for_end
-
-    name = before.name
     current = run_status(cluster.release(name))
-    _report_replacement(run_status(before), current)
-    if current.job and current.state != "suspended":
-        phases = PhasePrinter(cluster, name, has_progress=not has_logs)
-        if has_logs:
-            print_log(follow(cluster, name, warnings=True))
-        else:
-            wait_for_end(cluster, name)
-        phases.close()
-        current = run_status(cluster.release(name))
-    sys.stderr.write(status_report(current, cluster.namespace))
-    raise_unless_finished(current)
+    if current.job and not current.over:
+        raise ClusterError(
+            f"run {name} in namespace {cluster.namespace} is {current.state}: --name {name} "
+            "replaces it, any other --name starts another run beside it"
+        )
 
 
-def _report_replacement(before: "Status", now: "Status") -> None:
-    """Print that an active run of this name is replaced: it may be someone else's."""
-    if before.job and not before.over and now.job != before.job:
-        step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
-        say(f"replaces the run that was {before.state}{step}")
+def _plan(
+    script: Path,
+    arguments: "Sequence[str]",
+    code: Path | None,
+    name: str,
+    image: str,
+    workers: int,
+    gpus: int,
+) -> "Plan":
+    from dataclasses import replace
+
+    from hvdchart.code.archive import pack_code
+    from hvdchart.plan.planner import make_plan
+    from hvdchart.project.templates import script_spec
+
+    if not script.is_file():
+        raise FileError(f"{script} is not a script: to run a folder, use hvdchart deploy")
+    if code is None or code.resolve() == script.resolve():
+        shown = script.name
+        if script.with_name("requirements.txt").is_file():
+            say(f"requirements.txt beside {script} is not used: add --code {script.parent}")
+    elif script.resolve().is_relative_to(code.resolve()):
+        shown = script.resolve().relative_to(code.resolve()).as_posix()
+    else:
+        raise typer.BadParameter(f"--code {code}: does not contain {script}")
+    name = name or re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
+    spec = script_spec(["python", shown, *arguments], name, image, workers=workers, gpus=gpus)
+    return make_plan(replace(spec, values={"code": pack_code(code or script)}))

@@ -1,4 +1,4 @@
-"""The subcommand `tune`."""
+"""The command `tune`."""
 
 import sys
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ def _values(variable: str) -> Any:
     )
 
 
-_EPILOG = """\b
+EPILOG = """\b
 Examples:
   hvdchart tune run.spec.yaml -w tuning.yaml
   hvdchart tune run.spec.yaml --intra 4,8 --inter 1,2 --repeat 5 -w tuning.yaml
@@ -34,11 +34,6 @@ Examples:
 
 Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 the file cannot be written; 6 Helm
 failed; 7 the cluster cannot be used; 8 a measurement failed."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the subcommand."""
-    app.command(epilog=_EPILOG)(tune)
 
 
 def tune(
@@ -89,6 +84,7 @@ def tune(
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
     from hvdchart.tune import grid as tuning
     from hvdchart.tune.run import Bench, search
 
@@ -105,8 +101,8 @@ def tune(
         f"on {pluralize(workers, 'worker')}\n"
     )
     bench = Bench(plan, words, workers, repeat, confirm)
+    program = Program(helm, context)
     result = search(
-        cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True),
-        context=context, helm=helm,
-    )  # fmt: skip
+        cluster, bench, settings_to_try, lambda line: typer.echo(line, err=True), program
+    )
     write_output(output, tuning.tuning_text(result, paths[0].name))

@@ -44,7 +44,7 @@ def spec_text(
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
     text = _text(discovery, name, notes)
-    # The result must be a spec, if one that lacks an image.
+    # The result must be a valid spec, except that it lacks an image.
     parse_spec(text.encode(), "the discovered spec")
     return text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 State: TypeAlias = Literal["ok", "problem", "unknown"]
-# Not of equal width by accident: the first column of the report.
+# Padded to equal width: the first column of the report.
 _MARKS: dict[State, str] = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "?      "}
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.quantity import parse_quantity
+from hvdchart.values.merge import merged_groups
 
 Values: TypeAlias = Mapping[str, Any]
 # Levels of Pod Security, the strictest first.
@@ -34,7 +35,7 @@ def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
     workers = [
         _needs(str(group.get("name") or "worker"), _count_pods(group), group)
-        for group in _groups(values)
+        for group in merged_groups(values)
     ]
     return [*workers, _needs("master", 1, values.get("master") or {})]
 
@@ -51,14 +52,14 @@ def claims(values: Values) -> dict[str, bool]:
 
 
 def security_level(values: Values) -> tuple[str, str]:
-    """The strictest level of Pod Security that admits the pods, and what rules out a stricter."""
+    """The strictest level of Pod Security that admits the pods, and why not a stricter one."""
     for key in ("hostNetwork", "hostPID"):
         if values.get(key):
             return "privileged", key
     for volume in _volumes(values):
         if "hostPath" in volume:
             return "privileged", f"the hostPath volume {volume.get('name')}"
-    if any(group.get("capabilities") for group in _groups(values)):
+    if any(group.get("capabilities") for group in merged_groups(values)):
         return "privileged", "worker.capabilities"
     pod, container = values.get("podSecurityContext") or {}, values.get("securityContext") or {}
     if pod.get("runAsNonRoot") is False or pod.get("runAsUser") == 0:
@@ -68,20 +69,15 @@ def security_level(values: Values) -> tuple[str, str]:
     return "restricted", ""
 
 
-def _groups(values: Values) -> Iterator[Values]:
-    worker = values.get("worker") or {}
-    for group in values.get("workerGroups") or [{}]:
-        yield {**worker, **group}
-
-
 def _count_pods(group: Values) -> int:
     return int(group.get("number") or 1) + int(group.get("spares") or 0)
 
 
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
+    """The volumes of all pods; those of all workers come with each group."""
     yield from values.get("volumes") or []
-    for group in values.get("workerGroups") or []:
-        yield from group.get("volumes") or []
+    for group in merged_groups(values):
+        yield from group["volumes"] or []
 
 
 def _needs(name: str, number: int, of: Values) -> PodNeeds:

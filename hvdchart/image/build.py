@@ -16,7 +16,6 @@ from pathspec import GitIgnoreSpec
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
 from hvdchart.image.engines import ENGINES, is_working, runtime_options, working_engines
-from hvdchart.image.memory import keep_duration, last_duration
 
 # Characters of a tag: enough that no two contents of one project have the same.
 _TAG_LENGTH = 12
@@ -65,7 +64,7 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
 
 
 def choose_engine(name: str | None) -> str:
-    """The engine to build with: the one that is asked for, or the first that works."""
+    """The engine to build with: the named engine, or the first that works. Raises ImageError."""
     if name is not None and name not in ENGINES:
         raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
     if name is not None and not is_working(name):
@@ -89,9 +88,7 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
     if _succeeds([engine, "inspect", "--type=image", reference]):
         report(f"{reference} is built already")
         return reference
-    last = last_duration(source.repository)
-    about = "" if last is None else f", about {last:.0f} s as the last time"
-    report(f"building {reference} with {engine}{about}")
+    report(f"building {reference} with {engine}")
     began = time.monotonic()
     steps: set[str] = set()
 
@@ -102,16 +99,14 @@ def build(source: Source, engine: str, report: Report, output: Report | None = N
         if step is None or step in steps:
             return
         steps.add(step)
-        report(f"{step} ({_times(time.monotonic() - began, last)})")
+        report(f"{step} (after {time.monotonic() - began:.0f} s)")
 
     code, lines = stream(_build_command(source, engine, reference), follow)
     if code:
         raise ImageError(
             f"{engine} cannot build {source.folder} (exit code {code}): {'; '.join(lines)}"
         )
-    seconds = time.monotonic() - began
-    keep_duration(source.repository, seconds)
-    report(f"built {reference} in {seconds:.1f} s")
+    report(f"built {reference} in {time.monotonic() - began:.1f} s")
     return reference
 
 
@@ -168,14 +163,6 @@ def stream(command: Sequence[str], output: Report | None) -> tuple[int, list[str
             process.terminate()
             raise
     return process.returncode, [line for line in last if line]
-
-
-def _times(seconds: float, last: float | None) -> str:
-    """How long a build has taken, and how long it will take if it takes as long as the last one."""
-    if last is None:
-        return f"after {seconds:.0f} s"
-    left = last - seconds
-    return f"after {seconds:.0f} s, " + (f"about {left:.0f} s left" if left > 0 else "soon done")
 
 
 def _succeeds(command: Sequence[str]) -> bool:

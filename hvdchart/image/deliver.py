@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdchart.errors import ImageError
-from hvdchart.image import memory
 from hvdchart.image.build import Report, Source, build, choose_engine, stream
+from hvdchart.image.push_history import keep_pushed, was_pushed
 
 # kind names the contexts of its clusters so.
 _KIND = "kind-"
@@ -54,7 +54,7 @@ def provide(
             f"image.repository is {source.repository}, which names no registry to push to: put "
             "REGISTRY/TEAM/ before it, or use --load-with or --no-push"
         )
-    if target.pushes and memory.was_pushed(reference):
+    if target.pushes and was_pushed(reference):
         report(f"{reference} was pushed already")
         return reference
     if (target.loader or target.kind) and is_on_nodes(reference):
@@ -92,7 +92,7 @@ def push(reference: str, engine: str, output: Report | None = None) -> None:
             f"cannot push {reference}: {lines[-1] if lines else 'it printed no reason'}; log in "
             f"with `{engine} login {host}`, or correct the repository"
         )
-    memory.keep_pushed(reference)
+    keep_pushed(reference)
 
 
 def load_with(reference: str, loader: Sequence[str], output: Report | None = None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def get(file: Path, path: str) -> Plain:
-    """The value at a path such as nodes.0.count. Raises SpecError where there is none."""
+    """The value at a path such as nodes.0.count. Raises SpecError for a path without a value."""
     node = parse(_read(file), str(file))
     for step in _steps(path):
         child = _child(node.value, step)
@@ -53,7 +53,7 @@ def set_values(file: Path, settings: Sequence[str]) -> None:
 
 
 def unset_values(file: Path, paths: Sequence[str]) -> None:
-    """Remove each path. Raises SpecError where there is none, or the spec would be wrong then."""
+    """Remove each path. Raises SpecError for a missing path, and if the spec would become wrong."""
 
     def change(root: Any) -> None:
         for path in paths:
@@ -140,7 +140,7 @@ def _assign(target: Any, step: str, value: Plain, path: str) -> None:
 
 
 def _key(target: Any, step: str, path: str) -> str | int:
-    """A step as a key of a map, or as the index of an item that is there."""
+    """A step as a key of a map, or as the index of an existing item."""
     if isinstance(target, dict):
         return step
     if isinstance(target, list):

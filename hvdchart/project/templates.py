@@ -182,6 +182,6 @@ def _image(reference: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A word as YAML reads text, whatever it looks like."""
+    """A word in a form that YAML reads as text, even if it looks like a number or a boolean."""
     is_word = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) is not None
     return text if is_word and parse(text.encode(), "").plain == text else json.dumps(text)

@@ -24,8 +24,6 @@ from hvdchart.run.release import Object
 
 # How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
 TIMEOUT_SECONDS = 30
-# A list of objects without their contents, of which some are large.
-_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class RefusedError(ClusterError):
@@ -72,13 +70,9 @@ class Api:
         """Read an object or a list."""
         return _parse(what, self._send(what, "GET", path, query))
 
-    def list(
-        self, what: str, path: str, labels: str = "", *, only_metadata: bool = False
-    ) -> list[Object]:
-        """Read the objects of a list that match a label selector, or the metadata of each."""
-        wanted = _METADATA if only_metadata else "application/json"
-        response = self._send(what, "GET", path, {"labelSelector": labels}, accept=wanted)
-        items: list[Object] = _parse(what, response)["items"]
+    def list(self, what: str, path: str, labels: str = "") -> list[Object]:
+        """Read the objects of a list that match a label selector."""
+        items: list[Object] = self.get(what, path, {"labelSelector": labels})["items"]
         return items
 
     def create(self, what: str, path: str, body: Object) -> Object:
@@ -136,7 +130,6 @@ class Api:
         query: dict[str, str] | None = None,
         body: Object | None = None,
         form: str = "application/json",
-        accept: str = "application/json",
         read_seconds: int | None = TIMEOUT_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         asked = urlencode({name: value for name, value in (query or {}).items() if value})
@@ -145,7 +138,7 @@ class Api:
 
         def ask() -> urllib3.BaseHTTPResponse:
             headers = self._headers.copy()
-            headers["Content-Type"], headers["Accept"] = form, accept
+            headers["Content-Type"], headers["Accept"] = form, "application/json"
             content = None if body is None else json.dumps(body)
             return self._pool.request(
                 *(method, url, content), headers=headers, timeout=timeout, preload_content=False

@@ -5,7 +5,6 @@ Every refusal, time-out and missing object raises a ClusterError that names the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from hvdchart.errors import ClusterError
@@ -109,7 +108,7 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        """The data of the release's record, the ConfigMap; empty when there is none."""
+        """The data of the release's record (a ConfigMap); empty without a record."""
         name = record_name(release)
         what = f"read configmap {name} in namespace {self.namespace}"
         try:
@@ -122,35 +121,13 @@ class Cluster:
         return data
 
     def code(self, release: str) -> Object | None:
-        """The ConfigMap with the release's own code; the newest, None when there is none."""
+        """The newest ConfigMap with the release's own code; None without code."""
         items = [
             item
             for item in self._list("configmaps", selector(release))
             if "-code-" in item["metadata"]["name"]
         ]
         return max(items, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
-
-    def helm_release(self, name: str) -> Object | None:
-        """The Secret in which Helm keeps the newest revision of a release, None without one."""
-        what = f"read release {name} in namespace {self.namespace}"
-        labels = f"owner=helm,name={name}"
-        revisions = self._api.list(what, self._path("secrets"), labels, only_metadata=True)
-        if not revisions:
-            return None
-        newest = max(revisions, key=lambda item: int(item["metadata"]["labels"]["version"]))
-        return self._api.get(what, self._path("secrets", newest["metadata"]["name"]))
-
-    def find(self, api_version: str, kind: str, name: str) -> Object | None:
-        """An object; None where there is none, or the cluster has no such kind in a namespace."""
-        root = "api" if "/" not in api_version else "apis"
-        plural = re.sub(r"ys$", "ies", f"{kind.lower()}s")
-        path = f"{root}/{api_version}/namespaces/{self.namespace}/{plural}/{name}"
-        try:
-            return self._api.get(f"read {kind} {name} in namespace {self.namespace}", path)
-        except RefusedError as error:
-            if error.status == 404:
-                return None
-            raise
 
     def events(self, release: str) -> list[Object]:
         """The events of a release's objects, oldest first."""

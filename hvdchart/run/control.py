@@ -51,15 +51,16 @@ def scale(cluster: Cluster, name: str, number: int, group: str | None, helm: Hel
     groups = values.get("workerGroups") or []
     index = _index_of(groups, group, name)
     is_alive = run_status(release).state in ("waiting", "running", "retrying")
-    run = run_of(job) if job and is_alive else {}
-    if run.get("mode") == "elastic":
-        stateful_set = run["groups"][index or 0]
-        if number > int(stateful_set["maximum"]):
+    run = run_of(job) if job and is_alive else None
+    if run and run.elastic:
+        stateful_set = run.stateful_sets[index or 0]
+        room = sum(1 for host in run.hosts if host.stateful_set == stateful_set)
+        if number > room:
             raise ClusterError(
-                f"run {name} has room for {stateful_set['maximum']} workers: raise "
-                "launch.elastic.maxRanks and deploy it again"
+                f"run {name} has room for {room} workers: raise launch.elastic.maxRanks and "
+                "deploy it again"
             )
-        cluster.scale(str(stateful_set["statefulSet"]), number)
+        cluster.scale(stateful_set, number)
         return True
     if index is None:
         _change(cluster, name, helm, {"worker": {"number": number}}, values)

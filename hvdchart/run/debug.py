@@ -58,7 +58,7 @@ def debug_pods(
     finally:
         # There is no release when Helm was refused: that is the error to report.
         with contextlib.suppress(ClusterError):
-            undeploy(copy, cluster.namespace, context=helm.context, helm=helm.program)
+            undeploy(copy, cluster.namespace, helm)
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:
@@ -78,4 +78,4 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
 def _has_launched(release: Release) -> bool:
     """Whether the master has handed out the code; without access to the API it does not say so."""
     job = newest_job(release)
-    return phase_of(release).name == TRAINING or (job is not None and not run_of(job).get("api"))
+    return phase_of(release).name == TRAINING or (job is not None and not run_of(job).api)

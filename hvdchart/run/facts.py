@@ -26,7 +26,7 @@ class Facts:
         return str(self._api.get("read the cluster's version", "version").get("gitVersion", ""))
 
     def namespace_object(self) -> Object | None:
-        """The namespace; empty when there is none."""
+        """The namespace; an empty map if it does not exist."""
         try:
             return self._api.get(
                 f"read namespace {self.namespace}", f"api/v1/namespaces/{self.namespace}"

@@ -95,7 +95,7 @@ class Helm:
         raise HelmError(f"helm {what}: {message}{f'; {remedy}' if remedy else ''}")
 
     def version(self) -> str:
-        """The program's version; raises HelmError for one that is too old, and no Helm."""
+        """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
         try:
             output = str(_result(self.command.version())).strip()
         except _FailedError as error:
@@ -122,46 +122,21 @@ class Preview:
     after: str
 
 
-@dataclass(frozen=True)
-class Installed:
-    """A release that Helm has just installed or upgraded."""
-
-    name: str
-    namespace: str
-    revision: int
-
-
-def manifests(plan: Plan, namespace: str, helm: str = "helm") -> str:
+def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     """The manifests that `helm install` would send to the cluster, as Helm writes them.
 
-    `helm` is the program: a name on PATH or a path. The cluster is not contacted, so the chart
-    cannot look up existing SSH keys and generates new ones each time. Raises HelmError, and
-    SpecError when the chart refuses the values of the spec's own `values` key.
+    `program` is Helm's: a name on PATH or a path. The cluster is not contacted, so the chart cannot
+    look up existing SSH keys and generates new ones each time. Raises HelmError, and SpecError when
+    the chart refuses the spec's own `values`.
     """
     arguments = ["template", plan.spec.name, str(chart_dir()), "--namespace", namespace]
     # `helm install` sends no pods of `helm test` either.
     arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
     # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
-    run = Helm(helm).command.run(arguments, json.dumps(checked_values(plan)).encode())
-    output: bytes = Helm(helm).call("template", plan.spec.name, namespace, run)
+    helm = Helm(program)
+    run = helm.command.run(arguments, json.dumps(checked_values(plan)).encode())
+    output: bytes = helm.call("template", plan.spec.name, namespace, run)
     return output.decode()
-
-
-def deploy(
-    plan: Plan,
-    namespace: str,
-    *,
-    context: str | None = None,
-    helm: str = "helm",
-    create_namespace: bool = False,
-) -> Installed:
-    """Run `helm upgrade --install` with the plan's values only; raises HelmError, SpecError.
-
-    Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
-    and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
-    """
-    name, client = plan.spec.name, Helm(helm, context)
-    return upgrade(name, namespace, checked_values(plan), client, create_namespace=create_namespace)
 
 
 def upgrade(
@@ -172,9 +147,11 @@ def upgrade(
     *,
     create_namespace: bool = False,
     is_validated: bool = True,
-) -> Installed:
-    """Run `helm upgrade --install` with these values only.
+) -> int:
+    """Run `helm upgrade --install` with these values only; returns the release's revision.
 
+    Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
+    and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
     Without `is_validated`, fields that Kubernetes does not know are dropped in silence.
     """
     if not is_validated:
@@ -186,7 +163,7 @@ def upgrade(
         reset_values=True,
     )  # fmt: skip
     revision: Object = helm.call("upgrade", name, namespace, command)
-    return Installed(name, namespace, int(revision["version"]))
+    return int(revision["version"])
 
 
 def preview(plan: Plan, namespace: str, helm: Helm) -> Preview:
@@ -234,14 +211,13 @@ def release_values(name: str, namespace: str, helm: Helm) -> Object:
     return values
 
 
-def undeploy(name: str, namespace: str, *, context: str | None = None, helm: str = "helm") -> None:
+def undeploy(name: str, namespace: str, helm: Helm) -> None:
     """Run `helm uninstall` and wait until the release's objects are deleted.
 
     Raises ClusterError when there is no release of that name, and HelmError.
     """
-    client = Helm(helm, context)
-    command = client.command.uninstall(name, namespace=namespace, wait=True)
-    client.call("uninstall", name, namespace, command)
+    command = helm.command.uninstall(name, namespace=namespace, wait=True)
+    helm.call("uninstall", name, namespace, command)
 
 
 def _result(command: Coroutine[Any, Any, T]) -> T:

@@ -54,7 +54,7 @@ REMEDIES = {
 
 
 def remedy_for(message: str, name: str, namespace: str) -> str:
-    """What to do about a message of Helm; empty for one that is not known."""
+    """What to do about a message of Helm; empty for an unknown message."""
     places = {"name": name, "namespace": namespace}
     for sign, remedy in REMEDIES.items():
         if sign.replace("{namespace}", namespace).lower() in message.lower():

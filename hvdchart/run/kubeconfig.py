@@ -47,7 +47,7 @@ class Connection:
     server: str
     log_in: Callable[[], Credentials]
     namespace: str
-    # Certificates in PEM; empty: those that the system trusts.
+    # Certificates in PEM; empty: the authorities that the system trusts.
     authorities: str
     is_verified: bool = True
     # The name in the server's certificate, where it is not that of `server`.
@@ -104,10 +104,7 @@ def _of_pod(setting: str) -> Connection:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     # The kubelet replaces the token from time to time.
     return Connection(
-        server,
-        lambda: Credentials((_bearer(read("token")),)),
-        read("namespace"),
-        read("ca.crt"),
+        server, lambda: Credentials((_bearer(read("token")),)), read("namespace"), read("ca.crt")
     )
 
 

@@ -27,7 +27,7 @@ SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The program `kubectl` for one namespace. Raises ClusterError when there is none."""
+    """The program `kubectl` for one namespace. Raises ClusterError if it is not on PATH."""
 
     namespace: str
     context: str | None = None

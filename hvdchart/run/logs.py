@@ -6,45 +6,18 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.release import Object, Release, event_time, is_about
+from hvdchart.run.cluster import Cluster
+from hvdchart.run.release import Object, component_of, event_time, is_about
 from hvdchart.run.status import newest_job
 
-# After so long the API server ends a watch and another one starts. Nothing is lost in between:
+# Seconds after which the API server ends a watch and another watch starts. Nothing is lost between:
 # each watch begins with the objects that exist.
 _WATCH_SECONDS = 300
 # The reason of a failed probe. A worker's startup probe fails until its SSH server is up.
 _EXPECTED = "Unhealthy"
 _ENDS = ("Complete", "Failed")
-
-
-class Source(Protocol):
-    """What is read from the cluster; `Cluster` implements it."""
-
-    def release(self, name: str) -> Release:
-        """The release's present objects."""
-
-    def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The release's present pods, then their changes."""
-
-    def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The release's present Jobs, then their changes."""
-
-    def watch_events(self, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The namespace's present events, then new ones."""
-
-    def log(
-        self,
-        pod: str,
-        container: str,
-        *,
-        follow: bool,
-        tail: int | None = None,
-        since: int | None = None,
-    ) -> Iterator[str]:
-        """The lines of a container's log."""
 
 
 @dataclass(frozen=True)
@@ -57,28 +30,22 @@ class LogLine:
 
 @dataclass(frozen=True)
 class _Ended:
-    """A thread has ended: the one that reads the log of `pod` or, for None, that watches Jobs."""
+    """A thread has ended: the reader of the log of `pod` or, for None, the watch of Jobs."""
 
     pod: str | None = None
     error: ClusterError | None = None
 
 
-def main_container(pod: Object) -> str:
-    """The name of the pod's main container: master or worker, by the pod's label."""
-    labels = pod["metadata"].get("labels") or {}
-    return str(labels.get("app.kubernetes.io/component", "worker"))
-
-
 def has_log(pod: Object) -> bool:
     """Whether the main container has started: before that, the API server has no log of it."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
-        if container["name"] == main_container(pod):
+        if container["name"] == component_of(pod):
             return bool({"running", "terminated"} & set(container.get("state") or {}))
     return False
 
 
 def read_logged_lines(
-    source: Source,
+    cluster: Cluster,
     release: str,
     *,
     tail: int | None = None,
@@ -86,15 +53,15 @@ def read_logged_lines(
     component: str = "",
 ) -> Iterator[LogLine]:
     """The lines logged so far, or in the last `since` seconds, pod by pod."""
-    for pod in source.release(release).pods:
-        if has_log(pod) and component in ("", main_container(pod)):
+    for pod in cluster.release(release).pods:
+        if has_log(pod) and component in ("", component_of(pod)):
             name = pod["metadata"]["name"]
-            for line in source.log(name, main_container(pod), follow=False, tail=tail, since=since):
+            for line in cluster.log(name, component_of(pod), follow=False, tail=tail, since=since):
                 yield LogLine(name, line)
 
 
 def follow(
-    source: Source,
+    cluster: Cluster,
     release: str,
     *,
     tail: int | None = None,
@@ -108,7 +75,7 @@ def follow(
     With `warnings`, the cluster's Warning events about the release's objects are lines too: they
     show why a pod does not start. Raises ClusterError when the API server refuses a request.
     """
-    follower = _Follower(source, release, tail, since, component)
+    follower = _Follower(cluster, release, tail, since, component)
     if warnings:
         follower.watch_warnings()
     return follower.lines()
@@ -118,9 +85,9 @@ class _Follower:
     """One thread for each pod's log, one for the pods and one for the Jobs, all with one queue."""
 
     def __init__(
-        self, source: Source, release: str, tail: int | None, since: int | None, component: str
+        self, cluster: Cluster, release: str, tail: int | None, since: int | None, component: str
     ) -> None:
-        self._source, self._release = source, release
+        self._cluster, self._release = cluster, release
         self._tail, self._since, self._component = tail, since, component
         self._queue: queue.Queue[LogLine | _Ended] = queue.Queue(maxsize=10_000)
         self._open: set[str] = set()
@@ -160,7 +127,7 @@ class _Follower:
 
     def watch_warnings(self) -> None:
         """Add the cluster's warnings since the start of the newest run."""
-        job = newest_job(self._source.release(self._release))
+        job = newest_job(self._cluster.release(self._release))
         since = str(job["metadata"]["creationTimestamp"]) if job else ""
         self._start(self._watch_warnings, since)
 
@@ -182,7 +149,7 @@ class _Follower:
     def _watch_jobs(self) -> None:
         newest = ("", "")
         while not self._over.is_set():
-            for kind, job in self._source.watch_jobs(self._release, _WATCH_SECONDS):
+            for kind, job in self._cluster.watch_jobs(self._release, _WATCH_SECONDS):
                 this = (str(job["metadata"]["creationTimestamp"]), job["metadata"]["name"])
                 deleting = kind != "DELETED" and "deletionTimestamp" in job["metadata"]
                 if this < newest or deleting:
@@ -198,7 +165,7 @@ class _Follower:
 
     def _watch_pods(self) -> None:
         while not self._over.is_set():
-            for kind, pod in self._source.watch_pods(self._release, _WATCH_SECONDS):
+            for kind, pod in self._cluster.watch_pods(self._release, _WATCH_SECONDS):
                 self._start_log(kind, pod)
 
     def _watch_warnings(self, since: str) -> None:
@@ -211,7 +178,7 @@ class _Follower:
     def _watch_events(self, since: str) -> None:
         shown: set[str] = set()
         while not self._over.is_set():
-            for _, event in self._source.watch_events(_WATCH_SECONDS):
+            for _, event in self._cluster.watch_events(_WATCH_SECONDS):
                 subject = event.get("involvedObject", {}).get("name", "")
                 line = f"{event.get('reason')}: {event.get('message', '')}"
                 if (
@@ -225,12 +192,12 @@ class _Follower:
                     self._queue.put(LogLine(subject, line))
 
     def _start_all(self) -> None:
-        for pod in self._source.release(self._release).pods:
+        for pod in self._cluster.release(self._release).pods:
             self._start_log("ADDED", pod)
 
     def _start_log(self, kind: str, pod: Object) -> None:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        wanted = self._component in ("", main_container(pod))
+        wanted = self._component in ("", component_of(pod))
         if kind == "DELETED" or not wanted or not has_log(pod):
             return
         with self._lock:
@@ -238,10 +205,10 @@ class _Follower:
                 return
             self._known.add(uid)
             self._open.add(name)
-        self._start(self._read, name, main_container(pod))
+        self._start(self._read, name, component_of(pod))
 
     def _read(self, name: str, container: str) -> None:
-        lines = self._source.log(name, container, follow=True, tail=self._tail, since=self._since)
+        lines = self._cluster.log(name, container, follow=True, tail=self._tail, since=self._since)
         for line in lines:
             self._queue.put(LogLine(name, line))
         self._queue.put(_Ended(name))

@@ -1,13 +1,12 @@
-"""Which pod of a run to look into: that of a rank, and one that has the run's output. Pure."""
+"""Finds the pod of a rank, and a pod that mounts the run's output. Pure."""
 
 from __future__ import annotations
 
 import re
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.logs import main_container
 from hvdchart.run.ranks import pod_of, run_of
-from hvdchart.run.release import Object, Release
+from hvdchart.run.release import Object, Release, component_of
 from hvdchart.run.status import newest_job, run_status
 
 _REFERENCE = re.compile(r"\$\(([^)]+)\)")
@@ -23,7 +22,7 @@ def running_pod(release: Release, target: str) -> Object:
     wanted = pod_of(run_of(job), target, release.record if is_of_job else {})
     for pod in release.pods:
         name = str(pod["metadata"]["name"])
-        is_wanted = main_container(pod) == "master" if wanted == "master" else name == wanted
+        is_wanted = component_of(pod) == "master" if wanted == "master" else name == wanted
         if is_wanted and pod["status"].get("phase") == "Running":
             return pod
     current = run_status(release)

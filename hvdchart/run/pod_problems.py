@@ -1,16 +1,15 @@
-"""One pod and the events about it -> what is wrong with it, and what to do about it.
+"""One pod and the events about it -> what is wrong with it, and what a person can do about it.
 
-The known reasons are in the chart's files/hvd_pods/common/pod_problems.json, which the master reads, too.
-files/podstatus.py describes the table.
+The known reasons and their remedies are those of the master (hvd_pods.common.pod_problems). The
+master asks whether a worker will come; this module explains every pod of a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from hvdchart.chart_files import read_data
+from hvd_pods.common.pod_problems import diagnose_gate, find_known
 from hvdchart.run.release import Object
 
 # Longer messages repeat themselves; the first part says what happened.
@@ -27,28 +26,17 @@ class Problem:
     advice: str
 
 
-def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
-    """Read the chart's table: section -> sign -> permanent and remedy."""
-    return read_data("pod_problems.json")
-
-
-def _look_up(section: str, text: str) -> dict[str, Any] | None:
-    """Return the first entry of the table whose sign is in `text`."""
-    return next((entry for sign, entry in known_problems()[section].items() if sign in text), None)
-
-
 def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     """What keeps a pod from doing its work; None while nothing does. Events come oldest first."""
     status = pod.get("status", {})
     for condition in status.get("conditions") or []:
         if condition.get("reason") == "Unschedulable" and condition["status"] == "False":
             message = _short(condition.get("message", ""))
-            known = _look_up("scheduling", message) or {"remedy": ""}
+            known = find_known("scheduling", message) or {"remedy": ""}
             return Problem(f"cannot be scheduled: {message}", known["remedy"])
         if condition.get("reason") == "SchedulingGated" and condition["status"] == "False":
-            gates = ", ".join(gate["name"] for gate in pod["spec"].get("schedulingGates", []))
             return Problem(
-                f"in a queue (scheduling gate {gates})",
+                diagnose_gate(pod).reason,
                 "wait until the queue has room: with Kueue, see kubectl describe workloads",
             )
     scheduler = pod.get("spec", {}).get("schedulerName", _SCHEDULER)
@@ -74,12 +62,12 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
 def advice_for_refusal(message: str) -> str:
     """What to do when the API server refuses to create a pod."""
-    known = _look_up("refusal", message)
+    known = find_known("refusal", message)
     return known["remedy"] if known else "the message names the rule: change the values or the rule"
 
 
 def waits_for(pod: Object) -> str:
-    """Kubernetes' word for what a pod that is not up waits for; empty for one that is."""
+    """Kubernetes' word for what a pod waits for, such as ErrImagePull; empty when it is up."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting:
@@ -99,12 +87,12 @@ def _container_problem(container: Object) -> Problem | None:
     if ended.get("reason") == "OOMKilled":
         return Problem("killed for memory (OOMKilled)", "raise memory in its resources")
     reason = str(waiting.get("reason", ""))
-    known = _look_up("container", reason)
+    known = find_known("container", reason)
     if known is None:
         return None
     message = _short(str(waiting.get("message", "")))
     if "ImagePull" in reason:
-        known = _look_up("image", message) or known
+        known = find_known("image", message) or known
     if reason == "CrashLoopBackOff" and ended:
         message = f"it ended with exit code {ended.get('exitCode')}"
         message += f": {_short(str(ended['message']).strip())}" if ended.get("message") else ""
@@ -122,7 +110,7 @@ def _stuck(pod: Object, events: list[Object]) -> Problem | None:
         if about.get("name") == name and about.get("uid", "") in ("", pod["metadata"].get("uid")):
             if event.get("type") != "Warning":
                 return None
-            known = _look_up("event", str(event.get("reason", "")))
+            known = find_known("event", str(event.get("reason", "")))
             if known:
                 message = _short(str(event.get("message", "")))
                 return Problem(f"{event['reason']}: {message}", known["remedy"])

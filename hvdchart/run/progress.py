@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-# A step that is older than this, in seconds, is worth a remark: most take less.
+# Seconds without a step after which the time since the last step is shown.
 _LATE = 60
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -21,8 +21,8 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 class Progress:
     """The last step of a run; None for what the script does not report.
 
-    `loss` is a text for one that is not finite. `idle_seconds` is how long ago the step was, by the
-    master's clock.
+    `loss` is a text, such as nan, when it is not finite. `idle_seconds` is how long ago the step
+    was, by the master's clock.
     """
 
     step: int
@@ -47,7 +47,7 @@ class Progress:
 
 
 def read_progress(record: Mapping[str, str]) -> Progress | None:
-    """The progress of a release's record; None where there is none that can be understood."""
+    """The progress in a release's record; None if it is missing or not understood."""
     try:
         content: dict[str, Any] = json.loads(record.get("progress") or "{}")
         step, loss = int(content["step"]), content.get("loss")

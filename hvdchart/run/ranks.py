@@ -1,6 +1,6 @@
 """Which rank is in which pod, and which lines of the launcher's output are a rank's. Pure.
 
-The chart describes the run to its master in the variable HVD_RUN of the Job (files/settings.py).
+The chart describes the run to its master in the variable HVD_RUN of the Job.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from contextlib import suppress
 
+from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
 
@@ -21,27 +22,32 @@ _OWN = re.compile(r"^\[hvd\] rank (\d+) of ")
 _TAGGING = {"tag-output", "prepend-rank", "l"}
 
 
-def run_of(job: Object) -> dict[str, Any]:
-    """What the chart tells the master about the run: groups, mode, options. Raises ClusterError."""
+def run_of(job: Object) -> Run:
+    """What the chart tells the master about the run. Raises ClusterError for another chart."""
     for container in job["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or []:
             if variable["name"] == "HVD_RUN":
                 # Kubernetes turns $$ into $ when it starts the container.
-                run: dict[str, Any] = json.loads(variable["value"].replace("$$", "$"))
-                return run
-    raise ClusterError(f"job {job['metadata']['name']} is of an older chart: deploy it again")
+                with suppress(KeyError):
+                    return parse_run(variable["value"].replace("$$", "$"))
+    raise ClusterError(
+        f"job {job['metadata']['name']} is of another version of the chart: deploy it again"
+    )
 
 
-def pods_of_ranks(run: dict[str, Any], record: Mapping[str, str]) -> Iterator[str]:
+def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
     """The pod of each rank that the run starts with, from rank 0: launchers fill host by host.
 
     With spares, the record names the workers that have ranks in the present attempt.
     """
-    used = json.loads(record.get("hosts") or "{}")
-    for group in run["groups"]:
-        first = ",".join(map(str, range(int(group["number"]))))
-        for ordinal in _ordinals(used.get(group["statefulSet"], first)):
-            yield from [f"{group['statefulSet']}-{ordinal}"] * int(group["slots"])
+    used = {
+        stateful_set: {f"{stateful_set}-{ordinal}" for ordinal in _ordinals(text)}
+        for stateful_set, text in json.loads(record.get("hosts") or "{}").items()
+    }
+    for host in run.hosts:
+        named = used.get(host.stateful_set)
+        if (not host.optional) if named is None else host.name in named:
+            yield from [host.name] * host.slots
 
 
 def _ordinals(text: str) -> Iterator[int]:
@@ -51,7 +57,7 @@ def _ordinals(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def pod_of(run: dict[str, Any], target: str, record: Mapping[str, str]) -> str:
+def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
     """The pod that a person means by a rank's number, `worker-N`, `master` or a pod's name.
 
     Raises ClusterError when the run has none of that name; `master` is returned as it is.
@@ -61,12 +67,7 @@ def pod_of(run: dict[str, Any], target: str, record: Mapping[str, str]) -> str:
         return target
     if target.isdecimal() and int(target) < len(pods):
         return pods[int(target)]
-    workers = (
-        f"{group['statefulSet']}-{ordinal}"
-        for group in run["groups"]
-        for ordinal in range(int(group["maximum"]))
-    )
-    for pod in workers:
+    for pod in (host.name for host in run.hosts):
         if pod == target or pod.endswith(f"-{target}"):
             return pod
     raise ClusterError(
@@ -75,10 +76,10 @@ def pod_of(run: dict[str, Any], target: str, record: Mapping[str, str]) -> str:
     )
 
 
-def check_tagged(run: dict[str, Any]) -> None:
+def check_tagged(run: Run) -> None:
     """Raise ClusterError when the launcher does not say which rank printed a line."""
-    options = {str(option).lstrip("-") for option in run["options"]}
-    if run["mode"] not in ("horovodrun", "elastic") and not options & _TAGGING:
+    options = {str(option).lstrip("-") for option in run.options}
+    if run.mode not in ("horovodrun", "elastic") and not options & _TAGGING:
         raise ClusterError(
             "mpirun does not say which rank printed a line: deploy with the launcher's option "
             "--tag-output (Open MPI) or -prepend-rank (Intel MPI, MPICH), in a spec "

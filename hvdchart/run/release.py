@@ -30,6 +30,12 @@ class Release:
         return bool(self.jobs or self.stateful_sets or self.pods)
 
 
+def component_of(pod: Object) -> str:
+    """The pod's component, which names its main container too: master, worker, tensorboard."""
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get("app.kubernetes.io/component", "worker"))
+
+
 def record_name(release: str) -> str:
     """The ConfigMap that holds a release's record."""
     return f"{release}-run"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hvdchart.quantity import pluralize
 from hvdchart.run.release import Object, event_time
 from hvdchart.run.status import PodStatus, Status
+from hvdchart.text import table
 
 # More pods than fit on a screen.
 _MOST_PODS = 30
@@ -39,7 +40,7 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
 
 
 def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
-    """A line for each pod; of many pods, for those that do not just run."""
+    """A line for each pod. Of many pods, healthy running ones are only counted."""
     shown = pods
     if len(pods) > _MOST_PODS:
         shown = [pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem]
@@ -61,12 +62,7 @@ def list_report(runs: Sequence[tuple[str, Status]]) -> str:
             workers += f"+{run.spares_ready}/{run.spares_wanted}"
         attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
         rows.append((namespace, run.name, run.state, workers, attempt, run.reason))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
-    return "".join(f"{line}\n" for line in lines)
+    return table(rows)
 
 
 def event_lines(events: Iterable[Object]) -> Iterator[str]:

@@ -7,16 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kubectl import Kubectl
-from hvdchart.run.logs import main_container
 from hvdchart.run.output import running_pod
-from hvdchart.run.release import Object, Release
+from hvdchart.run.release import Object, Release, component_of
 
 _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 _AT_ONCE = 16
 
 
 def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Iterator[str]:
-    """The stacks of one rank, of those of a worker, or of all: a text for each pod.
+    """The stacks of one rank, of a worker's ranks, or of all ranks: a text for each pod.
 
     Raises ClusterError when there is no such rank or worker, or it cannot be asked.
     """
@@ -25,7 +24,7 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
         yield _ask(pod, [target] if target.isdecimal() else [], kubectl)
         return
     running = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
-    workers = [pod for pod in running if main_container(pod) == "worker"]
+    workers = [pod for pod in running if component_of(pod) == "worker"]
     if not workers:
         raise ClusterError(f"no worker of run {release.name} runs")
 
@@ -33,7 +32,7 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
         try:
             return _ask(pod, [], kubectl)
         except ClusterError as problem:
-            # It has ended meanwhile; the others may still answer.
+            # The pod has ended since it was listed; the others may still answer.
             return f"{problem}\n"
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -41,7 +40,7 @@ def read_stacks(release: Release, target: str | None, kubectl: Kubectl) -> Itera
 
 
 def _ask(pod: Object, ranks: list[str], kubectl: Kubectl) -> str:
-    name, container = str(pod["metadata"]["name"]), main_container(pod)
+    name, container = str(pod["metadata"]["name"]), component_of(pod)
     if container != "worker":
         raise ClusterError(f"{name} has no ranks: name a rank, or a worker such as worker-0")
     text = kubectl.read(name, container, [*_PROGRAM, *ranks]).decode(errors="replace")

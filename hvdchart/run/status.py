@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.run.pod_problems import advice_for_refusal, problem_of, waits_for
 from hvdchart.run.progress import Progress, read_progress
-from hvdchart.run.release import Object, Release
-from hvdchart.run.workers import Workers, count_workers, is_child, is_true
+from hvdchart.run.release import Object, Release, component_of
 from hvdchart.text import join_names
 
 State: TypeAlias = Literal[
@@ -33,7 +32,7 @@ class PodStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A run: its state, the reason and what to do about it (`advice`), empty where there is none.
+    """A run: its state, the reason for it and what to do (`advice`); texts may be empty.
 
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
@@ -68,7 +67,7 @@ def run_status(release: Release) -> Status:
     """The status of a release's newest run."""
     job = newest_job(release)
     pods = [pod for pod in release.pods if job is None or not _belongs_to_other_job(pod, job)]
-    workers = count_workers(release, pods)
+    workers = _count_workers(release, pods)
     state, reason, advice = _judge(release, job, pods, workers)
     failed = int((job or {}).get("status", {}).get("failed", 0))
     # Of the master, which makes attempts of its own; the Job counts masters that were lost.
@@ -101,17 +100,19 @@ def newest_job(release: Release) -> Object | None:
 Judgement: TypeAlias = tuple[State, str, str]
 
 
-def _judge(release: Release, job: Object | None, pods: list[Object], workers: Workers) -> Judgement:
+def _judge(
+    release: Release, job: Object | None, pods: list[Object], workers: _Workers
+) -> Judgement:
     if job is None:
         if not release.exists:
             reason = "this namespace has no objects of the release"
             return "not found", reason, "list all runs: hvdchart list --all-namespaces"
         return _recorded(release)
     conditions = {c["type"]: c for c in job.get("status", {}).get("conditions") or []}
-    masters = [pod for pod in pods if _component(pod) == _MASTER]
-    if is_true(conditions, "Complete"):
+    masters = [pod for pod in pods if component_of(pod) == _MASTER]
+    if _is_true(conditions, "Complete"):
         return "finished", _not_stored(release), ""
-    if is_true(conditions, "Failed"):
+    if _is_true(conditions, "Failed"):
         return _failed(conditions["Failed"], masters, pods, release)
     if job["spec"].get("suspend"):
         return "suspended", "master.suspend is true", "set master.suspend to false and deploy again"
@@ -156,7 +157,7 @@ def _failed(
         advice = "raise master.activeDeadlineSeconds (train.deadlineSeconds in a spec)"
     for pod in pods:
         problem = problem_of(pod, release.events)
-        if problem and _component(pod) != _MASTER:
+        if problem and component_of(pod) != _MASTER:
             reason = f"{reason}; {pod['metadata']['name']}: {problem.reason}".strip("; ")
             advice = advice or problem.advice
             break
@@ -175,10 +176,7 @@ def _first_problem(release: Release, job: Object, pods: list[Object]) -> tuple[s
 
 
 def _problems(
-    release: Release,
-    pods: list[Object],
-    problems: dict[str, list[str]],
-    remedies: dict[str, str],
+    release: Release, pods: list[Object], problems: dict[str, list[str]], remedies: dict[str, str]
 ) -> tuple[str, str]:
     """As `_first_problem`, with the pods' problems added to those found so far, by their reason."""
     for pod in pods:
@@ -193,7 +191,7 @@ def _refusals(release: Release, job: Object, pods: list[Object]) -> Iterator[tup
     """Owners whose pods the API server refuses, and why: quota, Pod Security, a webhook."""
     for owner in [job, *release.stateful_sets]:
         name = owner["metadata"]["name"]
-        if any(is_child(pod, name) for pod in pods):
+        if any(_is_child(pod, name) for pod in pods):
             continue
         for event in reversed(release.events):
             if event.get("reason") == _REFUSED and event["involvedObject"].get("name") == name:
@@ -258,10 +256,6 @@ def _pod_status(pod: Object, release: Release) -> PodStatus:
     )
 
 
-def _component(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get("app.kubernetes.io/component", ""))
-
-
 def _belongs_to_other_job(pod: Object, job: Object) -> bool:
     labels = pod["metadata"].get("labels") or {}
     owner = labels.get("batch.kubernetes.io/job-name")
@@ -272,3 +266,49 @@ def _by_name(pod: Object) -> tuple[str, int, str]:
     name = str(pod["metadata"]["name"])
     prefix, _, ordinal = name.rpartition("-")
     return (prefix, int(ordinal), "") if ordinal.isdecimal() else (name, 0, name)
+
+
+@dataclass
+class _Workers:
+    """How many workers and spares there are; `dispensable` pods are not up, and not needed."""
+
+    ready: int = 0
+    wanted: int = 0
+    spares_ready: int = 0
+    spares_wanted: int = 0
+    dispensable: list[Object] = field(default_factory=list)
+
+
+def _count_workers(release: Release, pods: Sequence[Object]) -> _Workers:
+    """Count workers: as many of each StatefulSet as the ranks need, whichever pods these are."""
+    workers = _Workers()
+    for stateful_set in release.stateful_sets:
+        metadata = stateful_set["metadata"]
+        replicas = int(stateful_set["spec"].get("replicas", 0))
+        # The chart notes how many of the replicas are spares. Scaled to 0, there are none.
+        spares = min(int((metadata.get("annotations") or {}).get("horovod/spares", 0)), replicas)
+        own = [pod for pod in pods if _is_child(pod, metadata["name"])]
+        ready, wanted = sum(map(_is_ready, own)), replicas - spares
+        workers.ready += min(ready, wanted) if spares else ready
+        workers.wanted += wanted
+        workers.spares_ready += min(max(ready - wanted, 0), spares)
+        workers.spares_wanted += spares
+        if spares and ready >= wanted:
+            workers.dispensable += [pod for pod in own if not _is_ready(pod)]
+    return workers
+
+
+def _is_child(pod: Object, owner: str) -> bool:
+    """Whether a pod is of the controller of this name."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any(reference.get("name") == owner for reference in owners)
+
+
+def _is_ready(pod: Object) -> bool:
+    """Whether a pod's readiness was seen."""
+    return _is_true({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
+
+
+def _is_true(conditions: Mapping[str, Object], kind: str) -> bool:
+    """Whether a condition holds, of conditions by their type."""
+    return bool(conditions.get(kind, {}).get("status") == "True")

@@ -7,16 +7,15 @@ from contextlib import contextmanager, suppress
 
 from hvdchart.errors import ClusterError, HelmError
 from hvdchart.plan.model import Plan
-from hvdchart.run import helm
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm import Helm, release_chart, undeploy, upgrade
 from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.logs import LogLine, follow
+from hvdchart.values.check import checked_values
 
 
 @contextmanager
-def temporary_run(
-    cluster: Cluster, plan: Plan, *, context: str | None, program: str
-) -> Iterator[Iterator[LogLine]]:
+def temporary_run(cluster: Cluster, plan: Plan, helm: Helm) -> Iterator[Iterator[LogLine]]:
     """Install a plan, yield the lines of its log until its run ends, and uninstall it.
 
     Raises ClusterError where a release has the name: it would be replaced and uninstalled.
@@ -24,13 +23,13 @@ def temporary_run(
     name = plan.spec.name
     # Refused requests end here: Helm would explain them less well.
     cluster.release(name)
-    if helm.release_chart(name, cluster.namespace, helm.Helm(program, context)):
+    if release_chart(name, cluster.namespace, helm):
         raise ClusterError(
             f"{name} exists already in namespace {cluster.namespace}: another measurement runs, or "
             f"was interrupted; in that case remove it: hvdchart undeploy {name}"
         )
     try:
-        helm.deploy(plan, cluster.namespace, context=context, helm=program)
+        upgrade(name, cluster.namespace, checked_values(plan), helm)
     except (KeyboardInterrupt, HelmError) as problem:
         # Helm may have created a part of the release. It has not if it ended before it began, and
         # a release that another command changes is not this one's.
@@ -38,9 +37,9 @@ def temporary_run(
             # After Ctrl-C, nothing else says that a run may be left.
             is_reported = isinstance(problem, HelmError)
             with suppress(ClusterError, *((HelmError,) if is_reported else ())):
-                helm.undeploy(name, cluster.namespace, context=context, helm=program)
+                undeploy(name, cluster.namespace, helm)
         raise
     try:
         yield follow(cluster, name, warnings=True)
     finally:
-        helm.undeploy(name, cluster.namespace, context=context, helm=program)
+        undeploy(name, cluster.namespace, helm)

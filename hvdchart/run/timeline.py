@@ -31,7 +31,7 @@ class Wait:
 
 
 def read_waits(text: str) -> list[Wait]:
-    """The waits of a timeline, in order. Raises FileError for a file that is none."""
+    """The waits of a timeline, in order. Raises FileError for any other file."""
     return list(_waits(read_events(text)))
 
 

@@ -11,8 +11,8 @@ from hvdchart.errors import ClusterError
 from hvdchart.quantity import parse_quantity
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
-from hvdchart.run.logs import main_container
-from hvdchart.run.release import Object
+from hvdchart.run.release import Object, component_of
+from hvdchart.text import table
 
 # kubectl processes at a time.
 _AT_ONCE = 16
@@ -106,19 +106,14 @@ def usage_table(usages: Sequence[Usage]) -> str:
             speed = f"{values['images_per_second']:.1f}" if "images_per_second" in values else "-"
             rows.append((*own, rank, step, speed))
             own = ("", "", "")
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        + "\n"
-        for row in rows
-    )
+    return table(rows)
 
 
 def _probe(pod: Object, kubectl: Kubectl) -> Usage:
     name = str(pod["metadata"]["name"])
     try:
-        answer = kubectl.read(name, main_container(pod), ["sh", "-c", _PROBE])
+        answer = kubectl.read(name, component_of(pod), ["sh", "-c", _PROBE])
     except ClusterError:
-        # It has ended meanwhile, or its image has no shell.
+        # The pod has ended since it was listed, or its image has no shell.
         return Usage(name)
     return parse_probe(name, answer.decode(errors="replace"))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import RefusedError
+from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, Release
 from hvdchart.run.status import Status, run_status
 
 T = TypeVar("T")
 # A watch is opened again after this many seconds.
 WATCH_SECONDS = 300
-# Seconds until a change is read, with those that come along; 200 pods start together.
+# Seconds to collect changes before the objects are read: 200 pods may start together.
 SETTLE = 0.2
 # Seconds after which the objects are read without a change: the record has no watch of its own.
 READ_EVERY = 5.0
@@ -23,39 +24,26 @@ READ_EVERY = 5.0
 RETRY_SECONDS, PAUSE = 120.0, 1.0
 
 
-class Source(Protocol):
-    """What is read from the cluster; `Cluster` implements it."""
-
-    def release(self, name: str) -> Release:
-        """The release's present objects."""
-
-    def watch_pods(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The release's present pods, then their changes."""
-
-    def watch_jobs(self, release: str, seconds: int) -> Iterator[tuple[str, Object]]:
-        """The release's present Jobs, then their changes."""
-
-
-def watch_release(source: Source, name: str, timeout: float | None = None) -> Iterator[Release]:
+def watch_release(cluster: Cluster, name: str, timeout: float | None = None) -> Iterator[Release]:
     """The release now and after each change, until `timeout` seconds have passed.
 
     Raises ClusterError when the API server refuses a request, or does not answer for minutes.
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
-    follower = _Follower(source, name)
+    follower = _Follower(cluster, name)
     try:
         while True:
             follower.changed.clear()
-            yield _call_with_retries(lambda: source.release(name))
+            yield _call_with_retries(lambda: cluster.release(name))
             if not follower.wait(deadline):
                 return
     finally:
         follower.closed.set()
 
 
-def wait_for_end(source: Source, name: str, timeout: float | None = None) -> Status:
+def wait_for_end(cluster: Cluster, name: str, timeout: float | None = None) -> Status:
     """The status of a run that has ended, or that does not exist; its last one at the time-out."""
-    for release in watch_release(source, name, timeout):
+    for release in watch_release(cluster, name, timeout):
         current = run_status(release)
         if current.over or current.state == "not found":
             break
@@ -65,10 +53,10 @@ def wait_for_end(source: Source, name: str, timeout: float | None = None) -> Sta
 class _Follower:
     """Sets `changed` at each change; a thread for the pods and one for the Jobs."""
 
-    def __init__(self, source: Source, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str) -> None:
         self.changed, self.closed = threading.Event(), threading.Event()
         self._error: ClusterError | None = None
-        for watch in (source.watch_pods, source.watch_jobs):
+        for watch in (cluster.watch_pods, cluster.watch_jobs):
             threading.Thread(target=self._run, args=(watch, name), daemon=True).start()
 
     def wait(self, deadline: float) -> bool:

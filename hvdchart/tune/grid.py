@@ -164,7 +164,7 @@ def choose_best(confirmed: Sequence[Measurement]) -> Measurement:
 
 @dataclass(frozen=True)
 class Search:
-    """All settings measured, then the plan's own measured again with those that were faster."""
+    """All settings; then the plan's own setting and the faster ones, measured a second time."""
 
     measured: Sequence[Measurement]
     confirmed: Sequence[Measurement]

@@ -9,6 +9,7 @@ from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.helm import Helm
 from hvdchart.run.temporary import temporary_run
 from hvdchart.tune.grid import (
     Measurement,
@@ -42,11 +43,9 @@ def search(
     bench: Bench,
     settings: Sequence[Setting],
     report: Callable[[str], None],
-    *,
-    context: str | None = None,
-    helm: str = "helm",
+    helm: Helm,
 ) -> Search:
-    """Measure all settings, then those that are faster than the plan's own, `settings[0]`, again.
+    """Measure all settings, then again the ones faster than the plan's own, `settings[0]`.
 
     Calls `report` with a line for each run. Raises RunFailedError when no run printed a speed.
     """
@@ -54,7 +53,7 @@ def search(
     def measure(tried: Sequence[Setting], repeats: int) -> list[Measurement]:
         runs = repeat_settings(tried, repeats)
         plan = tuning_plan(bench.plan, runs, bench.command, bench.workers)
-        return collect(tried, _run(cluster, plan, runs, report, context=context, helm=helm))
+        return collect(tried, _run(cluster, plan, runs, report, helm))
 
     measured = measure(settings, bench.repeats)
     faster = faster_settings(measured)
@@ -69,9 +68,7 @@ def _run(
     plan: Plan,
     runs: Sequence[Setting],
     report: Callable[[str], None],
-    *,
-    context: str | None,
-    helm: str,
+    helm: Helm,
 ) -> list[tuple[int, float | None, str]]:
     """Install the plan and return the result of each run: its number, images/s or None, the error.
 
@@ -79,7 +76,7 @@ def _run(
     """
     name = plan.spec.name
     results, last = [], ""
-    with temporary_run(cluster, plan, context=context, program=helm) as lines:
+    with temporary_run(cluster, plan, helm) as lines:
         for line in lines:
             result = parse_result(line.text)
             if result is None:

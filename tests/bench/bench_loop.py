@@ -4,7 +4,7 @@ python -m tests.bench.bench_loop [TURNS]
 
 Measures the time from the moment at which a script is saved to the last rank's first allreduce
 under `hvdchart dev`, with two warm workers on the local cluster; and the time that `hvdchart deploy
---detach` takes for unchanged code. The goals, which nothing checks, are 3 s and 2 s.
+--detach` takes for unchanged code. The goal of both, which nothing checks, is 3 s.
 """
 
 from __future__ import annotations

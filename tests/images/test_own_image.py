@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.image import memory
+from hvdchart.image import push_history
 from hvdchart.image.build import Source, choose_engine
 from hvdchart.image.deliver import Target, provide, save
 from tests.chart.registry import registry
@@ -23,7 +23,7 @@ NAME = "hvd-test-own-image"
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose image has one small layer and no base."""
     # Ours, and not that of the tools.
-    monkeypatch.setattr(memory, "_file", lambda name: tmp_path / f"{name}.json")
+    monkeypatch.setattr(push_history, "_file", lambda: tmp_path / "pushed.json")
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY train.py /\n")

@@ -68,11 +68,7 @@ def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list
 def run(line: list[str]) -> tuple[int, str]:
     """Run a command line to its end; its exit code and output."""
     done = subprocess.run(
-        line,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     return done.returncode, done.stdout
 

@@ -1,4 +1,4 @@
-"""How many generated inputs the fuzz tests try: few by default, many with `make fuzz`."""
+"""What the tests share; and how many inputs the fuzz tests try: few, many with `make fuzz`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.fakes.fixtures import (  # noqa: F401
     kubeconfig_file,
     programs,
 )
+from tests.unit.hvdchart.runs import finished, kubectl, spec  # noqa: F401
 
 # Not at random: a red test is red for everyone.
 settings.register_profile(

@@ -1,9 +1,20 @@
-"""Objects of a run as the API server has them, cut down to what is read."""
+"""Objects of a run as the API server has them, cut down to what is read, and calls of Helm."""
 
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+from hvdchart.run import watch
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import answer_as
+from tests.fakes.program import Call, StubProgram
 
 JOB = "hvd-master-1a2b3c4d"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
@@ -35,12 +46,17 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
 def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
     """What the chart tells the master: two groups, the second with two ranks on each worker."""
     groups = [
-        {"statefulSet": "hvd-worker", "number": 2, "maximum": 4, "slots": 1},
-        {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2},
+        {"statefulSet": "hvd-worker", "number": 2, "maximum": 4, "slots": 1, "revision": ""},
+        {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
     run = {
         "api": True, "mode": more.get("mode", "mpirun"), "options": more.get("options", []),
         "args": ["python", "$$HOME/train.py"], "groups": groups[: more.get("groups", 1)],
+        "id": "1", "settings": "2", "service": "hvd", "workerSelector": "", "interface": "",
+        "hostsTimeoutSeconds": 600, "sshPort": 2222, "cleanup": "Never", "record": "hvd-run",
+        "minRanks": 1, "maxRanks": 9, "transport": "tcp", "code": "", "requirements": False,
+        "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
+        "stallTimeoutSeconds": 0, "failOnNaN": True, "gracePeriodSeconds": 30,
     }  # fmt: skip
     return [{"name": "HVD_RUN", "value": json.dumps(run)}]
 
@@ -98,3 +114,74 @@ def terminated(
 
 MASTER = pod(f"{JOB}-x", "master", RUNNING, ready=True)
 WORKERS = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in (0, 1)]
+DONE = job(("Complete", "", ""))
+FAILED = job(("Failed", "BackoffLimitExceeded", "limit"), failed=4)
+ENDED_MASTER = pod(f"{JOB}-x", "master", terminated(0), phase="Succeeded")
+FAILED_MASTER = pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed")
+# Of two workers with a rank each. Helm installs it as `hvd`.
+SPEC = {
+    "apiVersion": "hvdchart/v1",
+    "name": "hvd",
+    "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
+    "image": {"repository": "a"},
+    "train": {"command": ["train"]},
+}
+
+
+def play(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
+    """Let the cluster have a run: its Job, its workers, its master and their logs."""
+    cluster.put("jobs", run)
+    cluster.put("statefulsets", STATEFUL_SET)
+    cluster.put("pods", *WORKERS, master)
+    cluster.log(f"{JOB}-x", "first", "last", end=True)
+    for worker in WORKERS:
+        cluster.log(worker["metadata"]["name"])
+    return cluster
+
+
+def upgrades(helm: StubProgram) -> list[Call]:
+    """The calls of `helm upgrade`."""
+    return [call for call in helm.calls if call.arguments[0] == "upgrade"]
+
+
+def installed_values(helm: StubProgram) -> Any:
+    """The values of the last upgrade; None before the first."""
+    calls = upgrades(helm)
+    return json.loads(calls[-1].input) if calls else None
+
+
+def tell(cluster: FakeCluster, progress: object) -> None:
+    """Let the master write the progress into the run's record."""
+    data = {"job": JOB, "state": "Running", "progress": json.dumps(progress)}
+    cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+
+
+@contextmanager
+def meanwhile(work: Callable[[], None]) -> Iterator[None]:
+    """Do something beside the block, and wait for its end."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join()
+
+
+@pytest.fixture
+def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A spec's file. Helm installs it as `hvd`."""
+    monkeypatch.setattr(watch, "SETTLE", 0.0)
+    path = tmp_path / "run.spec.yaml"
+    path.write_text(json.dumps(SPEC))
+    answer_as(helm, "hvd")
+    return path
+
+
+@pytest.fixture
+def finished(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that has finished; its workers' logs go on."""
+    return play(fake_cluster, DONE, ENDED_MASTER)
+
+
+@pytest.fixture
+def kubectl(programs: Path) -> StubProgram:
+    """A kubectl that does nothing."""
+    return StubProgram(programs, "kubectl")

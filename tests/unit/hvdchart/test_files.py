@@ -25,34 +25,6 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.read_text() == "old\n"
 
 
-def test_text_that_is_not_unicode_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(tmp_path / "values.yaml", "half of it \ud800")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"missing/values\.yaml: cannot write: No such file"):
-        write_atomically(tmp_path / "missing" / "values.yaml", "")
-
-
-def test_text_is_written_as_utf8_and_bytes_unchanged(tmp_path: Path) -> None:
-    for content in ("é\n", "é\n".encode()):
-        write_atomically(tmp_path / "a", content)
-        assert (tmp_path / "a").read_bytes() == b"\xc3\xa9\n"
-
-
-def test_mode_is_that_of_the_umask_unless_given(tmp_path: Path) -> None:
-    old = os.umask(0o020)
-    try:
-        write_atomically(tmp_path / "a", "")
-        write_atomically(tmp_path / "b", "", mode=0o604)
-    finally:
-        os.umask(old)
-    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"]
-    assert modes == [0o646, 0o604]
-
-
 def test_target_of_a_link_is_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "of-the-team.yaml", tmp_path / "values.yaml"
     target.write_text("old\n")
@@ -81,11 +53,3 @@ def test_difference_is_a_unified_diff_with_two_lines_of_context(tmp_path: Path) 
     assert changes == [f"--- {file}", "+++ rendered", "@@ -4,3 +4,3 @@", " 4", " 5", "-6", "+six"]
     assert difference(file, file.read_text()) == ""
     assert "+new" in difference(tmp_path / "missing", "new\n")
-
-
-def test_difference_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"\xff")
-    with pytest.raises(FileError, match="a: cannot read: 'utf-8'"):
-        difference(tmp_path / "a", "")
-    with pytest.raises(FileError, match=r"cannot read: .* Is a directory"):
-        difference(tmp_path, "")

@@ -34,11 +34,6 @@ def wrong(kind: Any, *values: object, **more: object) -> object:
     return kind(*values, **more)
 
 
-def test_names_of_the_package_are_there() -> None:
-    assert [name for name in hvdchart.__all__ if not hasattr(hvdchart, name)] == []
-    assert {"Train", "Image", "Volume", "load_spec", "__version__"} <= set(hvdchart.__all__)
-
-
 def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
     volume = Volume(host_path="/mnt", mount_path="/data")
     reserved = Reserved(cpu=1500, memory=2**30)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -11,11 +10,22 @@ import pytest
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import DONE, ENDED_MASTER, FAILED, play
-from tests.unit.hvdchart.runs import JOB, MASTER, job, pod, terminated
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    FAILED,
+    FAILED_MASTER,
+    MASTER,
+    installed_values,
+    job,
+    meanwhile,
+    play,
+    upgrades,
+)
 
 pytestmark = pytest.mark.timeout(120)
 VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
+GROUPS = [{"name": "cpu", "number": 2}, {"name": "gpu", "number": 1}]
 
 
 @pytest.fixture
@@ -26,95 +36,64 @@ def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
     return play(fake_cluster, job(), MASTER)
 
 
-def upgraded(helm: StubProgram) -> Any:
-    """The values of the upgrade that was made, if any."""
-    calls = [call for call in helm.calls if call.arguments[0] == "upgrade"]
-    assert len(calls) <= 1
-    return json.loads(calls[0].input) if calls else None
-
-
 def test_wait_tells_how_the_run_ended(hvdchart: Command, running: FakeCluster) -> None:
+    late = hvdchart("wait", "hvd", "--timeout", "0s")
+    assert (late.code, late.output) == (124, "")
+    assert late.errors == "hvdchart: run hvd has not ended within 0s: it is running\n"
+    running.requests.clear()
+
     def end() -> None:
         running.wait_for("jobs", "watch")
         play(running, DONE, ENDED_MASTER)
 
-    ending = threading.Thread(target=end)
-    ending.start()
-    done = hvdchart("wait", "hvd", "--timeout", "5m")
-    ending.join()
+    with meanwhile(end):
+        done = hvdchart("wait", "hvd", "--timeout", "5m")
     assert (done.code, done.output, done.errors) == (0, "run hvd finished\n", "")
-    play(running, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
+    play(running, FAILED, FAILED_MASTER)
     failed = hvdchart("wait", "hvd")
     assert (failed.code, failed.errors) == (8, "hvdchart: run hvd failed: boom\n")
 
 
-def test_wait_that_is_too_long_exits_with_124(hvdchart: Command, running: FakeCluster) -> None:
-    done = hvdchart("wait", "hvd", "--timeout", "0s")
-    assert (done.code, done.output) == (124, "")
-    assert done.errors == "hvdchart: run hvd has not ended within 0s: it is running\n"
-
-
-def test_wait_for_an_unknown_run_or_time_is_refused(
-    hvdchart: Command, running: FakeCluster
-) -> None:
-    assert hvdchart("wait", "none").code == 7
-    for text in ("5 m", "-1", "1w", ""):
-        assert hvdchart("wait", "hvd", "--timeout", text).code == 2
-
-
-def test_stop_suspends_the_run_and_keeps_the_other_values(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    done = hvdchart("stop", "hvd", "--context", "main")
-    assert (done.code, done.output) == (
-        0, "run hvd stopped; start it again: hvdchart restart hvd\n",
-    )  # fmt: skip
-    assert upgraded(helm) == {**VALUES, "master": {"args": ["a"], "suspend": True}}
-    (call,) = [call for call in helm.calls if call.arguments[0] == "upgrade"]
+@pytest.mark.parametrize(
+    ("words", "values", "changed", "says"),
+    [
+        (["stop"], VALUES, {"master": {"args": ["a"], "suspend": True}},
+         "run hvd stopped; start it again: hvdchart restart hvd\n"),
+        # Restarting ends a stop, too; Helm prints null for a release without values.
+        (["restart"], {"master": {"suspend": True}},
+         {"master": {"suspend": False, "generation": 2}},
+         "run hvd starts again (master.generation 2)\n"),
+        (["restart"], {"master": {"generation": 7}},
+         {"master": {"suspend": False, "generation": 8}}, "(master.generation 8)\n"),
+        (["restart"], None, {"master": {"suspend": False, "generation": 2}}, "generation 2)\n"),
+        (["scale", "3"], VALUES, {"worker": {"number": 3, "slots": 4}},
+         "run hvd has 3 workers and starts again; the next deploy"),
+        (["scale", "3", "--group", "gpu"], {"workerGroups": GROUPS},
+         {"workerGroups": [GROUPS[0], {"name": "gpu", "number": 3}]}, "starts again"),
+    ],
+)  # fmt: skip
+def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str], values: Any,
+    changed: dict[str, Any], says: str,
+) -> None:  # fmt: skip
+    helm.answer("get", json.dumps(values))
+    done = hvdchart(words[0], "hvd", *words[1:], "--context", "main")
+    assert (done.code, says in done.output) == (0, True)
+    (call,) = upgrades(helm)
+    assert json.loads(call.input) == {**(values or {}), **changed}
     assert {"--reset-values", "--namespace", "team"} <= set(call.arguments)
     assert call.arguments[-2:] == ["--kube-context", "main"]
-
-
-@pytest.mark.parametrize(("before", "after"), [(None, 2), (1, 2), (7, 8)])
-def test_restart_increments_the_generation_and_ends_a_stop(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram, before: int | None, after: int
-) -> None:
-    master = {"suspend": True} | ({} if before is None else {"generation": before})
-    helm.answer("get", json.dumps({"master": master}))
-    done = hvdchart("restart", "hvd")
-    assert (done.code, done.output) == (
-        0, f"run hvd starts again (master.generation {after})\n",
-    )  # fmt: skip
-    assert upgraded(helm) == {"master": {"suspend": False, "generation": after}}
-
-
-def test_restart_of_a_release_without_values(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    helm.answer("get", "null")
-    assert hvdchart("restart", "hvd").code == 0
-    assert upgraded(helm) == {"master": {"suspend": False, "generation": 2}}
-
-
-def test_scale_replaces_the_run(hvdchart: Command, running: FakeCluster, helm: StubProgram) -> None:
-    done = hvdchart("scale", "hvd", "3")
-    assert done.code == 0
-    assert done.output.startswith("run hvd has 3 workers and starts again; the next deploy")
-    assert upgraded(helm) == {**VALUES, "worker": {"number": 3, "slots": 4}}
-    assert hvdchart("scale", "hvd", "0").code == 2
 
 
 def test_scale_of_one_of_several_groups_needs_its_name(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:
-    groups = [{"name": "cpu", "number": 2}, {"name": "gpu", "number": 1}]
-    helm.answer("get", json.dumps({"workerGroups": groups}))
-    for more in ([], ["--group", "tpu"]):
+    helm.answer("get", json.dumps({"workerGroups": GROUPS}))
+    for more, why in (([], "name one with --group"), (["--group", "tpu"], "'tpu' is none of them")):
         done = hvdchart("scale", "hvd", "3", *more)
-        assert (done.code, upgraded(helm)) == (7, None)
-        assert "run hvd has these groups of workers: cpu, gpu; " in done.errors
-    assert hvdchart("scale", "hvd", "3", "--group", "gpu").code == 0
-    assert upgraded(helm) == {"workerGroups": [groups[0], {"name": "gpu", "number": 3}]}
+        assert (done.code, installed_values(helm)) == (7, None)
+        assert f"run hvd has these groups of workers: cpu, gpu; {why}" in done.errors
+    assert hvdchart("scale", "hvd", "0").code == 2
 
 
 def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
@@ -122,39 +101,13 @@ def test_an_elastic_run_is_scaled_without_helm_and_goes_on(
 ) -> None:
     running.put("jobs", job(mode="elastic"))
     done = hvdchart("scale", "hvd", "4")
-    assert done.code == 0
-    assert "has 4 workers and continues" in done.output
-    assert upgraded(helm) is None
+    assert (done.code, "has 4 workers and continues" in done.output) == (0, True)
     (patch,) = [request for request in running.requests if request.method == "PATCH"]
     assert patch.path.endswith("/statefulsets/hvd-worker/scale")
     assert patch.body == {"spec": {"replicas": 4}}
     too_many = hvdchart("scale", "hvd", "5")
     assert too_many.code == 7
     assert "run hvd has room for 4 workers: raise launch.elastic.maxRanks" in too_many.errors
-
-
-def test_an_elastic_run_that_is_over_starts_again(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
+    assert installed_values(helm) is None
     running.put("jobs", job(("Complete", "", ""), mode="elastic"))
-    assert "starts again" in hvdchart("scale", "hvd", "3").output
-    assert upgraded(helm)["worker"]["number"] == 3
-
-
-@pytest.mark.parametrize("command", [["stop"], ["restart"], ["scale", "3"]])
-def test_an_unknown_run_is_named_before_helm_is_called(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: list[str]
-) -> None:
-    done = hvdchart(command[0], "none", *command[1:])
-    assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run none in namespace team: list all runs: ")
-    assert helm.calls == []
-
-
-def test_objects_without_a_release_of_helm_are_no_run(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    helm.answer("get", errors="Error: release: not found\n", code=1)
-    done = hvdchart("stop", "hvd")
-    assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run hvd in namespace team: ")
+    assert "starts again" in hvdchart("scale", "hvd", "3").output, "it is over"

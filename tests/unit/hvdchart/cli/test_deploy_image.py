@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,25 +15,28 @@ from hvdchart.image.build import Source
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import SPEC, play
-from tests.unit.hvdchart.runs import MASTER, job
+from tests.unit.hvdchart.runs import SPEC, installed_values, upgrades
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 REPOSITORY = "host:5000/team/r"
+DIGEST = f"sha256:{64 * '0'}"
 
 
 @pytest.fixture
-def project(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a Dockerfile and a spec whose image has no tag. Helm installs it as `hvd`."""
+def project(
+    tmp_path: Path, fake_cluster: FakeCluster, helm: StubProgram, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A spec in a folder with a Dockerfile; its image has no tag. Helm installs it as `hvd`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HVDCHART_LOAD_WITH", raising=False)
     answer_as(helm, "hvd")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "Dockerfile").write_text("FROM a\n")
-    (folder / "run.spec.yaml").write_text(json.dumps({**SPEC, "image": {"repository": REPOSITORY}}))
-    return folder
+    for name in ("project", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "Dockerfile").write_text(f"FROM {name}\n")
+    spec = tmp_path / "project" / "run.spec.yaml"
+    spec.write_text(json.dumps({**SPEC, "image": {"repository": REPOSITORY}}))
+    return spec
 
 
 @pytest.fixture
@@ -49,67 +51,48 @@ def words(stub: StubProgram) -> list[str]:
     return [word for word in stub.commands() if word != "info"]
 
 
-def deployed_image(helm: StubProgram) -> Any:
-    last = [call for call in helm.calls if call.arguments[0] == "upgrade"][-1]
-    return json.loads(last.input)["image"]
-
-
 def tag_of(folder: Path, repository: str = REPOSITORY) -> str:
     return Source(folder, repository).reference().rpartition(":")[2]
 
 
-def use_context(kubeconfig: Path, name: str) -> None:
-    document = json.loads(kubeconfig.read_text())
-    document["contexts"][0]["name"] = document["current-context"] = name
-    kubeconfig.write_text(json.dumps(document))
-
-
 @pytest.mark.slow
 def test_the_image_is_built_pushed_and_deployed_by_its_content(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram,
-) -> None:  # fmt: skip
-    spec = project / "run.spec.yaml"
-    done = hvdchart("deploy", spec, "--detach")
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
+) -> None:
+    helm.answer("upgrade", json.dumps({"version": 3, "manifest": ""}))
+    preview = hvdchart("deploy", project, "--diff")
+    reference = f"{REPOSITORY}:{tag_of(project.parent)}"
+    assert f"would build {reference}, unless it exists\n" in preview.errors
+    assert docker.calls == []
+    answer_as(helm, "hvd")
+    done = hvdchart("deploy", project, "--detach")
     assert done.code == 0, done.errors
     assert words(docker) == ["inspect", "build", "push"]
-    assert deployed_image(helm) == {"repository": REPOSITORY, "tag": tag_of(project)}
-    assert docker.calls[-1].arguments == ["push", f"{REPOSITORY}:{tag_of(project)}"]
+    assert docker.calls[-1].arguments == ["push", reference]
+    image = {"repository": REPOSITORY, "tag": tag_of(project.parent)}
+    assert installed_values(helm)["image"] == image
     # Other nodes, the same image: not even the builder is asked.
     before = len(docker.calls)
-    again = hvdchart("deploy", spec, "--detach", "--set", "nodes.0.count=4")
-    assert again.code == 0
-    assert len(docker.calls) == before
-    assert f"{REPOSITORY}:{tag_of(project)} was pushed already\n" in again.errors
-    assert deployed_image(helm)["tag"] == tag_of(project)
-    (project / "train.py").write_text("pass")
-    assert hvdchart("deploy", spec, "--detach").code == 0
+    again = hvdchart("deploy", project, "--detach", "--set", "nodes.0.count=4")
+    assert (again.code, len(docker.calls)) == (0, before)
+    assert f"{reference} was pushed already\n" in again.errors
+    assert installed_values(helm)["image"] == image
+    (project.parent / "train.py").write_text("pass")
+    assert hvdchart("deploy", project, "--detach").code == 0
     assert words(docker)[-2:] == ["build", "push"]
 
 
-DIGEST = f"sha256:{64 * '0'}"
-
-
-@pytest.mark.parametrize("setting", ["", "image.tag=v1", f"image.digest={DIGEST}"])
-def test_an_image_of_its_own_is_not_built_where_the_spec_names_another(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram, setting: str,
-) -> None:  # fmt: skip
-    options = ["--set", setting] if setting else ["--no-build"]
-    done = hvdchart("deploy", project / "run.spec.yaml", "--detach", *options)
-    assert done.code == 0, done.errors
-    assert docker.calls == []
-    assert deployed_image(helm).get("tag") != tag_of(project)
-
-
-def test_a_spec_on_standard_input_is_of_no_folder(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
+def test_no_image_is_built_where_the_spec_names_another_or_has_no_folder(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """It may be of another folder than the one with a Dockerfile in which the command runs."""
-    spec = project / "run.spec.yaml"
-    monkeypatch.chdir(project)
-    with spec.open() as given:
+    names = (["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"], ["--no-build"])
+    for options in names:
+        assert hvdchart("deploy", project, "--detach", *options).code == 0
+        assert installed_values(helm)["image"].get("tag") != tag_of(project.parent)
+    # A spec on standard input may be of another folder than the present one.
+    monkeypatch.chdir(project.parent)
+    with project.open() as given:
         monkeypatch.setattr("sys.stdin", given)
         assert hvdchart("deploy", "-", "--detach").code == 0
     assert docker.calls == []
@@ -117,129 +100,77 @@ def test_a_spec_on_standard_input_is_of_no_folder(
 
 @pytest.mark.slow
 def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram, tmp_path: Path,
-) -> None:  # fmt: skip
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "Dockerfile").write_text("FROM b\n")
-    spec = project / "run.spec.yaml"
-    asked = ["--build", other, "--set", "image.tag=v1", "--no-push"]
-    done = hvdchart("deploy", spec, "--detach", *asked)
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, tmp_path: Path
+) -> None:
+    asked = ["--build", tmp_path / "other"]
+    done = hvdchart("deploy", project, "--detach", *asked, "--set", "image.tag=v1", "--no-push")
     assert done.code == 0, done.errors
     assert words(docker) == ["inspect", "build"]
-    assert deployed_image(helm)["tag"] == tag_of(other)
-    digest = ["--build", other, "--set", f"image.digest={DIGEST}"]
-    refused = hvdchart("deploy", spec, "--detach", *digest)
+    assert installed_values(helm)["image"]["tag"] == tag_of(tmp_path / "other")
+    refused = hvdchart("deploy", project, *asked, "--set", f"image.digest={DIGEST}")
     assert (refused.code, "image.digest names another image" in refused.errors) == (9, True)
-    assert hvdchart("deploy", spec, "--build", other, "--no-build").code == 2
-    (other / "Dockerfile").unlink()
-    assert hvdchart("deploy", spec, "--build", other).code == 5
+    assert hvdchart("deploy", project, *asked, "--no-build").code == 2
+    (tmp_path / "other" / "Dockerfile").unlink()
+    assert hvdchart("deploy", project, *asked).code == 5
 
 
 @pytest.mark.slow
 def test_a_cluster_of_kind_gets_the_image_unless_its_nodes_have_it(
     hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram, programs: Path, kubeconfig_file: Path,
+    programs: Path, kubeconfig_file: Path,
 ) -> None:  # fmt: skip
-    use_context(kubeconfig_file, "kind-mine")
+    document = json.loads(kubeconfig_file.read_text())
+    document["contexts"][0]["name"] = document["current-context"] = "kind-mine"
+    kubeconfig_file.write_text(json.dumps(document))
     kind = StubProgram(programs, "kind")
-    spec = project / "run.spec.yaml"
-    options = ["--detach", "--set", "image.repository=r"]
-    reference = f"r:{tag_of(project)}"
+    deploy = ["deploy", project, "--detach", "--set", "image.repository=r"]
+    reference = f"r:{tag_of(project.parent)}"
 
     def node(name: str, *images: str) -> Any:
         return {"metadata": {"name": name}, "status": {"images": [{"names": list(images)}]}}
 
     fake_cluster.put("nodes", node("a", f"docker.io/library/{reference}"), node("b", "other:1"))
-    done = hvdchart("deploy", spec, *options)
+    done = hvdchart(*deploy)
     assert done.code == 0, done.errors
     assert [call.arguments[-2:] for call in kind.calls] == [["--name", "mine"]]
     assert "push" not in words(docker)
     fake_cluster.put("nodes", node("b", f"docker.io/library/{reference}", f"x@sha256:{64 * '0'}"))
     before = len(docker.calls)
-    again = hvdchart("deploy", spec, *options)
-    assert f"{reference} is on all nodes already\n" in again.errors
+    assert f"{reference} is on all nodes already\n" in hvdchart(*deploy).errors
     assert (len(kind.calls), len(docker.calls)) == (1, before)
     # A user who may not read nodes loads again.
     fake_cluster.refusals["nodes list"] = (403, "no")
-    assert hvdchart("deploy", spec, *options).code == 0
+    assert hvdchart(*deploy).code == 0
     assert len(kind.calls) == 2
 
 
-def test_another_cluster_gets_the_image_by_a_command(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    programs: Path,
-) -> None:  # fmt: skip
-    loader = StubProgram(programs, "loader")
-    done = hvdchart("deploy", project / "run.spec.yaml", "--detach", "--load-with", "loader load")
-    assert done.code == 0, done.errors
-    reference = f"{REPOSITORY}:{tag_of(project)}"
-    assert [call.arguments for call in loader.calls] == [["load", reference]]
-    assert words(docker) == ["inspect", "build"]
-
-
-def test_a_repository_without_a_registry_is_refused_before_the_build(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram
-) -> None:
-    done = hvdchart("deploy", project / "run.spec.yaml", "--set", "image.repository=resnet")
-    assert done.code == 9
-    assert "image.repository is resnet, which names no registry to push to: put REG" in done.errors
-    assert docker.calls == []
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("failing", ["build", "push"])
 def test_a_failure_leaves_the_run_alone_and_is_not_remembered(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram, failing: str,
-) -> None:  # fmt: skip
-    play(fake_cluster, job(), MASTER)
-    docker.answer(failing, errors="denied: no such user", code=1)
-    done = hvdchart("deploy", project / "run.spec.yaml", "--detach")
-    assert done.code == 9
-    assert "denied: no such user" in done.errors
-    assert "upgrade" not in helm.commands()
-    docker.answer(failing)
-    assert hvdchart("deploy", project / "run.spec.yaml", "--detach").code == 0
-    assert words(docker)[-1] == "push"
-
-
-def test_a_preview_names_the_image_and_builds_nothing(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram,
-    helm: StubProgram,
-) -> None:  # fmt: skip
-    helm.answer("upgrade", json.dumps({"version": 3, "manifest": ""}))
-    done = hvdchart("deploy", project / "run.spec.yaml", "--diff")
-    assert done.code == 0, done.errors
-    assert docker.calls == []
-    assert f"would build {REPOSITORY}:{tag_of(project)}, unless it exists\n" in done.errors
-    assert deployed_image(helm)["tag"] == tag_of(project)
-
-
-def test_a_missing_repository_is_named(
-    hvdchart: Command, fake_cluster: FakeCluster, project: Path, docker: StubProgram
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:
-    spec = project / "run.spec.yaml"
-    spec.write_text(json.dumps({key: value for key, value in SPEC.items() if key != "image"}))
-    done = hvdchart("deploy", spec, "--detach")
-    assert (done.code, "image.repository is missing" in done.errors) == (9, True), done.errors
-    wrong = hvdchart("deploy", spec, "--detach", "--set", "values.image=wrong")
-    assert wrong.code in (3, 4), wrong.errors
+    local = hvdchart("deploy", project, "--set", "image.repository=resnet")
+    assert (local.code, docker.calls) == (9, [])
+    assert "image.repository is resnet, which names no registry to push to: put" in local.errors
+    for failing in ("build", "push"):
+        docker.answer(failing, errors="denied: no such user", code=1)
+        done = hvdchart("deploy", project, "--detach")
+        assert (done.code, upgrades(helm)) == (9, [])
+        assert "denied: no such user" in done.errors
+        docker.answer(failing)
+    assert hvdchart("deploy", project, "--detach").code == 0
+    assert words(docker)[-1] == "push"
 
 
 @pytest.mark.slow
 def test_an_interrupt_ends_the_builder_and_deploys_nothing(
-    fake_cluster: FakeCluster, project: Path, docker: StubProgram, helm: StubProgram
+    project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:
-    command = [sys.executable, "-m", "hvdchart", "deploy", str(project / "run.spec.yaml")]
+    command = [sys.executable, "-m", "hvdchart", "deploy", str(project)]
+    root = Path(__file__).parents[4]
     with (
         docker.hold("build"),
-        subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[4],
-            env=dict(os.environ),
-        ) as process,
-    ):  # fmt: skip
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=root) as process,
+    ):
         wait_until(lambda: "build" in docker.commands(), 20, "the builder runs")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
@@ -247,4 +178,4 @@ def test_an_interrupt_ends_the_builder_and_deploys_nothing(
         wait_until(lambda: not Path("/proc", builder).exists(), 10, "the builder is ended")
     assert process.returncode == 130, errors
     assert errors.endswith("\nnothing was deployed\n")
-    assert "upgrade" not in helm.commands()
+    assert upgrades(helm) == []

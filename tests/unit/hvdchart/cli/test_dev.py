@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.cli.dev import _Log
-from hvdchart.errors import ClusterError
 from hvdchart.image.build import Source
-from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
-from tests.unit.hvdchart.cli.test_run import SPEC, play
-from tests.unit.hvdchart.runs import JOB, RUNNING, job, pod
+from tests.unit.hvdchart.runs import JOB, RUNNING, SPEC, job, play, pod, tell
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -89,17 +84,29 @@ class Dev:
 
 
 @pytest.fixture
-def dev(fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path) -> Iterator[Dev]:
+def start(
+    fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
+) -> Iterator[Callable[..., Dev]]:
+    """Starts `hvdchart dev` for a run that trains, and kills it at the end of the test."""
     play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
-    running = Dev(tmp_path, helm)
-    try:
-        yield running
-    finally:
-        running.process.kill()
-        running.process.wait()
+    folder = tmp_path / "project"
+    folder.mkdir()
+    started: list[Dev] = []
+
+    def start(**more: bool) -> Dev:
+        started.append(Dev(folder, helm, **more))
+        return started[-1]
+
+    yield start
+    for dev in started:
+        dev.process.kill()
+        dev.process.communicate()
 
 
-def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: StubProgram) -> None:
+def test_each_saved_change_is_deployed_on_workers_that_stay(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    dev = start()
     values = dev.wait_for_deployed(1)
     assert values["code"] == {"files": {"train.py": "first"}}
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
@@ -110,108 +117,44 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(dev: Dev, helm: Stub
     dev.save("third")
     dev.wait_for_error_line("quota exceeded")
     answer_as(helm, "hvd")
+    # Kubernetes validates what it has not validated yet: a misspelt field would be dropped.
+    dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
     dev.save("fourth")
     assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
+    without = "--disable-openapi-validation"
+    assert [without in call.arguments for call in dev.upgrades()] == [False, True, True, False]
+    kept = {call.arguments[call.arguments.index("--history-max") + 1] for call in dev.upgrades()}
+    assert kept == {"2"}, "Helm reads all revisions several times"
     assert dev.kill().count("warning: volumes output are claims") == 1, "at the first one"
 
 
-def test_a_folder_is_a_spec_and_its_code(
-    fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
+def test_a_folder_is_a_spec_and_its_code_and_the_end_of_a_run_is_said(
+    start: Callable[..., Dev], fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
-    folder = tmp_path / "project"
-    folder.mkdir()
-    dev = Dev(folder, helm, is_project=True)
-    try:
-        first = dev.wait_for_deployed(1)
-        assert first["master"]["args"] == ["train"]
-        dev.wait_for_log()
-        dev.save("second")
-        assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
-        told = {"job": JOB, "progress": json.dumps({"step": 7, "steps": 9, "secondsLeft": 5})}
-        fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": told})
-        fake_cluster.put("jobs", job(("Complete", "", "")))
-        dev.wait_for_error_line("hvdchart: run finished at step 7 of 9\n")
-    finally:
-        dev.process.kill()
-        dev.process.communicate()
-
-
-def test_log_that_cannot_be_read_is_read_again_for_the_next_run(
-    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise ClusterError("no right")
-
-    said: queue.SimpleQueue[str] = queue.SimpleQueue()
-    monkeypatch.setattr("hvdchart.cli.dev.say", said.put)
-    monkeypatch.setattr("hvdchart.run.logs.follow", refuse)
-    log = _Log(Cluster.connect(None, None))
-    for _ in range(2):
-        log.show("hvd")
-        assert said.get(timeout=60) == "no right; the run continues, without its log here"
-
-
-def test_code_on_standard_input_has_no_folder(hvdchart: Command) -> None:
-    for words in ([], ["-"]):
-        done = hvdchart("dev", *words)
-        assert done.code == 2, done.errors
-        assert "for a spec on standard input, also --code" in " ".join(done.errors.split())
-
-
-@pytest.mark.parametrize("missing", ["projct", "projct/run.spec.yaml"])
-def test_a_mistyped_path_is_not_waited_for(
-    hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path, missing: str
-) -> None:
-    done = hvdchart("dev", tmp_path / missing)
-    assert done.code == 5
-    assert f"{tmp_path / missing}: no such file or folder" in done.errors
-    assert fake_cluster.requests == []
-
-
-def test_code_that_vanishes_is_waited_for(dev: Dev) -> None:
-    """An editor may save a file by replacing it."""
-    dev.wait_for_deployed(1)
-    dev.wait_for_log()
-    away = dev.script.rename(dev.script.with_name("train.py~"))
-    dev.wait_for_error_line("train.py: cannot read the code: [Errno 2]")
-    assert dev.process.poll() is None
-    away.write_text("second")
-    away.rename(dev.script)
-    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
-
-
-def test_kubernetes_validates_what_was_not_validated_in_this_session(dev: Dev) -> None:
-    """Without that, a misspelt field of `values` would be dropped in silence."""
-    dev.wait_for_deployed(1)
+    dev = start(is_project=True)
+    first = dev.wait_for_deployed(1)
     dev.wait_for_log()
     dev.save("second")
-    dev.wait_for_deployed(2)
-    dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
-    dev.save("third")
-    dev.wait_for_deployed(3)
-    dev.save("fourth")
-    dev.wait_for_deployed(4)
-    without = "--disable-openapi-validation"
-    assert [without in call.arguments for call in dev.upgrades()] == [False, True, False, True]
-    kept = {call.arguments[call.arguments.index("--history-max") + 1] for call in dev.upgrades()}
-    assert kept == {"2"}, "Helm reads all revisions several times"
+    assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
+    tell(fake_cluster, {"step": 7, "steps": 9, "secondsLeft": 5})
+    fake_cluster.put("jobs", job(("Complete", "", "")))
+    dev.wait_for_error_line("hvdchart: run finished at step 7 of 9\n")
 
 
 def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
-    dev: Dev, fake_cluster: FakeCluster, helm: StubProgram
+    start: Callable[..., Dev], fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
+    dev = start()
     dev.wait_for_deployed(1)
     dev.wait_for_log()
-    dev.interrupt()
-    dev.wait_for_error_line("run stopped; the workers wait for the next change")
-    (patch,) = [request for request in fake_cluster.requests if request.method == "PATCH"]
+    for text in ("second", "third"):
+        dev.interrupt()
+        dev.wait_for_error_line("run stopped; the workers wait for the next change")
+        if text == "second":
+            dev.save(text)
+            dev.wait_for_deployed(2)
+    patch = next(request for request in fake_cluster.requests if request.method == "PATCH")
     assert (patch.path.rpartition("/")[2], patch.body) == (JOB, {"spec": {"suspend": True}})
-    dev.save("second")
-    dev.wait_for_deployed(2)
-    assert dev.process.poll() is None
-    dev.interrupt()
-    dev.wait_for_error_line("run stopped; the workers wait for the next change")
     assert "uninstall" not in helm.commands()
     dev.interrupt()
     dev.wait_for_error_line("release hvd uninstalled from namespace team")
@@ -220,54 +163,40 @@ def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
 
 
 def test_the_projects_image_is_built_once_and_used_by_each_run(
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    programs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    start: Callable[..., Dev], programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docker = StubProgram(programs, "docker")
+    docker, loader = StubProgram(programs, "docker"), StubProgram(programs, "loader")
     docker.answer("inspect", code=1)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # Only the Dockerfile is part of the image.
-    (tmp_path / "Dockerfile").write_text("FROM base")
-    (tmp_path / ".dockerignore").write_text("*")
-    play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
-    loader = StubProgram(programs, "loader")
     monkeypatch.setenv("HVDCHART_LOAD_WITH", str(loader.path))
-    dev = Dev(tmp_path, helm)
-    try:
-        image = dev.wait_for_deployed(1)["image"]
-        assert image == {"repository": "a", "tag": Source(tmp_path, "a").reference()[2:]}
-        docker.answer("inspect")
-        dev.save("second")
-        assert dev.wait_for_deployed(2)["image"] == image
-        assert docker.commands().count("build") == 1
-        reference = f"a:{image['tag']}"
-        assert {*loader.calls[0].arguments} == {reference}
-        dev.save("third")
-        dev.wait_for_deployed(3)
-        assert dev.kill().count(f"{reference} is built already\n") == 1, "at the first one"
-    finally:
-        dev.process.kill()
+    folder = tmp_path / "project"
+    # Only the Dockerfile is part of the image.
+    (folder / "Dockerfile").write_text("FROM base")
+    (folder / ".dockerignore").write_text("*")
+    dev = start()
+    image = dev.wait_for_deployed(1)["image"]
+    assert image == {"repository": "a", "tag": Source(folder, "a").reference()[2:]}
+    docker.answer("inspect")
+    for number, text in ((2, "second"), (3, "third")):
+        dev.save(text)
+        assert dev.wait_for_deployed(number)["image"] == image
+    assert docker.commands().count("build") == 1
+    reference = f"a:{image['tag']}"
+    assert {*loader.calls[0].arguments} == {reference}
+    assert dev.kill().count(f"{reference} is built already\n") == 1, "at the first one"
 
 
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("is_installed", [True, False])
 def test_interrupted_first_deployment_leaves_nothing(
-    fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path, there: bool
+    start: Callable[..., Dev], helm: StubProgram, is_installed: bool
 ) -> None:
-    if not there:
+    if not is_installed:
         helm.answer("uninstall", errors="Error: uninstall: release: not found", code=1)
     with helm.hold("upgrade"):
-        running = Dev(tmp_path, helm)
-        try:
-            wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
-            running.interrupt()
-            running.wait_for_error_line("run stopped; the workers wait for the next change")
-            running.interrupt()
-            _, errors = running.process.communicate(timeout=20)
-        finally:
-            running.process.kill()
-    assert running.process.returncode == 128 + signal.SIGINT
-    assert helm.commands()[-1] == "uninstall" or not there
-    assert ("release hvd uninstalled" in errors) == there, errors
+        dev = start()
+        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the release")
+        dev.interrupt()
+        dev.wait_for_error_line("run stopped; the workers wait for the next change")
+        dev.interrupt()
+        assert dev.process.wait(20) == 128 + signal.SIGINT
+    assert helm.commands()[-1] == "uninstall" or not is_installed
+    assert ("release hvd uninstalled" in dev.kill()) == is_installed

@@ -4,48 +4,40 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import urllib3
 
 from hvdchart.run import helm_errors
-from tests.fakes.cluster import FakeCluster, write_kubeconfig
+from tests.fakes import faults
+from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, Outcome
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import play
-from tests.unit.hvdchart.runs import MASTER, RUNNING, STATEFUL_SET, job, pod
+from tests.unit.hvdchart.runs import MASTER, job, meanwhile, play
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[4]
 SPEC = str(ROOT / "values" / "local.spec.yaml")
 COMMANDS = {
-    "status": ("status", "hvd"),
+    **{name: (name, "hvd") for name in (
+        *("status", "logs", "events", "wait", "top", "stop", "restart", "tensorboard", "timeline"),
+        "debug",
+    )},
     "list": ("list",),
-    "logs": ("logs", "hvd"),
-    "events": ("events", "hvd"),
-    "wait": ("wait", "hvd"),
-    "top": ("top", "hvd"),
     "exec": ("exec", "hvd", "0"),
     "stack": ("stack", "hvd", "0"),
-    "stop": ("stop", "hvd"),
-    "restart": ("restart", "hvd"),
     "scale": ("scale", "hvd", "3"),
-    "tensorboard": ("tensorboard", "hvd"),
-    "timeline": ("timeline", "hvd"),
     "code": ("code", "hvd", "-w", "folder"),
-    "debug": ("debug", "hvd"),
     "deploy": ("deploy", SPEC),
     "run": ("run", str(ROOT / "tests" / "faults" / "train.py")),
     "bench": ("bench", SPEC),
-}
-# Those that call Helm, with a run that is there.
+}  # fmt: skip
+# The commands that call Helm for an existing run.
 HELM_COMMANDS = {
     **{
         name: COMMANDS[name]
@@ -60,14 +52,6 @@ READ = ("jobs", "pods", "statefulsets", "configmaps", "events", "services")
 each_command = pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 # These are of all runs, or of runs that are gone as well.
 WITHOUT_RUN = ("list", "events", "deploy", "run", "bench")
-
-
-@pytest.fixture
-def silent(kubeconfig_file: Path) -> Iterator[None]:
-    """An API server that accepts connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{server.getsockname()[1]}")
-        yield
 
 
 def said(done: Outcome) -> str:
@@ -85,13 +69,9 @@ def said(done: Outcome) -> str:
     ids=["expired credentials", "no rights"],
 )
 def test_refused_request_names_the_remedy(
-    hvdchart: Command,
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    words: tuple[str, ...],
-    status: int,
-    remedy: str,
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    status: int, remedy: str,
+) -> None:  # fmt: skip
     for resource in READ:
         fake_cluster.refusals[f"{resource} list"] = (status, "as the server says")
     done = hvdchart(*words)
@@ -121,13 +101,9 @@ def test_run_of_another_namespace_is_not_found_and_can_be_looked_for(
     ],
 )
 def test_helm_that_cannot_be_used_is_named_with_the_remedy(
-    hvdchart: Command,
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    words: tuple[str, ...],
-    fault: str,
-    says: str,
-) -> None:
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, words: tuple[str, ...],
+    fault: str, says: str,
+) -> None:  # fmt: skip
     play(fake_cluster, job(), MASTER)
     unreachable = fault == "no cluster"
     for command in ("upgrade", "uninstall", "get", "template"):
@@ -165,17 +141,6 @@ def test_interrupted_helm_leaves_nothing_that_nobody_knows_of(
 
 
 @pytest.mark.parametrize("command", ["bench", "tune"])
-def test_release_of_a_measurement_that_helm_cannot_complete_is_uninstalled(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
-) -> None:
-    helm.answer("upgrade", errors="Error: context deadline exceeded", code=1)
-    done = hvdchart(command, SPEC)
-    assert done.code == 6
-    assert "context deadline exceeded; the API server is slow: try again" in said(done)
-    assert helm.commands()[-1] == "uninstall"
-
-
-@pytest.mark.parametrize("command", ["bench", "tune"])
 def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
 ) -> None:
@@ -186,33 +151,29 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
     assert not {"upgrade", "uninstall"} & {*helm.commands()}
 
 
-@pytest.mark.parametrize("command", ["bench", "tune"])
-def test_release_that_another_command_changes_is_left_to_it(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, command: str
-) -> None:
-    helm.answer("upgrade", errors=f"Error: UPGRADE FAILED: {helm_errors.BUSY}", code=1)
-    done = hvdchart(command, SPEC)
-    assert done.code == 6
-    assert "another command changes this release" in said(done)
-    assert "uninstall" not in helm.commands()
-
-
-def test_code_that_is_too_large_is_refused_before_helm_is_called(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, tmp_path: Path
-) -> None:
-    large = tmp_path / "data.py"
-    large.write_text("#" * 500_000)
-    done = hvdchart("deploy", SPEC, "--code", large)
-    assert done.code == 5
-    assert f"{large}: the code has more than 400000 characters" in said(done)
-    assert done.errors.endswith("or put it into the image or onto a volume\n")
-    assert (helm.calls, fake_cluster.requests) == ([], [])
+@pytest.mark.parametrize(
+    ("error", "says", "is_removed"),
+    [
+        ("context deadline exceeded", "the API server is slow: try again", True),
+        (helm_errors.BUSY, "another command changes this release", False),
+    ],
+)
+def test_incomplete_release_of_a_measurement_is_removed_unless_it_is_another_commands(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, error: str, says: str,
+    is_removed: bool,
+) -> None:  # fmt: skip
+    helm.answer("upgrade", errors=f"Error: UPGRADE FAILED: {error}", code=1)
+    helm.answer("uninstall", errors="Error: timed out", code=1)
+    done = hvdchart("bench", SPEC)
+    assert (done.code, says in said(done)) == (6, True)
+    assert ("uninstall" in helm.commands()) is is_removed
 
 
 @pytest.mark.slow
 def test_server_that_says_nothing_is_given_up(
-    hvdchart: Command, silent: None, monkeypatch: pytest.MonkeyPatch
+    hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fake_cluster.fail("GET", "batch/jobs", faults.silence, times=9)
     timeout = urllib3.Timeout
     monkeypatch.setattr("hvdchart.run.api.urllib3.Timeout", lambda connect, read: timeout(0.1))
     done = hvdchart("status", "hvd")
@@ -233,25 +194,8 @@ def test_interrupted_watch_leaves_the_run(
         # It ends what the main thread waits for.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
-    done = hvdchart(*words)
-    interrupting.join()
+    with meanwhile(interrupt):
+        done = hvdchart(*words)
     assert done.code == 130
     assert "Traceback" not in done.errors
     assert {request.method for request in fake_cluster.requests} == {"GET"}
-
-
-def test_two_hundred_pods_take_no_more_requests(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    play(fake_cluster, job(), MASTER)
-    assert hvdchart("status", "hvd").code == 0
-    few = len(fake_cluster.requests)
-    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(200)]
-    fake_cluster.put("pods", *many)
-    fake_cluster.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 200}})
-    done = hvdchart("status", "hvd")
-    assert "200 of 200 workers up" in done.output
-    assert len(fake_cluster.requests) == 2 * few
-    assert len(done.output.splitlines()) < 20

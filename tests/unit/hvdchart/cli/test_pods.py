@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from hvdchart.run.kubectl import IN_CODE, SHELL
-from hvdchart.run.top import parse_probe
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_run import play
-from tests.unit.hvdchart.run.test_timeline import OPEN
+from tests.unit.hvdchart.cli.test_control import VALUES
+from tests.unit.hvdchart.run.test_ranks import OPEN
 from tests.unit.hvdchart.runs import (
     CREATING,
     JOB,
     LABELS,
     MASTER,
+    RUNNING,
     STATEFUL_SET,
+    event,
+    installed_values,
     job,
+    meanwhile,
+    play,
     pod,
+    upgrades,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
@@ -35,44 +42,23 @@ def running(fake_cluster: FakeCluster) -> FakeCluster:
     return play(fake_cluster, job(), MASTER)
 
 
-def test_exec_runs_the_command_in_the_pod_of_the_rank(
+def test_exec_runs_the_command_or_a_shell_in_the_pod_of_the_rank(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     kubectl.answer("main", code=3)
     done = hvdchart("exec", "hvd", "1", "--context", "main", "--", "nvidia-smi", "-L")
     assert done.code == 3
-    (call,) = kubectl.calls
-    assert call.arguments == [
+    assert kubectl.calls[0].arguments == [
         *("--context", "main", "--namespace", "team", "exec", "-i", "hvd-worker-1"),
         *("-c", "worker", "--", *IN_CODE, "nvidia-smi", "-L"),
     ]
-
-
-@pytest.mark.parametrize(("of", "pod_name"), [(JOB, "hvd-worker-1"), ("older", "hvd-worker-0")])
-def test_exec_asks_the_record_of_the_same_job_where_a_rank_is(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, of: str, pod_name: str
-) -> None:
-    record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
-    running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
-    assert hvdchart("exec", "hvd", "0").code == 0
-    assert kubectl.calls[0].arguments[4] == pod_name
-
-
-@pytest.mark.parametrize(
-    ("target", "pod_name", "container"),
-    [("worker-0", "hvd-worker-0", "worker"), ("master", f"{JOB}-x", "master")],
-)
-def test_exec_opens_a_shell_by_default(
-    hvdchart: Command,
-    running: FakeCluster,
-    kubectl: StubProgram,
-    target: str,
-    pod_name: str,
-    container: str,
-) -> None:
-    assert hvdchart("exec", "hvd", target).code == 0
-    (call,) = kubectl.calls
-    assert call.arguments[4:] == [pod_name, "-c", container, "--", *IN_CODE, *SHELL]
+    # Where a rank is, the record of the same Job says.
+    for of, pod_name in ((JOB, "hvd-worker-1"), ("older", "hvd-worker-0")):
+        record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
+        running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+        assert hvdchart("exec", "hvd", "0").code == 0
+        expected = [pod_name, "-c", "worker", "--", *IN_CODE, *SHELL]
+        assert kubectl.calls[-1].arguments[4:] == expected
 
 
 def test_exec_names_what_is_missing(
@@ -87,16 +73,7 @@ def test_exec_names_what_is_missing(
     assert "run hvd is over, and its pods are gone" in hvdchart("exec", "hvd", "1").errors
 
 
-def test_without_kubectl_the_command_says_where_to_get_it(
-    hvdchart: Command, running: FakeCluster, programs: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(programs))
-    done = hvdchart("exec", "hvd", "1")
-    assert done.code == 7
-    assert "no program kubectl is on PATH: install it, as kubernetes.io/docs/" in done.errors
-
-
-def test_top_asks_the_metrics_api_and_the_ranks(
+def test_top_asks_the_metrics_api_or_the_pods_and_the_ranks(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
     usage = [{"name": "worker", "usage": {"cpu": "1500m", "memory": "300Mi"}}]
@@ -110,58 +87,29 @@ def test_top_asks_the_metrics_api_and_the_ranks(
     assert rows[0] == ["POD", "CPU", "MEMORY", "RANK", "STEP", "IMAGES/S"]
     assert rows[1] == ["hvd-worker-0", "1.50", "300Mi", "0", "7", "16.2"]
     assert rows[2][:3] == ["hvd-worker-1", "-", "-"]
-
-
-def test_top_without_the_metrics_api_asks_the_pods(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
-) -> None:
     running.refusals["podmetrics list"] = (404, "not found")
-    kubectl.answer("team", PROBE)
     rows = [line.split() for line in hvdchart("top", "hvd").output.splitlines()]
     assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
-
-
-def test_top_of_pods_that_cannot_be_asked_leaves_their_figures_out(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
-) -> None:
-    running.refusals["podmetrics list"] = (403, "no right")
+    # What is not understood is left out.
+    kubectl.answer("team", "cpu x 1\nmemory much\n0:horovod_step 7\n")
+    rows = [line.split() for line in hvdchart("top", "hvd").output.splitlines()]
+    assert rows[1] == ["hvd-worker-0", "-", "-", "0", "7", "-"]
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
-    done = hvdchart("top", "hvd")
-    assert done.code == 0
-    assert done.output.splitlines()[1].split() == ["hvd-worker-0", *"-----"]
-    for name in (*running.names("pods"),):
-        running.remove("pods", name)
-    assert hvdchart("top", "hvd").errors == "no pod of run hvd runs\n"
+    assert hvdchart("top", "hvd").output.splitlines()[1].split() == ["hvd-worker-0", *"-----"]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "cpu x 1\nmemory \n", "cpu 5\nmemory y\n0:horovod_step 1e\n", "cpu 1 5\ncpu 2 5\n"]
-)
-def test_a_pod_that_says_nothing_sensible_has_no_figures(text: str) -> None:
-    usage = parse_probe("a", text)
-    assert (usage.cpus, usage.memory) == (None, None)
-
-
-STACK = "rank 1 shows its Python stack:\nCurrent thread 0x1 (most recent call first):\n"
-
-
-def test_stack_asks_the_worker_of_the_rank(
+def test_stack_asks_the_worker_of_the_rank_or_all_workers(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
-    kubectl.answer("team", STACK)
+    kubectl.answer("team", "Current thread 0x1 (most recent call first):\n")
     done = hvdchart("stack", "hvd", "1")
-    assert (done.code, done.output) == (0, f"hvd-worker-1:\n{STACK}")
-    (call,) = kubectl.calls
-    assert call.arguments[-5:] == ["python3", "-I", "-S", "/horovod/bin/stacks.py", "1"]
-
-
-def test_stack_asks_all_workers_by_default(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
-) -> None:
+    assert done.output == "hvd-worker-1:\nCurrent thread 0x1 (most recent call first):\n"
+    program = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py"]
+    assert kubectl.calls[0].arguments[-5:] == [*program, "1"]
     kubectl.answer("team", "")
     done = hvdchart("stack", "hvd")
     assert done.output == "hvd-worker-0:\nno rank runs\nhvd-worker-1:\nno rank runs\n"
-    assert {call.arguments[-1] for call in kubectl.calls} == {"/horovod/bin/stacks.py"}
+    assert [call.arguments[-4:] for call in kubectl.calls[1:]] == [program] * 2
     kubectl.answer("team", errors="error: unable to upgrade connection", code=1)
     done = hvdchart("stack", "hvd")
     assert (done.code, done.output.count("unable to upgrade connection\n")) == (0, 2)
@@ -190,20 +138,6 @@ def test_tensorboard_prints_the_address(
     assert "address in use; choose another port with --port" in done.errors
 
 
-def test_tensorboard_is_forwarded_until_an_interrupt(
-    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(_: object) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("hvdchart.run.kubectl.Forwarding.wait", interrupt)
-    running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})
-    kubectl.answer("team", "Forwarding from 127.0.0.1:6006 -> 6006\n")
-    done = hvdchart("tensorboard", "hvd")
-    assert (done.code, done.errors) == (130, "")
-    assert kubectl.calls[-1].arguments[-1] == "6006:6006"
-
-
 def test_timeline_is_fetched_and_explained(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram, tmp_path: Any
 ) -> None:
@@ -228,5 +162,49 @@ def test_timeline_is_fetched_and_explained(
     assert file.read_text() == OPEN
     assert done.output.startswith("2 operations; ranks waited 2.50 s")
     assert kubectl.calls[-1].arguments[-6:] == [
-        *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json"),
+        *("hvd-worker-0", "-c", "worker", "--", "cat", "/output/horovod-timeline.json")
     ]
+
+
+def test_debug_starts_a_copy_without_the_training_and_removes_it(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, kubectl: StubProgram
+) -> None:
+    values = {
+        **VALUES, "fullnameOverride": "x", "extraObjects": [{}], "tensorboard": {"enabled": True},
+        "launch": {"mode": "elastic", "hostsTimeoutSeconds": 9, "elastic": {"minRanks": 1}},
+    }  # fmt: skip
+    helm.answer("get", json.dumps(values))
+    answer_as(helm, "hvd-debug")
+    kubectl.answer("team", code=5)
+
+    held = threading.Event()
+
+    def start() -> None:
+        copy = job(name="hvd-debug-master-1")
+        master = pod("hvd-debug-x", "master", RUNNING, ready=True, job="hvd-debug-master-1")
+        with helm.hold("upgrade"):
+            held.set()
+            wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the copy")
+            for kind, item in (("pods", master), ("jobs", copy)):
+                labels = {**item["metadata"]["labels"], "app.kubernetes.io/instance": "hvd-debug"}
+                running.put(kind, {**item, "metadata": {**item["metadata"], "labels": labels}})
+        about = "hvd-debug-master-1"
+        running.put("events", event(about, "Job", "Training", "starts", type="Normal"))
+
+    with meanwhile(start):
+        held.wait()
+        done = hvdchart("debug", "hvd", "master", "--", "ls")
+    assert (done.code, done.errors) == (5, "")
+    assert installed_values(helm) == {
+        "worker": VALUES["worker"],
+        "launch": {"mode": "custom", "hostsTimeoutSeconds": 9},
+        "master": {
+            "args": ["sh", "-c", "exec sleep infinity"], "backoffLimit": 0, "suspend": False,
+            "activeDeadlineSeconds": None,
+        },
+    }  # fmt: skip
+    (call,) = upgrades(helm)
+    assert call.arguments[1] == "hvd-debug"
+    assert "--install" in call.arguments
+    assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]
+    assert kubectl.calls[0].arguments[-1:] == ["ls"]

@@ -1,174 +1,121 @@
-"""deploy and undeploy, with a small API server and a Helm that records its calls."""
+"""run: a script without a spec."""
 
 from __future__ import annotations
 
-import json
+import base64
+import io
+import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hvdchart.cli.run import _follow
-from hvdchart.run.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import JOB, STATEFUL_SET, WORKERS, job, pod, terminated
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    MASTER,
+    installed_values,
+    job,
+    play,
+    upgrades,
+)
 
 pytestmark = pytest.mark.timeout(120)
-SPEC = {
-    "apiVersion": "hvdchart/v1",
-    "name": "hvd",
-    "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
-    "image": {"repository": "a"},
-    "train": {"command": ["train"]},
-}
-DONE = job(("Complete", "", ""))
-FAILED = job(("Failed", "BackoffLimitExceeded", "limit"), failed=4)
-ENDED_MASTER = pod(f"{JOB}-x", "master", terminated(0), phase="Succeeded")
 
 
-def play(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
-    for namespace_object, items in (("jobs", [run]), ("statefulsets", [STATEFUL_SET])):
-        cluster.put(namespace_object, *items)
-    cluster.put("pods", *WORKERS, master)
-    cluster.log(f"{JOB}-x", "first", "last", end=True)
-    for worker in WORKERS:
-        cluster.log(worker["metadata"]["name"])
-    return cluster
+@pytest.fixture
+def script(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script in a folder with a module; Helm installs it as `hvd`."""
+    monkeypatch.delenv("HVDCHART_IMAGE", raising=False)
+    answer_as(helm, "hvd")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "model.py").write_text("layers = 2\n")
+    path = folder / "My_Train.py"
+    path.write_text("import model\n")
+    return path
 
 
-def upgraded(helm: StubProgram) -> list[str]:
-    return next(call.arguments for call in helm.calls if call.arguments[0] == "upgrade")
+def test_a_script_runs_on_two_workers_or_as_its_options_say(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    play(fake_cluster, DONE, ENDED_MASTER)
+    done = hvdchart("run", script, "--name", "hvd")
+    assert (done.code, "hvd: finished\n" in done.errors) == (0, True), done.errors
+    sent = installed_values(helm)
+    assert sent["master"]["args"] == ["python", "My_Train.py"]
+    assert sent["code"] == {"files": {"My_Train.py": "import model\n"}}
+    assert (sent["worker"]["number"], sent["image"]["repository"]) == (2, "horovod-cpu")
+    options = ["--workers", "3", "--gpus", "4", "--image", "team/a:1", "--detach", "-n", "mine"]
+    done = hvdchart("run", script, *options, "--", "--epochs", 'a "b" {c}: 😀')
+    assert done.code == 0, done.errors
+    arguments, sent = upgrades(helm)[-1].arguments, installed_values(helm)
+    assert (arguments[1], "mine" in arguments) == ("my-train", True)
+    assert sent["master"]["args"] == ["python", "My_Train.py", "--epochs", 'a "b" {c}: 😀']
+    assert (sent["worker"]["number"], sent["worker"]["slots"]) == (3, 4)
+    assert sent["worker"]["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    assert (sent["image"]["repository"], sent["image"]["tag"]) == ("team/a", "1")
 
 
 @pytest.mark.slow
-def test_deploy_follows_the_logs_and_reports_the_end(
-    hvdchart: Command, finished: FakeCluster, spec: Path, helm: StubProgram
+def test_the_folder_of_a_script_comes_with_it(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
-    done = hvdchart("deploy", spec)
-    assert done.code == 0, done.errors
-    assert done.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"
-    assert "release hvd in namespace team, revision 2: " in done.errors
-    assert "ranks on 2 workers\n" in done.errors
-    assert "hvd: finished\n" in done.errors
-    assert not {"--create-namespace", "--kube-context"} & set(upgraded(helm))
+    (script.parent / "requirements.txt").write_text("einops\n")
+    alone = hvdchart("run", script, "--code", script, "--detach")
+    assert f"requirements.txt beside {script} is not used: add --code" in alone.errors
+    assert installed_values(helm)["master"]["args"] == ["python", "My_Train.py"]
+    inner = script.parent / "inner" / "train.py"
+    inner.parent.mkdir()
+    inner.write_text("pass\n")
+    done = hvdchart("run", inner, "--code", script.parent, "--detach")
+    assert (done.code, "not used" in done.errors) == (0, False), done.errors
+    sent = installed_values(helm)
+    assert sent["master"]["args"] == ["python", "inner/train.py"]
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
+        names = {*archive.getnames()}
+    assert names == {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"}
 
 
-def test_deploy_passes_its_options_to_helm_and_the_cluster(
-    hvdchart: Command, finished: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
+@pytest.mark.slow
+def test_an_active_run_is_replaced_by_its_name_only(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
-    other = tmp_path / "other"
-    helm.path.rename(other)
-    helm.path.with_name("helm.d").rename(tmp_path / "other.d")
-    moved = StubProgram.__new__(StubProgram)
-    moved._home = tmp_path / "other.d"
-    options = ["--namespace", "mine", "--context", "other", "--create-namespace", "--detach"]
-    done = hvdchart("deploy", spec, "--helm", other, *options, "--set", "name=changed")
-    assert (done.code, done.output) == (0, "")
-    arguments = upgraded(moved)
-    assert arguments[1] == "changed"
-    assert "--create-namespace" in arguments
-    assert arguments[arguments.index("--namespace") + 1] == "mine"
-    assert arguments[-2:] == ["--kube-context", "other"]
-    assert done.errors.endswith("next: hvdchart logs changed --namespace mine\n")
-    kinds = {request.resource for request in finished.requests}
-    assert "log" not in kinds, "--detach follows nothing"
-
-
-def test_deploy_prints_the_plans_warnings(
-    hvdchart: Command, finished: FakeCluster, spec: Path
-) -> None:
-    volume = ["--set", "volumes.data.hostPath=/data"]
-    plan = json.loads(hvdchart("plan", spec, *volume, "-o", "json").output)
-    done = hvdchart("deploy", spec, *volume, "--detach")
-    assert [line for line in done.errors.splitlines() if line.startswith("warning: ")] == [
-        f"warning: {warning}" for warning in plan["warnings"]
-    ]
-    assert plan["warnings"]
-
-
-def test_deploy_of_a_failed_run_exits_with_8(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
-    done = hvdchart("deploy", spec)
-    assert done.code == 8
-    assert done.errors.endswith("hvdchart: run hvd failed: boom\n")
-
-
-def test_deploy_of_a_suspended_run_returns(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    fake_cluster.put("jobs", job(suspend=True))
-    done = hvdchart("deploy", spec)
-    assert (done.code, done.output) == (0, "")
-    assert "hvd: suspended" in done.errors
-
-
-def test_deploy_of_a_run_that_has_ended_before_does_not_follow(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    fake_cluster.put("statefulsets", STATEFUL_SET)
-    fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": {"state": "Finished"}})
-    assert hvdchart("deploy", spec).code == 0
-
-
-def test_interrupted_deploy_leaves_the_run_and_exits_with_130(
-    hvdchart: Command, finished: FakeCluster, spec: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    for name in ("logs.follow", "events.follow_events", "watch.watch_release"):
-        monkeypatch.setattr(f"hvdchart.run.{name}", interrupt)
-    for command in (["logs", "hvd"], ["events", "hvd", "-f"], ["status", "hvd", "--watch"]):
-        assert hvdchart(*command).code == 130
-    monkeypatch.setattr("hvdchart.cli.run._follow", interrupt)
-    done = hvdchart("deploy", spec)
-    assert done.code == 130
-    assert done.errors.endswith("the run continues: hvdchart logs hvd --namespace team\n")
-
-
-def test_undeploy_uninstalls_the_release(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
-) -> None:
-    done = hvdchart("undeploy", "hvd", "--context", "other", "--namespace", "mine")
-    assert (done.code, done.output) == (0, "")
-    assert done.errors == "release hvd uninstalled from namespace mine\n"
-    arguments = helm.calls[-1].arguments
-    assert arguments[:2] == ["uninstall", "hvd"]
-    assert arguments[arguments.index("--namespace") + 1] == "mine"
-    assert arguments[-1] == "other"
-
-
-def test_undeploy_of_an_unknown_run_exits_with_7(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
-) -> None:
-    message = "Error: uninstall: Release not loaded: nope: release: not found\n"
-    helm.answer("uninstall", errors=message, code=1)
-    done = hvdchart("undeploy", "nope")
-    assert done.code == 7
-    assert done.errors.startswith("hvdchart: no run nope in namespace team: list all runs: ")
+    """Two people may have a train.py."""
+    play(fake_cluster, job(), MASTER)
+    script = script.rename(script.with_name("hvd.py"))
+    done = hvdchart("run", script, "--detach")
+    assert (done.code, helm.calls) == (7, [])
+    assert done.errors.endswith(
+        "run hvd in namespace team is running: --name hvd replaces it, any other --name starts "
+        "another run beside it\n"
+    )
+    play(fake_cluster, job(suspend=True), MASTER)
+    assert hvdchart("run", script, "--detach").code == 7, "somebody stopped it"
+    assert hvdchart("run", script, "--detach", "--name", "hvd").code == 0
+    play(fake_cluster, DONE, ENDED_MASTER)
+    assert hvdchart("run", script, "--detach").code == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "says"),
     [
-        (["image", "check", "i", "--mode", "x"], "--mode 'x': must be one of mpirun, horovodrun"),
-        (["image", "check", "i", "--engine", "x"], "--engine 'x': must be one of docker, podman"),
-        (["status", "hvd", "-o", "x"], "--output 'x': must be text, json or yaml"),
+        (["none.py"], 5, "none.py is not a script: to run a folder"),
+        (["{folder}"], 5, "is not a script: to run a folder, use hvdchart deploy"),
+        (["{script}", "--code", "{folder}/inner"], 2, "does not contain"),
+        (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
+        (["{script}", "--image", "A:1"], 3, "expected an image name"),
+        (["{script}", "--epochs", "3"], 2, "No such option"),
     ],
 )
-def test_unknown_choice_is_refused_with_the_known_ones(
-    hvdchart: Command, arguments: list[str], message: str
-) -> None:
-    done = hvdchart(*arguments)
-    assert done.code == 2
-    assert message in " ".join(done.errors.split())
-
-
-def test_deploy_follows_the_warnings_of_the_cluster_too(finished: FakeCluster) -> None:
-    cluster = Cluster.connect()
-    _follow(cluster, cluster.release("hvd"), has_logs=True)
-    finished.wait_for("events", "watch")
+def test_what_cannot_run_is_refused_before_helm_is_called(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path,
+    arguments: list[str], code: int, says: str,
+) -> None:  # fmt: skip
+    words = [word.format(script=script, folder=script.parent) for word in arguments]
+    done = hvdchart("run", *words)
+    assert done.code == code, done.errors
+    assert says in " ".join(done.errors.split())
+    assert helm.calls == []

@@ -7,18 +7,45 @@ import json
 import pytest
 from yaml import safe_load as parse_yaml
 
+from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
-from tests.unit.hvdchart.cli.test_run import FAILED, play
-from tests.unit.hvdchart.runs import JOB, LABELS, MASTER, RUNNING, event, job, pod, terminated
+from tests.unit.hvdchart.runs import (
+    DONE,
+    ENDED_MASTER,
+    FAILED,
+    FAILED_MASTER,
+    JOB,
+    LABELS,
+    MASTER,
+    RUNNING,
+    event,
+    job,
+    meanwhile,
+    play,
+    pod,
+    tell,
+    terminated,
+)
 
 pytestmark = pytest.mark.timeout(120)
+TOLD = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}
+
+
+@pytest.fixture
+def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A run that goes on and tells its progress."""
+    monkeypatch.setattr(watch, "SETTLE", 0.0)
+    play(fake_cluster, job(mode="horovodrun"), MASTER)
+    tell(fake_cluster, TOLD)
+    return fake_cluster
 
 
 def test_list_shows_each_run_on_a_line_or_as_json(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
+    assert hvdchart("list").errors == "no runs in namespace team\n"
+    play(fake_cluster, FAILED, FAILED_MASTER)
     long = "a worker of the run was killed, because its container had used all of its memory " * 3
     labels = {**LABELS, "app.kubernetes.io/instance": "old"}
     old = {"metadata": {"name": "old-worker", "labels": labels}, "spec": {"replicas": 0}}
@@ -26,13 +53,11 @@ def test_list_shows_each_run_on_a_line_or_as_json(
     record = {"state": "Failed", "reason": long.strip()}
     fake_cluster.put("configmaps", {"metadata": {"name": "old-run"}, "data": record})
     fake_cluster.put("pods", {"metadata": {"name": "other", "labels": {"app": "other"}}})
-    done = hvdchart("list")
-    head, *lines = done.output.splitlines()
+    head, *lines = hvdchart("list").output.splitlines()
     assert head.split() == ["NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "REASON"]
     assert [line.split()[:5] for line in lines] == [
-        ["team", "hvd", "failed", "2/2", "4/4"],
-        ["team", "old", "failed", "0/0", "-"],
-    ]
+        ["team", "hvd", "failed", "2/2", "4/4"], ["team", "old", "failed", "0/0", "-"],
+    ]  # fmt: skip
     assert lines[1].endswith(long.strip())
     documents = json.loads(hvdchart("list", "-A", "-o", "json").output)
     assert [(each["namespace"], each["name"]) for each in documents] == [
@@ -40,13 +65,7 @@ def test_list_shows_each_run_on_a_line_or_as_json(
     ]  # fmt: skip
 
 
-def test_list_without_a_run_says_so(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    done = hvdchart("list")
-    assert (done.code, done.output, done.errors) == (0, "", "no runs in namespace team\n")
-    assert hvdchart("list", "-A").errors == "no runs in any namespace\n"
-
-
-def test_status_of_a_finished_run_is_text_or_json(hvdchart: Command, finished: FakeCluster) -> None:
+def test_status_of_a_finished_run_is_text_or_data(hvdchart: Command, finished: FakeCluster) -> None:
     text = hvdchart("status", "hvd")
     assert (text.code, text.output.splitlines()[0]) == (0, "hvd: finished")
     assert "[" not in text.output, "no log of a run that did not fail"
@@ -60,7 +79,7 @@ def test_status_of_a_finished_run_is_text_or_json(hvdchart: Command, finished: F
 def test_status_of_a_failed_run_has_the_end_of_its_last_log(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
-    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed"))
+    play(fake_cluster, FAILED, FAILED_MASTER)
     older = pod(f"{JOB}-a", "master", terminated(1, "older", at="09:00:00"), phase="Failed")
     fake_cluster.put("pods", older)
     fake_cluster.log(f"{JOB}-x", *(f"line {number}" for number in range(30)))
@@ -69,65 +88,61 @@ def test_status_of_a_failed_run_has_the_end_of_its_last_log(
     assert "why: boom\n" in done.output
     logged = [line for line in done.output.splitlines() if line.startswith("[")]
     assert logged == [f"[{JOB}-x] line {number}" for number in range(5, 30)]
-    asked = [request.query for request in fake_cluster.requests if request.resource == "log"]
-    assert [query.get("follow") for query in asked] == [None], "it is complete"
     json_only = hvdchart("status", "hvd", "-o", "json")
-    assert json_only.code == 8
-    assert json.loads(json_only.output)["reason"] == "boom"
+    assert (json_only.code, json.loads(json_only.output)["reason"]) == (8, "boom")
 
 
-def test_status_of_an_unknown_run_exits_with_7(
-    hvdchart: Command, fake_cluster: FakeCluster
+def test_status_is_watched_until_the_run_ends(hvdchart: Command, running: FakeCluster) -> None:
+    def end() -> None:
+        # What a status reads last.
+        running.wait_for("configmaps", "get")
+        tell(running, {**TOLD, "step": 500})
+        play(running, DONE, ENDED_MASTER)
+
+    with meanwhile(end):
+        done = hvdchart("status", "hvd", "--watch")
+    assert (done.code, "\x1b" in done.output) == (0, False)
+    first, *others = [part.splitlines() for part in done.output.split("hvd: ")[1:]]
+    assert first[0].startswith("running")
+    assert first[1] == "progress: step 120 of 500, loss 0.41, 32 images/s, about 4 min left"
+    assert others[-1][0] == "finished"
+    assert others[-1][1].startswith("progress: step 500 of 500")
+
+
+def test_logs_are_of_all_pods_of_the_master_or_of_a_rank(
+    hvdchart: Command, running: FakeCluster
 ) -> None:
-    done = hvdchart("status", "hvd", "-n", "mine")
-    assert done.code == 7
-    assert "no run hvd in namespace mine: this namespace has no objects of the rel" in done.errors
-
-
-def test_logs_follow_a_run_to_its_end(hvdchart: Command, finished: FakeCluster) -> None:
-    done = hvdchart("logs", "hvd", "--tail", "1")
-    assert (done.code, done.output) == (0, f"[{JOB}-x] last\n")
-
-
-def test_logs_without_following_print_all_pods_or_the_masters(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    play(fake_cluster, job(), MASTER)
-    fake_cluster.log("hvd-worker-0", "worker")
+    running.log("hvd-worker-0", "worker")
     done = hvdchart("logs", "hvd", "--no-follow")
     assert sorted(done.output.splitlines()) == [
         f"[{JOB}-x] first", f"[{JOB}-x] last", "[hvd-worker-0] worker",
     ]  # fmt: skip
     master = hvdchart("logs", "hvd", "--no-follow", "--master")
     assert master.output == f"[{JOB}-x] first\n[{JOB}-x] last\n"
+    running.log(f"{JOB}-x", "[0]<stdout>:zero", "[1]<stdout>:one", "[1]<stderr>:two", end=True)
+    running.requests.clear()
+    of_rank = hvdchart("logs", "hvd", "--rank", "1", "--no-follow")
+    assert of_rank.output == "[rank 1] one\n[rank 1] two\n"
+    asked = [request.path for request in running.requests if request.resource == "log"]
+    assert [path.split("/")[-2] for path in asked] == [f"{JOB}-x"], "the master's log has them"
+    running.put("jobs", job())
+    assert "mpirun does not say which rank" in hvdchart("logs", "hvd", "--rank", "1").errors
 
 
-def test_logs_of_a_run_without_a_job_are_those_so_far(
-    hvdchart: Command, fake_cluster: FakeCluster
+def test_logs_are_followed_to_the_end_or_read_where_no_job_is_left(
+    hvdchart: Command, running: FakeCluster
 ) -> None:
-    fake_cluster.put("pods", pod("hvd-worker-0", "worker", RUNNING))
-    fake_cluster.log("hvd-worker-0", "worker")
-    assert hvdchart("logs", "hvd").output == "[hvd-worker-0] worker\n"
-    unknown = hvdchart("logs", "none")
-    assert unknown.code == 7
-    assert unknown.errors.startswith("hvdchart: no run none in namespace team: list all runs: ")
-
-
-@pytest.mark.slow
-def test_log_lines_have_a_colour_for_each_pod_on_a_terminal(
-    hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"hvd-worker-{number}" for number in range(7)]
-    fake_cluster.put("pods", *(pod(name, "worker", RUNNING) for name in names))
-    for name in names:
-        fake_cluster.log(name, "one", "two")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    lines = hvdchart("logs", "hvd").output.splitlines()
-    codes = [line.partition("m[")[0].removeprefix("\x1b[") for line in lines]
-    assert codes == [code for code in ["36", "32", "33", "35", "34", "91", "36"] for _ in range(2)]
-    assert lines[0].endswith("[hvd-worker-0]\x1b[0m one")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert hvdchart("logs", "hvd").output.splitlines()[0] == "[hvd-worker-0] one"
+    for more in (["--no-follow"], []):
+        play(running, DONE, ENDED_MASTER)
+        running.requests.clear()
+        assert hvdchart("logs", "hvd", "--since", "5m", *more).code == 0
+        asked = [request.query for request in running.requests if request.resource == "log"]
+        assert {query["sinceSeconds"] for query in asked} == {"300"}
+    running.remove("jobs", JOB)
+    running.remove("pods", f"{JOB}-x")
+    running.put("pods", pod("hvd-worker-0", "worker", RUNNING))
+    running.log("hvd-worker-0", "one", "two")
+    assert hvdchart("logs", "hvd", "--tail", "1").output == "[hvd-worker-0] two\n"
 
 
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:

@@ -1,7 +1,8 @@
-"""The spec that discover writes for nodes as real clusters have them."""
+"""The spec that discover writes for nodes as real clusters have them, and the ranks that fit."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from hvdchart.discover.nodes import pod_requests, read_nodes
 from hvdchart.discover.spec_text import spec_text
 from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
-from hvdchart.quantity import MI
+from hvdchart.quantity import MI, memory_bytes
 from hvdchart.spec.load import parse_spec
-from hvdchart.spec.model import Rdma, Reserved, Toleration
+from hvdchart.spec.model import Rdma
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
 from tests.unit.hvdchart.nodes import NFD, amd, dgx, discovered, mig, node, pod, xeon
 
 
@@ -68,15 +71,6 @@ def test_different_nodes_become_different_groups() -> None:
     assert "GPU and CPU nodes" in text
 
 
-def test_unknown_facts_are_marked_by_comments() -> None:
-    text, spec = discovered([node("vm", "8", "32Gi")])
-    group = spec.nodes[0]
-    assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (1, 8, 1)
-    lines = text.splitlines()
-    assert any("sockets: 1" in line and "not known" in line for line in lines)
-    assert any("threadsPerCore: 1" in line and "not known" in line for line in lines)
-
-
 def topology(name: str, zones: int) -> dict[str, Any]:
     """A NodeResourceTopology as node-feature-discovery's topology updater publishes it."""
     numa = [{"name": f"node-{n}", "type": "Node", "resources": []} for n in range(zones)]
@@ -116,29 +110,11 @@ def test_numa_nodes_of_a_socket_are_read_from_topologies_or_a_label(
     assert make_plan(spec).groups[0].slots == sockets * (numa or 1)
 
 
-def test_gpu_nodes_have_a_rank_for_each_gpu_and_none_for_numa_nodes() -> None:
-    text = spec_text(read_nodes([dgx("d1")], [], [topology("d1", 8)]), "run")
-    assert "numaPerSocket" not in text
-    assert parse_spec(text).nodes[0].sockets == 2
-
-
-def test_selector_becomes_the_node_selector() -> None:
-    _, spec = discovered([xeon("x1"), xeon("x2")], selector="node-type==highmem,a!=b,c")
-    assert spec.nodes[0].node_selector == {"node-type": "highmem"}
-
-
-def test_reserve_is_omitted_without_the_pods() -> None:
-    text, spec = discovered([xeon("x1")], pods_known=False)
-    assert spec.nodes[0].reserved.cpu is None
-    assert "requests of DaemonSets are estimated" in text
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"ready": "False"}, "not ready: runtime is down"),
         ({"conditions": [{"type": "Ready", "status": "False", "reason": "NotYet"}]}, "NotYet"),
-        ({"conditions": [{"type": "Ready", "status": "False"}]}, "not ready: False"),
         ({"conditions": []}, "not ready: Unknown"),
         ({"cordoned": True}, "cordoned"),
         ({"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
@@ -147,77 +123,24 @@ def test_reserve_is_omitted_without_the_pods() -> None:
 )  # fmt: skip
 def test_unusable_nodes_are_refused_with_their_reasons(change: dict[str, Any], reason: str) -> None:
     machine = node("n", "4", "8Gi", **change)
-    if "conditions" in change:
-        machine["status"]["conditions"] = change["conditions"]
-    with pytest.raises(ClusterError, match="no node can be used") as refused:
+    machine["status"]["conditions"] = change.get("conditions", machine["status"]["conditions"])
+    with pytest.raises(ClusterError, match=f"(?s)no node can be used.*{reason}$"):
         discovered([machine])
-    assert str(refused.value).endswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("labels", "threads"),
-    [
-        ({}, None),
-        ({f"{NFD}cpu-hardware_multithreading": "true"}, 2),
-        ({f"{NFD}cpu-hardware_multithreading": "false"}, 1),
-        ({"kubernetes.io/arch": "arm64"}, 1),
-    ],
-)
-def test_threads_of_a_core_are_known_from_labels(
-    labels: dict[str, str], threads: int | None
-) -> None:
-    assert read_nodes([node("n", "4", "8Gi", labels)], [])[0].threads_per_core == threads
-
-
-@pytest.mark.parametrize(
-    ("cpu", "labels", "sockets", "cores"),
-    [
-        ("7", {f"{NFD}cpu-topology.socket_count": "2"}, 1, 7),
-        ("1", {f"{NFD}cpu-hardware_multithreading": "true"}, 1, 1),
-    ],
-)
-def test_cores_that_sockets_cannot_share_are_of_one(
-    cpu: str, labels: dict[str, str], sockets: int, cores: int
-) -> None:
-    group = discovered([node("n", cpu, "8Gi", labels)])[1].nodes[0]
-    assert (group.sockets, group.cores_per_socket) == (sockets, cores)
-
-
-@pytest.mark.parametrize(
-    ("product", "names"),
-    [
-        ("H100-SXM", ["h100-sxm"]),
-        ("3090", ["n-3090"]),
-        ("Master", ["master-2"]),
+def test_groups_are_named_after_their_product_and_their_own_labels() -> None:
+    for product, names in (
+        ("H100-SXM", ["h100-sxm"]), ("3090", ["n-3090"]), ("Master", ["master-2"]),
         ("N" * 40, ["n" * 27, f"{'n' * 27}-2"]),
-    ],
-)
-def test_groups_are_named_after_their_product(product: str, names: list[str]) -> None:
-    labels = {"nvidia.com/gpu.product": product}
-    nodes = [
-        node(f"n{n}", "8", "32Gi", labels, devices={"nvidia.com/gpu": str(n + 1)})
-        for n in range(len(names))
-    ]
-    assert [group.name for group in discovered(nodes)[1].nodes] == names
-
-
-def test_label_of_the_users_own_selects_a_group() -> None:
-    """And no label that changes over time."""
-    nodes = [
-        node(name, cpu, "32Gi", {"pool": name, "example.com/timestamp": cpu})
-        for name, cpu in (("large", "16"), ("small", "8"))
-    ]
-    _, spec = discovered(nodes)
-    assert [dict(group.node_selector) for group in spec.nodes] == [
-        {"pool": "large"}, {"pool": "small"},
-    ]  # fmt: skip
-
-
-def test_taint_with_a_value_is_tolerated_with_that_value() -> None:
-    taint = {"key": "team", "value": "vision", "effect": "NoExecute"}
-    group = discovered([xeon("x1", taints=[taint])])[1].nodes[0]
-    expected = Toleration(taint="team", operator="Equal", value="vision", effect="NoExecute")
-    assert group.tolerations == (expected,)
+    ):  # fmt: skip
+        nodes = [
+            node(f"n{n}", "8", "32Gi", {"nvidia.com/gpu.product": product, "pool": f"p{n}"},
+                 devices={"nvidia.com/gpu": str(n + 1)})
+            for n in range(len(names))
+        ]  # fmt: skip
+        assert [group.name for group in discovered(nodes)[1].nodes] == names
+    selectors = [dict(group.node_selector) for group in discovered(nodes)[1].nodes]
+    assert selectors == [{"pool": "p1"}, {"pool": "p0"}], "the larger one first"
 
 
 # The last one has 3 % less than the first one.
@@ -230,68 +153,119 @@ def test_nodes_of_nearly_the_same_memory_are_equal(memory: str, groups: int) -> 
 def test_pod_requests_are_those_of_the_scheduler() -> None:
     setup = {"resources": {"requests": {"cpu": "3"}}}
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
-    requests = pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup]))
-    assert requests == {"cpu": 3500}
+    assert pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, setup])) == {"cpu": 3500}
     smaller = {"resources": {"requests": {"cpu": "1"}}}
     assert pod_requests(pod("n", {"cpu": "2"}, init=[setup, smaller])) == {"cpu": 3000}
-    none = {"resources": {"requests": {"cpu": "0"}}}
-    assert pod_requests(pod("n", {"cpu": "0"}, init=[none])) == {"cpu": 0}
     limits_only = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
     assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
-
-
-def test_a_request_for_none_of_a_device_is_none() -> None:
-    without = pod("n", {"cpu": "2", "nvidia.com/gpu": "0"}, init=[{}])
-    assert pod_requests(without) == {"cpu": 2000, "nvidia.com/gpu": 0}
-
-
-def test_comments_on_gpus_show_what_limits_them() -> None:
-    shared = dgx("g1")
-    shared["metadata"]["labels"] |= {
-        "nvidia.com/gpu.replicas": "4",
-        "nvidia.com/gpu.memory": "8000",
-    }
-    text, _ = discovered([shared])
-    assert "NVIDIA-A100-SXM4-80GB; 7 GiB each; time-sliced: 4 shares of one GPU" in text
-    plain = node("p", "8", "32Gi", devices={"nvidia.com/gpu": "1"})
-    assert "# one rank each" in discovered([plain])[0]
-    assert "MIG slices: NCCL does not connect" in discovered([mig("m")])[0]
-    full, _ = discovered([dgx("g1")])
-    assert "time-sliced" not in full
-    assert "MIG slices" not in full
-
-
-def test_reserve_without_daemons_is_the_kubelets_and_the_masters() -> None:
-    text, spec = discovered([xeon("x1", allocatable=("111", "394836Mi"))])
-    assert spec.nodes[0].reserved == Reserved(cpu=1100, memory=256 * MI)
-    assert "kubelet 1, DaemonSets 0, master 100m" in text
-
-
-@pytest.mark.parametrize(
-    ("cpu", "memory", "room"),
-    [("100m", "8Gi", False), ("101m", "8Gi", True), ("1", "256Mi", False), ("1", "257Mi", True)],
-)
-def test_node_without_room_for_a_worker_has_a_comment(cpu: str, memory: str, room: bool) -> None:
-    # The master requests 100m of the only CPU and 256Mi, and the kubelet reserves the rest.
-    text, _ = discovered([node("n", "1", "8Gi", allocatable=(cpu, memory))])
-    assert ("leave nothing for workers" in text) is not room
-
-
-def test_pod_requests_include_the_overhead_of_its_runtime() -> None:
     sandboxed = pod("n", {"cpu": "2"})
     sandboxed["spec"]["overhead"] = {"cpu": "250m", "memory": "64Mi"}
     assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
 
 
-@pytest.mark.parametrize(("replicas", "is_shared"), [("1", False), ("2", True)])
-def test_time_slicing_is_told_from_whole_gpus(replicas: str, is_shared: bool) -> None:
-    labels = {"nvidia.com/gpu.product": "T4", "nvidia.com/gpu.replicas": replicas}
-    shared = node("s", "8", "32Gi", labels, devices={"nvidia.com/gpu": replicas})
-    text, _ = discovered([shared])
-    assert ("time-sliced" in text) is is_shared
+def test_fit_uses_free_nodes_only_and_keeps_some_as_spares() -> None:
+    nodes = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
+    busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
+    text, spec = discovered(nodes, busy, fit=16, spares=1)
+    assert [(group.name, group.count, group.spares) for group in spec.nodes] == [
+        ("nvidia-a100-sxm4-80gb", 2, 1)
+    ]
+    assert make_plan(spec).ranks == 16
+    assert "3 of 4 nodes of the group are free now" in text
+    assert "3 of 4 nodes are free, 16 ranks and 1 spare (d0: 4 nvidia.com/gpu free, 8 n" in text
+    _, spec = discovered(nodes, spares=1)
+    assert [(group.count, group.spares) for group in spec.nodes] == [(3, 1), (1, 0)]
+    with pytest.raises(ClusterError, match=r"no group has more than 4 nodes, the spares \(.*: 4"):
+        discovered(nodes, spares=4)
 
 
-def test_spec_says_that_it_lacks_an_image() -> None:
-    text, spec = discovered([xeon("x1")])
-    assert "# not in the API: the image, which a run needs (image: {repository: ..., tag:" in text
-    assert spec.image is None
+@pytest.mark.parametrize(
+    ("ranks", "spares", "message"),
+    [
+        (32, 0, "32 ranks do not fit now: there is room for 24"),
+        (24, 1, "24 ranks do not fit now: there is room for 16"),
+        (12, 0, "12 ranks do not fit: each node runs 8 ranks"),
+    ],
+)
+def test_ranks_that_do_not_fit_are_refused_with_the_reasons(
+    ranks: int, spares: int, message: str
+) -> None:
+    busy = [pod("d0", {"cpu": "200"})]
+    with pytest.raises(ClusterError) as refused:
+        discovered([dgx(f"d{n}") for n in range(4)], busy, fit=ranks, spares=spares)
+    assert message in str(refused.value)
+    assert "d0: 55500m cpu free, 255 needed" in str(refused.value)
+
+
+def test_fit_prefers_gpus_and_fills_the_larger_nodes_first() -> None:
+    small = [node(f"s{n}", "8", "32Gi", devices={"nvidia.com/gpu": "4"}) for n in (1, 2)]
+    nodes = [*small, amd("a1"), *(xeon(f"x{n}") for n in range(5))]
+    for ranks, counts in ((8, {8: 1}), (12, {8: 1, 4: 1})):
+        _, spec = discovered(nodes, fit=ranks)
+        assert {group.gpus: group.count for group in spec.nodes} == counts
+
+
+def test_planned_worker_fits_an_idle_node() -> None:
+    """The reserve that discover writes leaves room for daemons, kubelet and master."""
+    daemons = [pod("x1", {"cpu": "750m", "memory": "900Mi"}, "DaemonSet")]
+    machine = xeon("x1", allocatable=("110", "390000Mi"))
+    _, spec = discovered([machine], daemons, fit=2)
+    plan = make_plan(spec).groups[0]
+    assert plan.cpu is not None
+    assert plan.memory is not None
+    assert plan.cpu + 750 + 100 <= 110_000
+    assert plan.memory + memory_bytes("1156Mi") <= memory_bytes("390000Mi")
+
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_discover_writes_a_spec_to_stdout_or_a_file(
+    hvdchart: Command, fake_cluster: FakeCluster, tmp_path: Path
+) -> None:
+    fake_cluster.put("nodes", node("a", "8", "32Gi", {"pool": "x"}), node("b", "16", "32Gi"))
+    done = hvdchart("discover", "-l", "pool=x", "--name", "mine")
+    assert (done.code, done.errors) == (0, "")
+    assert "name: mine" in done.output
+    assert "pool: x" in done.output
+    assert "coresPerSocket: 8" in done.output
+    target = tmp_path / "out.yaml"
+    assert hvdchart("discover", "-l", "pool=x", "--name", "mine", "-w", target).output == ""
+    assert target.read_text() == done.output
+    none = hvdchart("discover", "--selector", "pool=y")
+    assert (none.code, none.errors) == (
+        7,
+        "hvdchart: the cluster has no nodes with labels pool=y\n",
+    )
+
+
+def test_discover_reads_numa_nodes_where_they_are_published(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.put("nodes", node("a", "8", "32Gi"))
+    zones = [{"name": f"node-{n}", "type": "Node"} for n in range(4)]
+    fake_cluster.put("noderesourcetopologies", {"metadata": {"name": "a"}, "zones": zones})
+    assert "numaPerSocket: 2" in hvdchart("discover").output
+    for status in (403, 404):
+        fake_cluster.refusals["noderesourcetopologies list"] = (status, "not here")
+        done = hvdchart("discover")
+        assert (done.code, done.errors) == (0, "")
+        assert "numaPerSocket" not in done.output
+    fake_cluster.refusals["noderesourcetopologies list"] = (500, "broken")
+    done = hvdchart("discover")
+    assert (done.code, done.output) == (7, "")
+    assert "cannot list node resource topologies: broken" in done.errors
+
+
+def test_discover_needs_the_pods_for_fit_only(hvdchart: Command, fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("nodes", node("a", "8", "32Gi"))
+    fake_cluster.put("pods", pod("a", {"cpu": "7"}))
+    assert hvdchart("discover", "--fit", "1").code == 7
+    fake_cluster.refusals["pods list"] = (403, "forbidden")
+    done = hvdchart("discover")
+    assert done.code == 0
+    assert "you are not allowed to (forbidden)" in done.errors
+    assert done.errors.endswith("; continuing without the pods\n")
+    assert "requests of DaemonSets are estimated" in done.output
+    refused = hvdchart("discover", "--fit", "1")
+    assert (refused.code, refused.output) == (7, "")

@@ -1,23 +1,25 @@
-"""Building images: a builder that records its calls."""
+"""Building images and bringing them to a cluster: programs that record their calls."""
 
 from __future__ import annotations
 
 import re
-import select
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import FileError
 from hvdchart.image import build as building
-from hvdchart.image import memory
 from hvdchart.image.build import Source, context_files, read_step
 from hvdchart.image.deliver import push, save
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
+
+SPEC = """\
+apiVersion: hvdchart/v1
+name: r   # mine
+nodes: [{name: a, count: 1, gpus: 1}]
+image: {repository: old, tag: old}
+train: {command: [a]}
+"""
 
 
 def commands(stub: StubProgram) -> list[list[str]]:
@@ -25,31 +27,53 @@ def commands(stub: StubProgram) -> list[list[str]]:
     return [call.arguments for call in stub.calls if call.arguments != ["info"]]
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a Dockerfile, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    project = tmp_path / "project"
+    (project / "data").mkdir(parents=True)
+    (project / "Dockerfile").write_text("FROM a\n")
+    (project / "train.py").write_text("pass")
+    (project / "data" / "big").write_text("1")
+    return project
+
+
+@pytest.fixture
+def docker(programs: Path) -> StubProgram:
+    """A Docker that builds, and has no image yet."""
+    stub = StubProgram(programs, "docker")
+    stub.answer("inspect", code=1)
+    stub.answer("build", "STEP 1/1: FROM a\nother\nSTEP 1/1: FROM a\n")
+    return stub
+
+
 @pytest.mark.slow
-def test_an_image_is_built_once_for_each_content(
+def test_an_image_is_built_once_for_each_content_pushed_and_named_in_the_spec(
     hvdchart: Command, folder: Path, docker: StubProgram
 ) -> None:
-    done = hvdchart("build", folder, "--image", "host:5000/team/r")
+    spec = folder.parent / "run.spec.yaml"
+    spec.write_text(SPEC)
+    build = ["build", folder, "--image", "host:5000/team/r"]
+    done = hvdchart(*build, "--push", "--spec", spec)
     assert done.code == 0, done.errors
     reference = done.output.strip()
     assert reference == Source(folder, "host:5000/team/r").reference()
     assert commands(docker) == [
         ["inspect", "--type=image", reference],
         ["build", "--file", str(folder / "Dockerfile"), "--tag", reference, str(folder)],
+        ["push", reference],
     ]
-    assert "built host:5000/team/r:" in done.errors
+    assert spec.read_text().splitlines()[1] == "name: r   # mine"
+    tag = reference.rpartition(":")[2]
+    assert f"repository: host:5000/team/r, tag: {tag}" in spec.read_text().replace('"', "")
     assert re.search(r"hvdchart: step 1/1: FROM a \(after \d+ s\)\n", done.errors)
     assert done.errors.count(" (after ") == 1
     assert "STEP" not in done.errors
+    assert "STEP 1/1: FROM a\n" in hvdchart(*build, "-v").errors
     docker.answer("inspect")
-    again = hvdchart("build", folder, "--image", "host:5000/team/r")
-    assert again.output == done.output
-    assert "is built already" in again.errors
-    docker.answer("inspect", code=1)
-    third = hvdchart("build", folder, "--image", "host:5000/team/r", "-v")
-    assert ", about 0 s as the last time\n" in third.errors
-    assert "step 1/1: FROM a (after 0 s, " in third.errors
-    assert "STEP 1/1: FROM a\n" in third.errors
+    again = hvdchart(*build)
+    assert (again.output, "is built already" in again.errors) == (done.output, True)
 
 
 def test_the_tag_is_that_of_the_content(folder: Path) -> None:
@@ -95,33 +119,47 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     assert [name for name in context_files(folder) if name != ".dockerignore"] == left
 
 
-def test_a_line_that_is_no_pattern_is_refused(folder: Path) -> None:
-    (folder / ".dockerignore").write_text("data\n!\n")
-    with pytest.raises(FileError, match=r"/\.dockerignore:2: '!' is not a pattern of \.gitignore"):
-        context_files(folder)
-
-
-def test_a_build_that_fails_shows_its_last_lines(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    docker.answer("build", "".join(f"line {n}\n" for n in range(30)), "no such package\n", 1)
-    done = hvdchart("build", folder, "--image", "r", "--push")
-    assert done.code == 9
-    assert done.output == ""
-    assert f"docker cannot build {folder} (exit code 1): " in done.errors
-    assert "line 29" in done.errors
-    assert "line 5;" not in done.errors
-    assert "push" not in [call[0] for call in commands(docker)]
-
-
-def test_a_folder_without_a_dockerfile_is_refused(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    (folder / "Dockerfile").unlink()
+@pytest.mark.slow
+def test_the_image_is_loaded_by_any_command_or_into_kind(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    minikube, kind = StubProgram(programs, "minikube"), StubProgram(programs, "kind")
+    monkeypatch.setenv("HVDCHART_LOAD_WITH", "minikube -p 'my one' load")
     done = hvdchart("build", folder, "--image", "r")
-    assert (done.code, "Dockerfile: no such file" in done.errors) == (5, True)
-    with pytest.raises(FileError):
-        context_files(folder / "none")
+    assert done.code == 0, done.errors
+    assert commands(minikube) == [["-p", "my one", "load", done.output.strip()]]
+    monkeypatch.delenv("HVDCHART_LOAD_WITH")
+    assert hvdchart("build", folder, "--image", "r", "--kind", "mine").code == 0
+    (call,) = kind.calls
+    assert call.arguments[:2] == ["load", "image-archive"]
+    assert call.arguments[-2:] == ["--name", "mine"]
+    assert commands(docker)[-1][:2] == ["save", "-o"]
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "options", "says"),
+    [
+        ("docker", "build", [], "exit code 3): line 20; line 21; "),
+        ("docker", "push", ["--push"], "line 29; log in with `docker login host.example`"),
+        ("docker", "save", ["--save", "image.tar"], "cannot save host.example/r:"),
+        ("kind", "load", ["--kind", "mine"], "into kind: line 0 line 1"),
+        ("loader", "now", ["--load-with", "loader now"], "`loader now` ended with exit code 3: "),
+        ("", "", ["--load-with", "nowhere load"], "no program 'nowhere' is on PATH"),
+        ("", "", ["--kind", "mine"], "no program kind is on PATH"),
+    ],
+)
+def test_failure_shows_the_last_lines_and_a_remedy(
+    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path, program: str,
+    command: str, options: list[str], says: str,
+) -> None:  # fmt: skip
+    lines = "".join(f"line {number}\n" for number in range(30))
+    if program:
+        failing = docker if program == "docker" else StubProgram(programs, program)
+        failing.answer(command, errors=lines, code=3)
+    done = hvdchart("build", folder, "--image", "host.example/r", *options)
+    assert (done.code, done.output) == (9, "")
+    assert says in done.errors
 
 
 def test_each_engine_has_its_own_command(
@@ -162,60 +200,6 @@ def test_steps_of_each_builder_are_read(line: str, step: str | None) -> None:
     assert read_step(line) == step
 
 
-def test_output_goes_on_line_by_line_and_its_last_ten_are_kept() -> None:
-    lines: list[str] = []
-    code, last = building.stream(["sh", "-c", "seq 20; exit 3"], lines.append)
-    assert (code, lines) == (3, [str(n) for n in range(1, 21)])
-    assert last == lines[10:]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "last", "text"),
-    [
-        (2.0, None, "after 2 s"),
-        (4.4, 5.0, "after 4 s, about 1 s left"),
-        (5.0, 5.0, "after 5 s, soon done"),
-        (6.0, 5.0, "after 6 s, soon done"),
-    ],
-)
-def test_what_is_left_is_estimated(seconds: float, last: float | None, text: str) -> None:
-    assert building._times(seconds, last) == text
-
-
-def test_an_estimate_says_what_is_left(
-    hvdchart: Command, folder: Path, docker: StubProgram
-) -> None:
-    memory.keep_duration("r", 4000.0)
-    done = hvdchart("build", folder, "--image", "r")
-    assert ", about 4000 s as the last time\n" in done.errors
-    assert re.search(r"step 1/1: FROM a \(after \d+ s, about (4000|39\d\d) s left\)", done.errors)
-
-
-@pytest.mark.parametrize("content", ["{broken", "[]", '{"r": []}'])
-def test_a_damaged_memory_is_no_obstacle(
-    hvdchart: Command, folder: Path, docker: StubProgram, content: str
-) -> None:
-    memory.keep_duration("r", 1.0)
-    (file,) = (folder.parent / "cache" / "hvdchart").iterdir()
-    file.write_text(content)
-    assert hvdchart("build", folder, "--image", "r").code == 0
-    assert isinstance(memory.last_duration("r"), float)
-
-
-def test_of_pushed_images_the_last_ones_are_remembered(folder: Path) -> None:
-    memory._write("pushed", {str(number): True for number in range(500)})
-    memory.keep_pushed("new")
-    assert [memory.was_pushed(name) for name in ("0", "1", "499", "new")] == [False, *[True] * 3]
-    memory.keep_duration("r", 1.26)
-    assert memory.last_duration("r") == 1.3
-
-
-def test_a_cache_that_cannot_be_written_is_no_obstacle(folder: Path) -> None:
-    (folder.parent / "cache").touch()
-    memory.keep_pushed("new")
-    assert not memory.was_pushed("new")
-
-
 def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     hvdchart: Command, folder: Path, docker: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,55 +216,3 @@ def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
     assert done.code == 130
     assert "boom; waiting for the next change" in done.errors
     assert done.output == f"{Source(folder, 'r').reference()}\n"
-
-
-@pytest.mark.slow
-def test_changes_are_noticed(folder: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from hvdchart.image.build import changes;"
-        "print('ready', flush=True); next(changes(Path(sys.argv[1]))); print('changed')"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        number = 0
-        # The watch has begun some time after the line.
-        while process.poll() is None:
-            number += 1
-            (folder / "train.py").write_text(str(number))
-            try:
-                process.wait(0.2)
-            except subprocess.TimeoutExpired:
-                continue
-        assert process.stdout.readline() == "changed\n"
-
-
-@pytest.mark.slow
-def test_an_interrupted_watch_of_changes_says_so(folder: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from hvdchart.image.build import changes\n"
-        "for _ in changes(Path(sys.argv[1])): print('changed', flush=True)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE, text=True,
-        stderr=subprocess.DEVNULL,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        number = 0
-        while not select.select([process.stdout], [], [], 0.2)[0]:
-            number += 1
-            (folder / "train.py").write_text(str(number))
-        assert process.stdout.readline() == "changed\n"
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait() == -signal.SIGINT, "the command ends with the status of an interrupt"
-
-
-def test_a_file_that_is_removed_while_all_are_read_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(building, "context_files", lambda *_: ["Dockerfile", "gone"])
-    with pytest.raises(FileError, match="gone: cannot read: No such file or directory"):
-        Source(folder, "r").reference()

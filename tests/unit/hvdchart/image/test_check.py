@@ -1,7 +1,8 @@
-"""The requirements of images, checked against the report of the probe."""
+"""The requirements of images, the probe that reports on them, and the engines that run it."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ImageError
+from hvdchart.image.build import choose_engine
 from hvdchart.image.check import (
     UNKNOWN_USER,
     check_report,
@@ -20,41 +22,29 @@ from hvdchart.image.check import (
     probe_pod,
     read_probe,
 )
+from hvdchart.image.engines import run_in, runtime_options
 from hvdchart.image.probe import MARK
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
+from tests.fakes.program import StubProgram
 
+PROGRAMS = ("python3", "ssh", "sshd", "ssh-keygen", "mpirun", "horovodrun")
 GOOD: dict[str, Any] = {
     "python": "3.8.10",
     "user": UNKNOWN_USER,
-    "programs": {
-        "python3": "/usr/bin/python3",
-        "ssh": "/usr/bin/ssh",
-        "sshd": "/usr/sbin/sshd",
-        "ssh-keygen": "/usr/bin/ssh-keygen",
-        "mpirun": "/usr/bin/mpirun",
-        "horovodrun": "/usr/bin/horovodrun",
-    },
+    "programs": {name: f"/usr/bin/{name}" for name in PROGRAMS},
     "mpi": "mpirun (Open MPI) 4.1.4",
     "horovod": True,
     "frameworks": {"tensorflow": {"version": "2.15.1", "built": ["mpi", "gloo"]}},
 }
-
-
-def changed(**changes: object) -> dict[str, Any]:
-    """A report without a problem, apart from the changes; those of programs are merged."""
-    programs = {**GOOD["programs"], **dict(changes.pop("programs", {}))}  # type: ignore[call-overload]
-    return {**GOOD, "programs": programs, **changes}
-
-
-@pytest.mark.parametrize("mode", ["mpirun", "horovodrun", "elastic"])
-def test_image_that_meets_all_requirements_lacks_nothing(mode: str) -> None:
-    findings = check_requirements(GOOD, mode)
-    assert missing(findings) == []
-    assert "missing" not in check_report("team/train:1", findings)
+GLOO_ONLY = {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}}
+BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
 
 
 @pytest.mark.parametrize(
     ("changes", "mode", "lacking", "remedy"),
     [
+        *(({}, mode, None, "") for mode in ("mpirun", "horovodrun", "elastic")),
         ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
         ({"python": "3.10.1"}, "mpirun", None, ""),
         ({"programs": {"sshd": None}}, "mpirun", "sshd", "openssh-server"),
@@ -64,58 +54,23 @@ def test_image_that_meets_all_requirements_lacks_nothing(mode: str) -> None:
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
         ({"horovod": False, "frameworks": {}}, "mpirun", "Horovod", "HOROVOD_WITH_MPI=1"),
         ({"frameworks": {}}, "mpirun", "a framework", "tensorflow or torch"),
-        (
-            {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}},
-            "mpirun", "Horovod on torch", "HOROVOD_WITH_MPI=1",
-        ),
-        (
-            {"frameworks": {"torch": {"version": "2.6.0", "built": ["gloo"]}}},
-            "elastic", None, "",
-        ),
-        (
-            {"frameworks": {"torch": {"error": "ImportError: no mpi_lib_v2"}}},
-            "mpirun", "Horovod on torch", "HOROVOD_WITH_PYTORCH=1",
-        ),
+        (GLOO_ONLY, "mpirun", "Horovod on torch", "HOROVOD_WITH_MPI=1"),
+        (GLOO_ONLY, "elastic", None, ""),
+        ({"frameworks": BROKEN}, "mpirun", "Horovod on torch", "HOROVOD_WITH_PYTORCH=1"),
         # PyTorch is installed as a dependency in an image for TensorFlow.
-        (
-            {"frameworks": {**GOOD["frameworks"], "torch": {"error": "ImportError"}}},
-            "mpirun", None, "",
-        ),
+        ({"frameworks": {**BROKEN, **GOOD["frameworks"]}}, "mpirun", None, ""),
     ],
-)  # fmt: skip
+)
 def test_missing_requirement_is_named_with_its_remedy(
-    changes: dict[str, object], mode: str, lacking: str | None, remedy: str
+    changes: dict[str, Any], mode: str, lacking: str | None, remedy: str
 ) -> None:
-    findings = check_requirements(changed(**changes), mode)
+    programs = {**GOOD["programs"], **changes.get("programs", {})}
+    findings = check_requirements({**GOOD, **changes, "programs": programs}, mode)
     assert [finding.requirement for finding in missing(findings)] == ([lacking] if lacking else [])
     text = check_report("team/train:1", findings)
     assert text.startswith("team/train:1\n")
     assert remedy in text
     assert ("\n  --  " in text) == (lacking is not None)
-
-
-@pytest.mark.parametrize(
-    ("mode", "line"),
-    [
-        ("mpirun", "mpirun: /usr/bin/mpirun, mpirun (Open MPI) 4.1.4"),
-        ("horovodrun", "horovodrun: /usr/bin/horovodrun"),
-    ],
-)
-def test_launcher_is_reported_with_its_version_if_it_is_mpirun(mode: str, line: str) -> None:
-    found = {f.requirement: f.details for f in check_requirements(GOOD, mode)}
-    name, _, details = line.partition(": ")
-    assert found[name] == details
-
-
-def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", *probe_command()[1:]], capture_output=True, text=True, check=True
-    )
-    probe = read_probe("this", f"a banner\n{done.stdout}bye\n", "")
-    assert probe["python"] == "{}.{}.{}".format(*sys.version_info[:3])
-    assert set(probe) == set(GOOD)
-    assert set(probe["programs"]) == set(GOOD["programs"])
-    check_requirements(probe, "mpirun")
 
 
 @pytest.mark.parametrize(
@@ -130,24 +85,19 @@ def test_probe_needs_only_python_and_its_report_is_read_among_other_output() -> 
 def test_image_without_a_usable_python_is_an_error_with_its_output(
     output: str, errors: str, message: str
 ) -> None:
-    assert MARK not in output
-    with pytest.raises(ImageError, match="team/train:1: cannot run python3") as raised:
+    with pytest.raises(ImageError, match=r"team/train:1: cannot run python3.*Python 3.8") as raised:
         read_probe("team/train:1", output, errors)
     assert message in str(raised.value)
-    assert "Python 3.8 or newer" in str(raised.value)
 
 
 def test_probe_pod_meets_pod_security_restricted() -> None:
-    pod = probe_pod("team/train:1")
-    spec = pod["spec"]
+    spec = probe_pod("team/train:1")["spec"]
     assert spec["securityContext"] == {
         "runAsNonRoot": True, "runAsUser": UNKNOWN_USER, "runAsGroup": 0,
         "seccompProfile": {"type": "RuntimeDefault"},
     }  # fmt: skip
     assert spec["automountServiceAccountToken"] is False
-    (container,) = spec["containers"]
-    assert container["image"] == "team/train:1"
-    assert container["securityContext"] == {
+    assert spec["containers"][0]["securityContext"] == {
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
@@ -158,40 +108,130 @@ def test_probe_reports_broken_programs_and_modules(tmp_path: Path) -> None:
     (tmp_path / "mpirun").write_text("#!/bin/sh\necho no fabric >&2\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)
     (tmp_path / "horovod").mkdir()
-    (tmp_path / "horovod" / "__init__.py").write_text("")
-    (tmp_path / "horovod" / "torch.py").write_text("raise ImportError('no mpi_lib_v2')")
-    (tmp_path / "horovod" / "tensorflow.py").write_text("def gloo_built(): return 1")
-    (tmp_path / "torch.py").write_text("")
-    (tmp_path / "tensorflow.py").write_text("__version__ = '2.15.1'")
+    for name, text in {
+        "horovod/__init__.py": "", "horovod/torch.py": "raise ImportError('no mpi_lib_v2')",
+        "horovod/tensorflow.py": "def gloo_built(): return 1", "torch.py": "",
+        "tensorflow.py": "__version__ = '2.15.1'",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, *probe_command()[1:]],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    probe = read_probe("this", done.stdout, "")
+    probe = read_probe("this", f"a banner\n{done.stdout}bye\n", "")
+    assert set(probe) == set(GOOD)
     assert (probe["horovod"], probe["mpi"]) == (True, "no fabric")
     assert probe["programs"]["mpirun"] == str(tmp_path / "mpirun")
     assert probe["frameworks"] == {
-        "tensorflow": {"version": "2.15.1", "built": ["gloo"]},
-        "torch": {"error": "ImportError: no mpi_lib_v2"},
-    }
+        "tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("built", "details"),
-    [
-        (["mpi", "gloo"], "torch 2.6.0, with mpi, gloo"),
-        ([], "torch 2.6.0, with no transport"),
-    ],
-)
-def test_framework_is_reported_with_what_it_was_built_with(built: list[str], details: str) -> None:
-    frameworks = {"torch": {"version": "2.6.0", "built": built}}
-    found = check_requirements(changed(frameworks=frameworks), "mpirun")
-    assert [f.details for f in found if f.requirement == "Horovod on torch"] == [details]
+RESTRICTIONS = [
+    *("--rm", "--read-only", "--network=none", "--tmpfs=/tmp", "--entrypoint=", "--cap-drop=ALL"),
+    *("--security-opt=no-new-privileges", "--env=HOME=/tmp", "--user=7:0", "image:1", "id", "-u"),
+]
 
 
-def test_a_broken_framework_does_not_hide_a_working_one() -> None:
-    frameworks = {"torch": {"error": "ImportError"}, **GOOD["frameworks"]}
-    findings = check_requirements(changed(frameworks=frameworks), "mpirun")
-    assert missing(findings) == []
-    assert "Horovod on tensorflow" in {finding.requirement for finding in findings}
+def engine(folder: Path, name: str) -> StubProgram:
+    """An engine that works and has the image."""
+    stub = StubProgram(folder, name)
+    stub.answer("run", "output\n", "errors\n", 3)
+    stub.answer("from", "container-1\n")
+    return stub
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on PATH, with what the stubs need: no engine of this machine is there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "cat"):
+        (folder / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(("user", "runc"), [(0, True), (0, False), (1000, True)])
+def test_command_runs_restricted_in_each_engine(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, user: int, runc: bool
+) -> None:
+    """Root uses runc where it is installed; Buildah's working container is deleted."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    if runc:
+        StubProgram(programs, "runc")
+    expected = ["--runtime=runc"] if user == 0 and runc else []
+    assert runtime_options() == expected
+    podman, buildah = engine(programs, "podman"), engine(programs, "buildah")
+    done = run_in("image:1", ["id", "-u"], 7)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "output\n", "errors\n")
+    assert podman.calls[-1].arguments == [*expected, "run", *RESTRICTIONS]
+    assert buildah.commands() == ["info"], "podman is preferred"
+    run_in("image:1", ["id", "-u"], 7, "buildah")
+    isolation = ["--isolation", "oci", *expected] if expected else []
+    assert [call.arguments for call in buildah.calls[-3:]] == [
+        ["from", "--pull-never", "image:1"],
+        [*("run", "--user", "7:0", "--env", "HOME=/tmp", "--cap-drop", "all", *isolation),
+         *("container-1", "--", "id", "-u")],
+        ["rm", "container-1"],
+    ]  # fmt: skip
+
+
+def test_engine_that_cannot_be_used_is_refused_with_a_remedy(programs: Path) -> None:
+    with pytest.raises(ImageError, match=r"none of docker, podman, buildah works here: .*--in-cl"):
+        run_in("image:1", ["true"], 0)
+    for name in ("docker", "podman"):
+        StubProgram(programs, name).answer("info", code=1)
+    with pytest.raises(ImageError, match="'kaniko' is not a builder: use one of docker, podman"):
+        choose_engine("kaniko")
+    with pytest.raises(ImageError, match="docker does not work here: install or start it"):
+        choose_engine("docker")
+    with pytest.raises(ImageError, match="without an image of its own: deploy --code"):
+        choose_engine(None)
+
+
+def test_missing_image_is_pulled_by_the_first_engine_that_can(programs: Path) -> None:
+    docker, podman = engine(programs, "docker"), engine(programs, "podman")
+    for stub, output, errors in ((docker, "", "first\nno such host\n"), (podman, "denied\n", "")):
+        stub.answer("inspect", code=1)
+        stub.answer("pull", output, errors, 1)
+    with pytest.raises(ImageError) as raised:
+        run_in("image:1", ["true"], 0)
+    assert str(raised.value) == (
+        "image:1 is not on this machine and cannot be pulled: docker: no such host; podman: denied"
+    )
+    podman.answer("pull")
+    assert run_in("image:1", ["true"], 0).returncode == 3
+    assert podman.commands()[-2:] == ["pull", "run"]
+
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, programs: Path) -> None:
+    docker = StubProgram(programs, "docker")
+    docker.answer("run", f"banner\n{MARK}{json.dumps(GOOD)}\n")
+    done = hvdchart("image", "check", "image:1", "--engine", "docker")
+    assert (done.code, done.errors) == (0, "")
+    assert done.output.startswith("image:1\n  ok  Python 3.8+")
+    assert f"--user={UNKNOWN_USER}:0" in docker.calls[-1].arguments
+    docker.answer("run", f"{MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
+    lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "elastic")
+    assert lacking.code == 9
+    assert lacking.errors.endswith(
+        "hvdchart: image:1 cannot be used with launch.mode elastic; missing: Horovod\n"
+    )
+
+
+def test_image_check_in_cluster_runs_the_probe_in_a_pod(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    name = "hvdchart-image-check-x1"
+    fake_cluster.created_status = {"phase": "Succeeded"}
+    fake_cluster.log(name, f"{MARK}{json.dumps(GOOD)}", end=True)
+    done = hvdchart("image", "check", "image:1", "--in-cluster", "-n", "mine")
+    assert (done.code, done.errors) == (0, "")
+    request = fake_cluster.wait_for("pods", "create")
+    assert request.url == "/api/v1/namespaces/mine/pods"
+    assert request.body == probe_pod("image:1")

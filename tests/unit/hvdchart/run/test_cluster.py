@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +9,12 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.image.check import probe_pod
-from hvdchart.run import cluster as cluster_module
 from hvdchart.run.cluster import Cluster
-from tests.fakes.cluster import FakeCluster, write_kubeconfig
-from tests.ports import find_port
-from tests.unit.hvdchart.nodes import node
-from tests.unit.hvdchart.runs import LABELS, MASTER, STATEFUL_SET, WORKERS, event, job
+from hvdchart.run.kubectl import Kubectl
+from tests.fakes import faults
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job, meanwhile
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -32,31 +28,6 @@ def test_connection_uses_the_current_context_and_its_namespace(fake_cluster: Fak
     assert Cluster.connect(namespace="mine").namespace == "mine"
     assert Cluster.connect("other").namespace == "default"
     assert Cluster.connect("other", "mine").namespace == "mine"
-
-
-def test_unknown_context_is_refused_with_the_known_ones(fake_cluster: FakeCluster) -> None:
-    with pytest.raises(ClusterError, match="has no context 'none'; its contexts: main, other"):
-        Cluster.connect("none")
-
-
-def test_connection_without_a_kubeconfig_names_the_variable(kubeconfig_file: Path) -> None:
-    with pytest.raises(ClusterError, match=r"no cluster: .*; set KUBECONFIG to a kubeconfig file"):
-        Cluster.connect()
-    with pytest.raises(ClusterError, match=r"the kubeconfig .* cannot be used"):
-        Cluster.connect("main")
-
-
-def test_nodes_are_listed_by_labels(fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("nodes", node("a", "8", "1Gi", {"pool": "x"}), node("b", "8", "1Gi"))
-    cluster = Cluster.connect()
-    assert [each["metadata"]["name"] for each in cluster.nodes("pool=x")] == ["a"]
-    assert len(cluster.nodes()) == 2
-
-
-def test_all_pods_are_those_of_all_namespaces(fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("pods", named("a"))
-    assert [pod["metadata"]["name"] for pod in Cluster.connect().all_pods()] == ["a"]
-    assert fake_cluster.requests[-1].url == "/api/v1/pods"
 
 
 def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeCluster) -> None:
@@ -82,91 +53,6 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     }
 
 
-def test_record_is_read_without_a_job(fake_cluster: FakeCluster) -> None:
-    cluster = Cluster.connect()
-    assert cluster.release("hvd").record == {}
-    fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}})
-    assert cluster.release("hvd").record == {}
-    fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": {"state": "Failed"}})
-    assert cluster.release("hvd").record == {"state": "Failed"}
-    fake_cluster.refusals["configmaps get"] = (500, "storage is down")
-    with pytest.raises(ClusterError, match="cannot read configmap hvd-run in namespace team: stor"):
-        cluster.release("hvd")
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (401, r"does not accept your credentials \(m\); renew those in the kubeconfig"),
-        (403, r"you are not allowed to \(m\); ask for a role with that permission"),
-        (503, r"m \(HTTP 503\)"),
-    ],
-)
-def test_refused_request_has_the_servers_message(
-    fake_cluster: FakeCluster, status: int, message: str
-) -> None:
-    fake_cluster.refusals["nodes list"] = (status, "m")
-    with pytest.raises(ClusterError, match=f"^cannot list nodes: .*{message}$"):
-        Cluster.connect().nodes()
-
-
-def test_server_that_does_not_answer_is_an_error(kubeconfig_file: Path) -> None:
-    write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{find_port()}")
-    with pytest.raises(ClusterError, match=r"cannot list pods .*: the API server does not answer"):
-        Cluster.connect().all_pods()
-
-
-@contextmanager
-def answering(kubeconfig_file: Path, answer: bytes) -> Iterator[None]:
-    """A server that sends these bytes to the first request and ends."""
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        connection.recv(65536)
-        connection.sendall(answer)
-        connection.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{listener.getsockname()[1]}")
-        server = threading.Thread(target=serve)
-        server.start()
-        yield
-        server.join()
-
-
-def test_answer_that_is_not_from_kubernetes_has_its_http_reason(kubeconfig_file: Path) -> None:
-    refused = pytest.raises(ClusterError, match=r"cannot list nodes: Bad Gateway \(HTTP 502\)")
-    with answering(kubeconfig_file, b"HTTP/1.0 502 Bad Gateway\r\n\r\n<html>"), refused:
-        Cluster.connect().nodes()
-
-
-def test_watches_yield_present_objects_then_changes(fake_cluster: FakeCluster) -> None:
-    cluster = Cluster.connect()
-    for resource, watch, old in (
-        ("pods", cluster.watch_pods("hvd", 7), MASTER),
-        ("jobs", cluster.watch_jobs("hvd", 7), job()),
-        ("events", cluster.watch_events(7), event("any", "Pod", "Reason", "")),
-    ):
-        fake_cluster.put(resource, old)
-        assert next(watch) == ("ADDED", old)
-        new = {**old, "status": {"phase": "Failed"}}
-        fake_cluster.put(resource, named("other"), new)
-        kinds = [next(watch)]
-        if resource == "events":
-            kinds.append(next(watch))
-        assert kinds[-1] == ("MODIFIED", new)
-        request = fake_cluster.requests[-1]
-        assert request.query["timeoutSeconds"] == "7"
-        labels = ",".join(f"{key}={value}" for key, value in LABELS.items())
-        assert request.query.get("labelSelector", "") == (labels if resource != "events" else "")
-
-
-def test_refused_watch_is_an_error(fake_cluster: FakeCluster) -> None:
-    fake_cluster.refusals["pods watch"] = (403, "forbidden")
-    with pytest.raises(ClusterError, match="cannot watch pods in namespace team: you are not"):
-        next(Cluster.connect().watch_pods("hvd", 7))
-
-
 def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
     fake_cluster.log("hvd-0", "first", "Grüße", "", "long" * 20_000, end=True)
     cluster = Cluster.connect()
@@ -174,17 +60,8 @@ def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
     assert lines == ["first", "Grüße", "", "long" * 20_000]
     assert fake_cluster.requests[-1].query["container"] == "worker"
     assert list(cluster.log("hvd-0", "worker", follow=True, tail=1)) == ["long" * 20_000]
-
-
-def test_log_without_a_final_line_end_keeps_its_last_line(kubeconfig_file: Path) -> None:
-    with answering(kubeconfig_file, b"HTTP/1.0 200 OK\r\n\r\na\nb\xff"):
-        lines = list(Cluster.connect().log("p", "c", follow=False))
-    assert lines == ["a", "b\N{REPLACEMENT CHARACTER}"]
-
-
-def test_log_of_a_missing_pod_is_an_error(fake_cluster: FakeCluster) -> None:
-    with pytest.raises(ClusterError, match=r'log of pod x in namespace team: .*"x" not f'):
-        list(Cluster.connect().log("x", "worker", follow=False))
+    fake_cluster.fail("GET", "core/pods/hvd-1/log", faults.text(200, "a\nno line end"))
+    assert list(cluster.log("hvd-1", "worker", follow=False)) == ["a", "no line end"]
 
 
 def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
@@ -197,14 +74,11 @@ def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
             fake_cluster.put("pods", named("other"), {**pod, "status": status})
 
     fake_cluster.log("hvdchart-image-check-x1", "one", "two", end=True)
-    kubelet = threading.Thread(target=play)
-    kubelet.start()
-    try:
-        return Cluster.connect().run_pod(probe_pod("image:1"))
-    except ClusterError as error:
-        return error
-    finally:
-        kubelet.join()
+    with meanwhile(play):
+        try:
+            return Cluster.connect().run_pod(probe_pod("image:1"))
+        except ClusterError as error:
+            return error
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -229,37 +103,6 @@ def test_pod_that_cannot_start_is_an_error_and_is_deleted(fake_cluster: FakeClus
     assert fake_cluster.names("pods") == ["other"]
 
 
-def test_pod_that_does_not_end_in_time_is_an_error(
-    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_module, "POD_SECONDS", 5)
-
-    def end_watch() -> None:
-        fake_cluster.wait_for("pods", "watch")
-        fake_cluster.stop()
-
-    threading.Thread(target=end_watch).start()
-    with pytest.raises(ClusterError, match="pod hvdchart-image-check-x1 did not end within 5 s"):
-        Cluster.connect().run_pod(probe_pod("image:1"))
-    query = fake_cluster.wait_for("pods", "watch").query
-    assert query["timeoutSeconds"] == "5"
-    assert query["fieldSelector"] == "metadata.name=hvdchart-image-check-x1"
-
-
-def test_refused_pod_is_an_error(fake_cluster: FakeCluster) -> None:
-    fake_cluster.refusals["pods create"] = (403, "violates PodSecurity")
-    with pytest.raises(ClusterError, match=r"create a pod in namespace team: .*PodSecurity"):
-        Cluster.connect().run_pod(probe_pod("image:1"))
-
-
-def test_pod_that_cannot_be_deleted_is_an_error(fake_cluster: FakeCluster) -> None:
-    fake_cluster.refusals["pods delete"] = (500, "down")
-    error = run_probe(fake_cluster, {"phase": "Succeeded"})
-    assert str(error).startswith(
-        "cannot delete pod hvdchart-image-check-x1 in namespace team: down"
-    )
-
-
 @pytest.mark.parametrize(("everywhere", "place"), [(False, "namespaces/team/"), (True, "")])
 def test_releases_are_those_of_the_namespace_or_of_all(
     fake_cluster: FakeCluster, everywhere: bool, place: str
@@ -275,22 +118,15 @@ def test_releases_are_those_of_the_namespace_or_of_all(
     }
 
 
-def test_an_object_is_found_or_there_is_none(fake_cluster: FakeCluster) -> None:
-    cluster = Cluster.connect()
-    fake_cluster.put("networkpolicies", named("a"))
-    assert cluster.find("networking.k8s.io/v1", "NetworkPolicy", "a") == named("a")
-    assert cluster.find("networking.k8s.io/v1", "NetworkPolicy", "b") is None
-    fake_cluster.refusals["networkpolicies get"] = (403, "no right")
-    with pytest.raises(ClusterError, match="cannot read NetworkPolicy a in namespace team: you a"):
-        cluster.find("networking.k8s.io/v1", "NetworkPolicy", "a")
-
-
-def test_why_a_server_does_not_answer_is_said(kubeconfig_file: Path) -> None:
-    write_kubeconfig(kubeconfig_file, f"http://127.0.0.1:{find_port()}")
-    with pytest.raises(ClusterError, match=r"the API server does not answer: .*refused"):
-        Cluster.connect().all_pods()
-
-
-def test_releases_are_those_of_the_namespace_by_default(fake_cluster: FakeCluster) -> None:
-    assert Cluster.connect().releases() == []
-    assert {request.namespace for request in fake_cluster.requests} == {"team"}
+@pytest.mark.parametrize(
+    ("is_input", "is_output", "option"),
+    [(True, True, "-it"), (True, False, "-i"), (False, True, "-i"), (False, False, "-i")],
+)
+def test_a_terminal_is_asked_for_where_there_is_one(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, is_input: bool, is_output: bool, option: str
+) -> None:
+    kubectl = StubProgram(programs, "kubectl")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_input)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_output)
+    assert Kubectl("team").run_in("hvd-0", "worker", ["ls"]) == 0
+    assert kubectl.calls[-1].arguments[2:5] == ["exec", option, "hvd-0"]

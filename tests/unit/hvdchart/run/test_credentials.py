@@ -1,4 +1,4 @@
-"""Every way to log in to an API server, over real TLS; and agreement with the Kubernetes client."""
+"""Every way to log in to an API server, over real TLS, and kubeconfigs that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives import serialization
 
 from hvdchart.errors import ClusterError
 from hvdchart.run import kubeconfig
 from hvdchart.run.cluster import Cluster
+from tests.fakes.fixtures import Command
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 
 pytestmark = pytest.mark.timeout(120)
 V1 = "client.authentication.k8s.io/v1"
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[SecureApi]:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with SecureApi(folder).running() as server:
+        yield server
 
 
 def ask(api: SecureApi, file: Path, user: dict[str, Any], **cluster: Any) -> Caller:
@@ -53,29 +62,31 @@ def program(folder: Path, status: str, version: str = V1) -> dict[str, Any]:
     return {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
 
 
-def test_tokens_passwords_and_nothing_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
+def test_tokens_passwords_and_names_become_headers(api: SecureApi, kubeconfig_file: Path) -> None:
     (kubeconfig_file.parent / "token").write_text("from-file\n")
     for user, header in (
         ({}, ""),
         ({"token": "abc"}, "Bearer abc"),
-        ({"tokenFile": "token"}, "Bearer from-file"),
         ({"tokenFile": "token", "token": "abc"}, "Bearer from-file"),
         ({"username": "me", "password": "pass:word"}, f"Basic {data(b'me:pass:word')}"),
         ({"username": "me", "password": "x", "token": "abc"}, "Bearer abc"),
     ):
         assert ask(api, kubeconfig_file, user).authorization == header, user
-    assert re.fullmatch(r"hvdchart/[\d.]+", api.callers[-1].headers["User-Agent"])
+    other = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
+    caller = ask(api, kubeconfig_file, other)
+    assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
+    assert caller.groups == ("one", "two")
+    assert re.fullmatch(r"hvdchart/[\d.]+", caller.headers["User-Agent"])
 
 
 def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     api: SecureApi, kubeconfig_file: Path
 ) -> None:
-    pair = api.issue("me")
+    pair, other = api.issue("me"), api.issue("other")
     (kubeconfig_file.parent / "keys").mkdir()
     (kubeconfig_file.parent / "keys" / "me.crt").write_bytes(pair.certificate)
     (kubeconfig_file.parent / "keys" / "me.key").write_bytes(pair.key)
     files = {"client-certificate": "keys/me.crt", "client-key": "keys/me.key"}
-    other = api.issue("other")
     inline = {
         "client-certificate-data": data(other.certificate), "client-key-data": data(other.key),
     }  # fmt: skip
@@ -84,34 +95,15 @@ def test_certificates_come_from_data_or_files_beside_the_kubeconfig(
     assert ask(api, kubeconfig_file, {**files, **inline}).name == "other", "as in kubectl"
 
 
-def test_encrypted_key_is_refused_and_asks_nobody(api: SecureApi, kubeconfig_file: Path) -> None:
-    pair = api.issue("me")
-    key = serialization.load_pem_private_key(pair.key, None).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(b"secret"),
-    )
-    user = {"client-certificate-data": data(pair.certificate), "client-key-data": data(key)}
-    with pytest.raises(ClusterError, match=r"the kubeconfig's certificates .* cannot be used"):
-        ask(api, kubeconfig_file, user)
-
-
-def test_person_can_act_as_another(api: SecureApi, kubeconfig_file: Path) -> None:
-    user = {"token": "abc", "as": "you", "as-uid": "7", "as-groups": ["one", "two"]}
-    caller = ask(api, kubeconfig_file, user)
-    assert (caller.headers["Impersonate-User"], caller.headers["Impersonate-Uid"]) == ("you", "7")
-    assert caller.groups == ("one", "two")
-
-
 def test_pod_uses_its_service_account_and_reads_a_new_token(
     api: SecureApi, kubeconfig_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    with pytest.raises(ClusterError, match=r"no cluster: .*; set KUBECONFIG to a kubeconfig file"):
+        Cluster.connect()
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(api.port))
-    with pytest.raises(
-        ClusterError, match=r"the pod's service account cannot be used: .*namespace"
-    ):
+    with pytest.raises(ClusterError, match=r"pod's service account cannot be used: .*namespace"):
         Cluster.connect()
     (tmp_path / "namespace").write_text("mine\n")
     (tmp_path / "ca.crt").write_bytes(api.authority.certificate)
@@ -163,27 +155,52 @@ def test_first_file_that_has_an_entry_decides(
     assert api.callers[-1].authorization == "Bearer second"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"current-context": None}, "it has no current-context"),
-        ({"current-context": 1}, "current-context is 1, which is not text"),
-        ({"clusters": []}, "the context names the cluster 'c', which is not in the list clusters"),
-        ({"users": []}, "the context names the user 'u', which is not in the list users"),
-        ({"users": [{"user": {}}]}, "users in .* has an entry that is not a name with a user"),
-        ({"users": [{"name": "u", "user": {"token": 12}}]}, "token is 12, which is not text"),
-        (
-            {"clusters": [{"name": "c", "cluster": {"server": "host:6443"}}]},
-            "the cluster's server is 'host:6443', which is not a URL",
-        ),
-    ],
-)
-def test_wrong_entry_is_named(
-    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
-) -> None:
-    write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
-    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
-        Cluster.connect()
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: str) -> None:
+    answer = "[os.environ['WHO'], *sys.argv[1:], *sorted(asked['spec'])]"
+    entry = program(
+        kubeconfig_file.parent,
+        f"{{'token': '/'.join({answer}) + asked['spec']['cluster']['server']}}",
+        f"client.authentication.k8s.io/{version}",
+    )
+    entry["args"].append("argument")
+    entry |= {"env": [{"name": "WHO", "value": "me"}], "provideClusterInfo": True}
+    told = ask(api, kubeconfig_file, {"exec": entry}).authorization
+    assert told == f"Bearer me/argument/cluster/interactive{api.url}"
+
+
+@pytest.mark.slow
+def test_program_gives_a_certificate(api: SecureApi, kubeconfig_file: Path) -> None:
+    pair = api.issue("me")
+    status = {
+        "clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode(),
+    }  # fmt: skip
+    entry = program(kubeconfig_file.parent, repr(status))
+    assert ask(api, kubeconfig_file, {"exec": entry}).name == "me"
+    own = {"client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key)}
+    entry = program(kubeconfig_file.parent, "{'token': 'abc'}")
+    caller = ask(api, kubeconfig_file, {"exec": entry, **own})
+    assert (caller.name, caller.authorization) == ("me", "Bearer abc"), "both are used"
+
+
+@pytest.mark.slow
+def test_expired_token_is_asked_for_again(api: SecureApi, kubeconfig_file: Path) -> None:
+    count = kubeconfig_file.parent / "count"
+    entry = program(
+        kubeconfig_file.parent,
+        f"(open({str(count)!r}, 'a').write('x'), {{'token': open({str(count)!r}).read()}})[1]",
+    )
+    write_kubeconfig(kubeconfig_file, api.cluster(), {"exec": entry})
+    cluster = Cluster.connect()
+    api.accepted = {"Bearer xx"}
+    assert cluster.nodes() == []
+    cluster.nodes()
+    told = [caller.authorization for caller in api.callers]
+    assert told == ["Bearer x", "Bearer xx", "Bearer xx"], "the new one is kept"
+    api.accepted = set()
+    with pytest.raises(ClusterError, match="does not accept your credentials"):
+        ask(api, kubeconfig_file, {"token": "abc"})
+    assert len(api.callers) == 4, "the same one is sent once"
 
 
 def test_provider_of_tokens_is_that_of_the_kubernetes_client(
@@ -202,35 +219,58 @@ def test_provider_of_tokens_is_that_of_the_kubernetes_client(
         ask(api, kubeconfig_file, {"auth-provider": {"name": "none"}})
 
 
-@pytest.mark.slow
-def test_same_credentials_as_the_kubernetes_client(api: SecureApi, kubeconfig_file: Path) -> None:
-    from kubernetes.client.configuration import Configuration
-    from kubernetes.config import kube_config
+def echo(answer: object) -> dict[str, Any]:
+    return {"apiVersion": V1, "command": "echo", "args": [json.dumps(answer)]}
 
-    client: Any = kube_config
-    pair = api.issue("me")
-    (kubeconfig_file.parent / "token").write_text("from-file")
-    certificate = {
-        "client-certificate-data": data(pair.certificate), "client-key-data": data(pair.key),
-    }  # fmt: skip
-    users: list[dict[str, Any]] = [
-        {"token": "abc"},
-        {"tokenFile": "token"},
-        {"username": "a", "password": "b"},
-        {"exec": program(kubeconfig_file.parent, "{'token': 't'}")},
-        certificate,
-        {**certificate, "token": "abc"},
-    ]
-    for user in users:
-        write_kubeconfig(kubeconfig_file, api.cluster(**{"tls-server-name": "kubernetes"}), user)
-        theirs: Any = Configuration()
-        client.load_kube_config(str(kubeconfig_file), client_configuration=theirs)
-        ours = kubeconfig.find_connection()
-        credentials = ours.log_in()
-        assert dict(credentials.headers).get("Authorization") == theirs.api_key.get("BearerToken")
-        assert (ours.server, ours.server_name) == (theirs.host, theirs.tls_server_name)
-        assert ours.authorities == Path(theirs.ssl_ca_cert).read_text()
-        for content, file in (
-            (credentials.certificate, theirs.cert_file), (credentials.key, theirs.key_file),
-        ):  # fmt: skip
-            assert content == (Path(file).read_bytes() if file else b"")
+
+def user(**content: Any) -> dict[str, Any]:
+    return {"users": [{"name": "u", "user": content}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"current-context": None}, "it has no current-context"),
+        ({"current-context": 1}, "current-context is 1, which is not text"),
+        ({"clusters": []}, "the context names the cluster 'c', which is not in the list clusters"),
+        ({"users": []}, "the context names the user 'u', which is not in the list users"),
+        ({"users": [{"user": {}}]}, "users in .* has an entry that is not a name with a user"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "host"}}]}, "the cluster's server is"),
+        (user(token=12), "token is 12, which is not text"),
+        (user(tokenFile="/none"), ".*No such file"),
+        (user(**{"client-key-data": "YW!J"}), "client-key-data is not base64"),
+        (user(exec=[]), "the user's exec has no command"),
+        (user(exec={"command": "x", "apiVersion": "v1"}), "the user's exec has the apiVersion"),
+        (user(exec={"command": "none-x", "apiVersion": V1, "installHint": "get it"}),
+         "there is no program 'none-x' for credentials: get it"),
+        (user(exec={"command": "sh", "apiVersion": V1, "args": ["-c", "echo no >&2; exit 3"]}),
+         "sh ended with exit code 3: no"),
+        (user(exec=echo("text")), "echo printed no ExecCredential with a status"),
+        (user(exec=echo({"apiVersion": "v9", "status": {"token": 1}})), "echo answered with v9"),
+        (user(exec=echo({"apiVersion": V1, "status": {}})), "echo printed neither a token nor"),
+    ],
+)  # fmt: skip
+def test_wrong_entry_is_named(
+    api: SecureApi, kubeconfig_file: Path, change: dict[str, Any], message: str
+) -> None:
+    write_kubeconfig(kubeconfig_file, api.cluster(), {}, **change)
+    with pytest.raises(ClusterError, match=f"kubeconfig .* cannot be used: {message}"):
+        Cluster.connect()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"- a\n- list\n", b"\xff\xfe\x00\x01binary", b"just text", b"", b"{unclosed: ["),
+        b"contexts: {}\nclusters: 1\nusers: null\ncurrent-context: a\n",
+        b"contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n",
+    ],
+)
+def test_file_that_is_no_kubeconfig_is_named_in_one_line(
+    kubeconfig_file: Path, hvdchart: Command, content: bytes
+) -> None:
+    kubeconfig_file.write_bytes(content)
+    done = hvdchart("status", "run")
+    assert (done.code, done.output, len(done.errors.splitlines())) == (7, "", 1), done.errors
+    assert f"the kubeconfig {kubeconfig_file} cannot be used: " in done.errors
+    assert done.errors.endswith("correct it, or set KUBECONFIG to another file\n")

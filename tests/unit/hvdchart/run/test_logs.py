@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.logs import LogLine, follow, has_log, read_logged_lines
+from hvdchart.run.logs import LogLine, follow
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import CREATING, RUNNING, event, job, pod, terminated
 
@@ -42,35 +40,25 @@ def texts(lines: Iterator[LogLine]) -> list[str]:
 
 
 def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
+    """Also of pods that start later, and after the server has ended its watches."""
+    training.put("pods", pod("hvd-worker-1", "worker", CREATING))
+    # A pod that is deleted before its log is read.
+    training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
     lines = follow(Cluster.connect(), "hvd", tail=5)
-    first = texts(iter([next(lines), next(lines)]))
-    assert first == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
+    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
     training.log("hvd-worker-0", "w2")
     assert next(lines) == LogLine("hvd-worker-0", "w2")
-    finish(training, "m2", "m3")
-    assert [line.text for line in lines] == ["m2", "m3"]
-    logs = [request for request in training.requests if request.resource == "log"]
-    assert len(logs) == 2, "each log is read once"
-    assert {request.query["tailLines"] for request in logs} == {"5"}
-    assert sorted(request.query["container"] for request in logs) == ["master", "worker"]
-
-
-def test_follow_includes_pods_that_start_later(training: FakeCluster) -> None:
-    late = pod("hvd-worker-1", "worker", CREATING)
-    training.put("pods", late)
-    lines = follow(Cluster.connect(), "hvd")
-    texts(iter([next(lines), next(lines)]))
+    training.end_watches()
     training.log("hvd-worker-1", "late")
     training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
     assert next(lines) == LogLine("hvd-worker-1", "late")
-    finish(training)
-    assert list(lines) == []
-
-
-def test_follow_of_the_master_leaves_out_the_workers(training: FakeCluster) -> None:
-    finish(training, "m2")
-    lines = follow(Cluster.connect(), "hvd", component="master")
-    assert [line.text for line in lines] == ["m1", "m2"]
+    finish(training, "m2", "m3")
+    assert [line.text for line in lines] == ["m2", "m3"]
+    logs = [request for request in training.requests if request.resource == "log"]
+    assert {request.query["tailLines"] for request in logs} == {"5"}
+    containers = {request.path: request.query["container"] for request in logs}
+    assert len(containers) == len(logs) == 4, "each log is read once"
+    assert {*containers.values()} == {"master", "worker"}
 
 
 def test_follow_of_a_finished_run_reads_its_master(fake_cluster: FakeCluster) -> None:
@@ -99,73 +87,6 @@ def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> No
     training.log("hvd-master-1-a", end=True)
     training.put("jobs", job((kind, "", "")))
     assert list(lines) == []
-
-
-def test_follow_goes_on_while_the_job_of_the_run_before_is_deleted(
-    fake_cluster: FakeCluster,
-) -> None:
-    older = job(("Complete", "", ""), created="2025-01-01T00:00:00Z")
-    older["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    fake_cluster.put("jobs", older)
-    fake_cluster.put("pods", MASTER)
-    fake_cluster.log("hvd-master-1-a", "m1", end=True)
-    lines = follow(Cluster.connect(), "hvd", component="master")
-    assert next(lines).text == "m1"
-    fake_cluster.put("pods", pod("hvd-master-2-b", "master", RUNNING))
-    fake_cluster.log("hvd-master-2-b", "m2", end=True)
-    assert next(lines).text == "m2"
-    fake_cluster.put("jobs", DONE)
-    assert list(lines) == []
-
-
-def test_follow_ends_when_the_job_is_deleted(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd", component="master")
-    assert next(lines).text == "m1"
-    training.log("hvd-master-1-a", "m2", end=True)
-    training.remove("jobs", job()["metadata"]["name"])
-    assert [line.text for line in lines] == ["m2"]
-
-
-def test_follow_continues_after_the_server_ended_its_watches(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd")
-    texts(iter([next(lines), next(lines)]))
-    training.end_watches()
-    training.log("hvd-worker-1", "late")
-    training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
-    assert next(lines) == LogLine("hvd-worker-1", "late")
-    finish(training)
-    assert list(lines) == []
-    assert {
-        request.query["timeoutSeconds"] for request in training.requests if "watch" in request.query
-    } == {"300"}
-
-
-def test_follow_skips_a_pod_that_is_deleted_before_its_log_is_read(training: FakeCluster) -> None:
-    training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
-    lines = follow(Cluster.connect(), "hvd")
-    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
-    finish(training)
-    assert list(lines) == []
-
-
-@pytest.mark.parametrize("request_kind", ["pods watch", "jobs watch", "log get"])
-def test_follow_raises_a_refused_request(training: FakeCluster, request_kind: str) -> None:
-    training.refusals[request_kind] = (403, "forbidden")
-    with pytest.raises(ClusterError, match="you are not allowed to"):
-        list(follow(Cluster.connect(), "hvd"))
-
-
-def test_refused_follow_watches_no_more(training: FakeCluster) -> None:
-    training.refusals["pods watch"] = (403, "forbidden")
-    before = {*threading.enumerate()}
-    with pytest.raises(ClusterError, match="you are not allowed to"):
-        list(follow(Cluster.connect(), "hvd"))
-    training.wait_for("jobs", "watch")
-    training.end_watches()
-    for thread in {*threading.enumerate()} - before:
-        if "_run" in thread.name:
-            thread.join(20)
-            assert not thread.is_alive()
 
 
 def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> None:
@@ -202,33 +123,6 @@ def test_refused_warnings_are_a_line_and_the_logs_go_on(training: FakeCluster) -
     assert list(lines) == []
 
 
-def test_warnings_without_a_job_are_all_of_the_release(fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("events", event("hvd-worker-0", "Pod", "FailedMount", "new"))
-    lines = follow(Cluster.connect(), "hvd", warnings=True)
-    assert next(lines).text == "FailedMount: new"
-
-
-def test_past_lines_are_those_of_each_started_pod(training: FakeCluster) -> None:
-    training.put("pods", pod("hvd-worker-1", "worker", CREATING))
-    training.log("hvd-worker-0", "w2")
-    cluster = Cluster.connect()
-    assert texts(read_logged_lines(cluster, "hvd", tail=1)) == [
-        "hvd-master-1-a m1",
-        "hvd-worker-0 w2",
-    ]
-    assert texts(read_logged_lines(cluster, "hvd", component="master")) == ["hvd-master-1-a m1"]
-
-
-def test_started_containers_have_a_log() -> None:
-    crashed = pod("a", "worker", terminated(1))
-    waiting = pod("b", "worker", CREATING)
-    unlabelled = {**WORKER, "metadata": {"name": "x", "labels": None}}
-    sidecar = pod("c", "master", RUNNING)
-    sidecar["status"]["containerStatuses"][0]["name"] = "other"
-    pods = (crashed, waiting, WORKER, unlabelled, sidecar, {**WORKER, "status": {}})
-    assert [has_log(each) for each in pods] == [True, False, True, True, False, False]
-
-
 def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:
     fake_cluster.put("jobs", job())
     fake_cluster.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
@@ -240,46 +134,3 @@ def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: Fake
     assert next(lines) == LogLine("hvd-master-1-a", "m1")
     finish(fake_cluster)
     assert list(lines) == []
-
-
-def test_follow_of_a_new_run_looks_past_the_job_that_is_being_deleted(
-    fake_cluster: FakeCluster,
-) -> None:
-    older = job(("Complete", "", ""), name="hvd-master-0", created="2025-01-01T00:00:00Z")
-    older["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    fake_cluster.put("jobs", older, DONE)
-    fake_cluster.put("pods", MASTER)
-    fake_cluster.log("hvd-master-1-a", "m1", end=True)
-    assert [line.text for line in follow(Cluster.connect(), "hvd")] == ["m1"]
-
-
-def test_follow_goes_on_where_only_another_condition_of_the_job_holds(
-    fake_cluster: FakeCluster,
-) -> None:
-    fake_cluster.put("jobs", job(("Suspended", "", "")))
-    fake_cluster.put("pods", MASTER)
-    fake_cluster.log("hvd-master-1-a", "m1", end=True)
-    lines = follow(Cluster.connect(), "hvd", component="master")
-    assert next(lines).text == "m1"
-    fake_cluster.wait_for("jobs", "watch")
-    fake_cluster.put("pods", pod("hvd-master-2-b", "master", RUNNING))
-    fake_cluster.log("hvd-master-2-b", "m2", end=True)
-    assert next(lines).text == "m2"
-    fake_cluster.put("jobs", DONE)
-    assert list(lines) == []
-
-
-def test_events_are_watched_only_where_warnings_are_asked_for(training: FakeCluster) -> None:
-    lines = follow(Cluster.connect(), "hvd", component="master")
-    assert next(lines).text == "m1"
-    finish(training)
-    assert list(lines) == []
-    asked = {(request.resource, request.verb) for request in training.requests}
-    assert ("events", "watch") not in asked
-
-
-def test_warnings_of_the_second_in_which_the_run_began_are_lines(training: FakeCluster) -> None:
-    began = job()["metadata"]["creationTimestamp"]
-    training.put("events", event("hvd-worker-0", "Pod", "FailedMount", "new", at=began))
-    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
-    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: new")

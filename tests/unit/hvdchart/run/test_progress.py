@@ -23,19 +23,6 @@ def test_the_line_has_the_step_the_loss_the_speed_and_the_time_left() -> None:
     assert progress.text(is_over=True) == "step 120 of 500, loss 0.4123, 32 images/s"
 
 
-def test_what_is_not_told_is_left_out() -> None:
-    assert read_progress(record({"step": 7})) == Progress(7)
-    assert Progress(7).text() == "step 7"
-    assert Progress(7, loss="nan").text() == "step 7, loss nan"
-
-
-@pytest.mark.parametrize(
-    ("speed", "text"), [(0.51234, "0.512"), (32.04, "32"), (100.4, "100"), (1234.4, "1234")]
-)
-def test_a_speed_has_three_digits_or_more(speed: float, text: str) -> None:
-    assert Progress(7, images_per_second=speed).text() == f"step 7, {text} images/s"
-
-
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
     progress = read_progress(record(told, renewed="2026-01-01T10:07:10.5Z"))
@@ -64,11 +51,6 @@ def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
 def test_a_damaged_entry_is_no_progress(told: Any) -> None:
     assert read_progress(record(told)) is None
     assert read_progress({}) is None
-
-
-def test_numbers_that_are_none_are_left_out() -> None:
-    progress = read_progress(record('{"step": 1, "loss": NaN, "imagesPerSecond": Infinity}'))
-    assert progress == Progress(1)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,16 @@
-"""Which requests go through a proxy; one of them really does, to an API server over TLS."""
+"""Which requests go through a proxy."""
 
 from __future__ import annotations
 
-import select
-import socket
-from collections.abc import Iterator
 from pathlib import Path
-from socketserver import BaseRequestHandler, ThreadingTCPServer
-from threading import Thread
-from typing import cast
 
 import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.proxy import _is_direct, proxy_manager
-from tests.fakes.secure import SecureApi, write_kubeconfig
+from hvdchart.run.proxy import proxy_manager
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.secure import write_kubeconfig
 
 pytestmark = pytest.mark.timeout(120)
 PROXY = "http://proxy.example:3128"
@@ -28,57 +23,15 @@ def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-class Tunnel(ThreadingTCPServer):
-    """A proxy that connects to what CONNECT names, and records that."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        super().__init__(("127.0.0.1", 0), _Connection)
-
-
-class _Connection(BaseRequestHandler):
-    def handle(self) -> None:
-        line = self.request.recv(65536).decode().splitlines()[0]
-        cast(Tunnel, self.server).asked.append(line)
-        host, _, port = line.split()[1].partition(":")
-        with socket.create_connection((host, int(port))) as far:
-            self.request.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
-            pair = [self.request, far]
-            while True:
-                for side in select.select(pair, [], [])[0]:
-                    content = side.recv(65536)
-                    if not content:
-                        return
-                    pair[side is self.request].sendall(content)
-
-
-@pytest.fixture
-def tunnel() -> Iterator[Tunnel]:
-    with Tunnel() as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.slow
-def test_proxy_of_the_kubeconfig_is_used_and_the_server_is_still_checked(
-    tmp_path: Path, kubeconfig_file: Path, tunnel: Tunnel, monkeypatch: pytest.MonkeyPatch
+def test_proxy_of_the_kubeconfig_is_used(
+    kubeconfig_file: Path, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # NO_PROXY is about the proxies of the environment, as in kubectl.
     monkeypatch.setenv("NO_PROXY", "*")
-    with SecureApi(tmp_path).running() as api:
-        proxy = f"http://127.0.0.1:{tunnel.server_address[1]}"
-        write_kubeconfig(kubeconfig_file, api.cluster(**{"proxy-url": proxy}))
-        assert Cluster.connect().nodes() == []
-        assert [line.split()[1] for line in tunnel.asked] == [f"127.0.0.1:{api.port}"]
-        elsewhere = {"proxy-url": proxy, "tls-server-name": "elsewhere"}
-        write_kubeconfig(kubeconfig_file, api.cluster(**elsewhere))
-        with pytest.raises(ClusterError, match=r"the API server does not answer: .*certificate"):
-            Cluster.connect().nodes()
+    proxy = f"http://127.0.0.1:{fake_cluster.port}"
+    write_kubeconfig(kubeconfig_file, {"server": "http://api.example", "proxy-url": proxy})
+    assert Cluster.connect().nodes() == []
+    assert fake_cluster.requests[0].headers["Host"] == "api.example"
 
 
 @pytest.mark.parametrize(
@@ -117,8 +70,3 @@ def test_proxy_of_the_environment(
 def test_proxy_that_cannot_be_used_is_named(proxy: str) -> None:
     with pytest.raises(ClusterError, match=f"^the proxy {proxy} cannot be used: "):
         proxy_manager("https://api.example", proxy)
-
-
-def test_a_network_may_be_named_by_any_of_its_addresses() -> None:
-    assert _is_direct("10.1.2.3", "10.1.2.9/24")
-    assert not _is_direct("10.1.3.3", "10.1.2.9/24")

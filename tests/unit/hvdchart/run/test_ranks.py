@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from hvdchart.errors import ClusterError
+from hvd_pods.common.run import Run
+from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
+from hvdchart.run.timeline import Wait, read_waits, waits_report
 from tests.unit.hvdchart.runs import job
 
 
-def run(**more: Any) -> dict[str, Any]:
+def run(**more: Any) -> Run:
     return run_of(job(**{"groups": 2, **more}))
 
 
@@ -22,19 +25,12 @@ def test_ranks_fill_host_by_host_in_the_order_of_the_groups() -> None:
 
 
 def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
-    described = run()
-    for group, spares in zip(described["groups"], (3, 0), strict=True):
-        group["maximum"] = group["number"] + spares
-    record = {"hosts": '{"hvd-worker": "0,3-4"}'}
-    assert list(pods_of_ranks(described, record)) == [
-        "hvd-worker-0", "hvd-worker-3", "hvd-worker-4", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
+    record = {"hosts": '{"hvd-worker": "0,2-3"}'}
+    assert list(pods_of_ranks(run(), record)) == [
+        "hvd-worker-0", "hvd-worker-2", "hvd-worker-3", "hvd-worker-gpu-0", "hvd-worker-gpu-0",
     ]  # fmt: skip
-    assert pod_of(described, "1", record) == "hvd-worker-3"
-    assert pod_of(described, "worker-1", record) == "hvd-worker-1", "also one without ranks"
-
-
-def test_dollars_are_as_the_master_sees_them() -> None:
-    assert run()["args"] == ["python", "$HOME/train.py"]
+    assert pod_of(run(), "1", record) == "hvd-worker-2"
+    assert pod_of(run(), "worker-1", record) == "hvd-worker-1", "also one without ranks"
 
 
 @pytest.mark.parametrize(
@@ -55,10 +51,11 @@ def test_an_unknown_pod_is_refused_with_those_there_are(target: str) -> None:
         pod_of(run(), target, {})
 
 
-def test_the_job_of_an_older_chart_is_refused() -> None:
+@pytest.mark.parametrize("env", [[], [{"name": "HVD_RUN", "value": '{"service": "hvd"}'}]])
+def test_the_job_of_another_chart_is_refused(env: list[dict[str, str]]) -> None:
     old = job()
-    old["spec"]["template"]["spec"]["containers"][0]["env"] = []
-    with pytest.raises(ClusterError, match="of an older chart: deploy it again"):
+    old["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    with pytest.raises(ClusterError, match="of another version of the chart: deploy it again"):
         run_of(old)
 
 
@@ -72,11 +69,6 @@ def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> N
     assert list(lines_of_rank([line], 11)) == []
 
 
-def test_the_line_with_which_a_rank_begins_is_its_own() -> None:
-    lines = ["[hvd] rank 1 of 2 on a, CPUs 0-3", "[hvd +0.1s] host a", "[hvd] error: b"]
-    assert list(lines_of_rank(lines, 1)) == lines[:1]
-
-
 def test_a_launcher_that_names_no_rank_is_refused_with_the_option() -> None:
     with pytest.raises(ClusterError, match="--tag-output"):
         check_tagged(run())
@@ -85,11 +77,58 @@ def test_a_launcher_that_names_no_rank_is_refused_with_the_option() -> None:
     check_tagged(run(mode="horovodrun"))
 
 
-def test_an_unknown_target_is_refused_with_a_worker_of_the_first_rank() -> None:
-    described = run()
-    described["groups"][0]["number"] = 1
-    with pytest.raises(ClusterError) as raised:
-        pod_of(described, "none", {})
-    assert str(raised.value) == (
-        "the run has no 'none': name a rank from 0 to 2, master, or a worker such as hvd-worker-0"
-    )
+def negotiation(tensor: int, *ready: tuple[int, int]) -> list[dict[str, Any]]:
+    """One tensor's events, as Horovod 0.28 writes them: ready are (microseconds, rank)."""
+    return [
+        {"name": "process_name", "ph": "M", "pid": tensor, "args": {"name": f"grad/{tensor}"}},
+        {"name": "process_sort_index", "ph": "M", "pid": tensor, "args": {"sort_index": tensor}},
+        {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": ready[0][0], "pid": tensor},
+        *({"ph": "X", "name": str(r), "ts": at, "pid": tensor, "dur": 0} for at, r in ready),
+        {"ph": "E", "ts": ready[-1][0], "pid": tensor},
+        {"ph": "B", "name": "ALLREDUCE", "ts": ready[-1][0] + 1, "pid": tensor},
+        {"ph": "B", "name": "MPI_ALLREDUCE", "ts": ready[-1][0] + 2, "pid": tensor},
+        {"ph": "E", "ts": ready[-1][0] + 9, "pid": tensor},
+        {"ph": "E", "ts": ready[-1][0] + 9, "pid": tensor},
+    ]
+
+
+EVENTS = [
+    *negotiation(0, (1_000_000, 0), (3_000_000, 1)),
+    *negotiation(1, (4_000_000, 1), (4_500_000, 0)),
+]
+# As the file is written: a line an event, and no end.
+OPEN = "[\n" + "".join(f"{json.dumps(event)},\n" for event in EVENTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(EVENTS),
+        OPEN,
+        OPEN.rstrip().rstrip(","),
+        f'{OPEN}{{"ph": "B", "na',
+        f"{OPEN}{{}}]",
+    ],
+    ids=["closed", "open", "no comma", "cut", "ended"],
+)
+def test_waits_are_those_for_the_last_rank(text: str) -> None:
+    assert read_waits(text) == [
+        Wait("grad/0", "allreduce", 1.0, 2.0, 1), Wait("grad/1", "allreduce", 4.0, 0.5, 0),
+    ]  # fmt: skip
+
+
+def test_the_report_names_the_ranks_and_the_largest_waits() -> None:
+    assert waits_report(read_waits(OPEN)).splitlines() == [
+        "2 operations; ranks waited 2.50 s for the last one of each",
+        "  rank 1 was the last 1 times: 2.00 s",
+        "  rank 0 was the last 1 times: 0.50 s",
+        "largest waits:",
+        "  2.000 s for rank 1 at 1.00 s: allreduce of grad/0",
+        "  0.500 s for rank 0 at 4.00 s: allreduce of grad/1",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "no timeline", '{"a": 1}', "step,loss\n1,2\n"])
+def test_another_file_is_refused(text: str) -> None:
+    with pytest.raises(FileError, match="is not one of Horovod"):
+        read_waits(text)

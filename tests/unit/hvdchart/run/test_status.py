@@ -1,4 +1,4 @@
-"""The state of a run, its reason and advice, from the API server's objects."""
+"""The state of a run with its reason and advice, its phases, and how they are printed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.release import Release
+from hvdchart.run.phases import phase_of
+from hvdchart.run.release import Release, event_order, is_about
+from hvdchart.run.report import event_lines, list_report, status_report
 from hvdchart.run.status import Status, run_status
 from tests.unit.hvdchart.runs import (
     CREATING,
+    DONE,
     JOB,
     MASTER,
     RUNNING,
@@ -21,256 +24,239 @@ from tests.unit.hvdchart.runs import (
     terminated,
 )
 
+LIMIT = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"), failed=2)
+LATE = job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
+OOM = terminated(137, reason="OOMKilled")
+NAN = terminated(1, "loss is NaN at step 7\n", at="10:05:00")
+BAD_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+NO_KEY = {"waiting": {"reason": "CreateContainerConfigError", "message": "x" * 301}}
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+REFUSED = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
+MOUNT = event(
+    "hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-worker-1"
+)  # fmt: skip
+OLD_MOUNT = event("hvd-worker-1", "Pod", "FailedMount", "of an older pod", uid="other")
+PULLING = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
 
-def status(
+
+def release(
     pods: list[Any],
     *events: Any,
     jobs: list[Any] | None = None,
     sets: list[Any] | None = None,
     record: dict[str, str] | None = None,
-) -> Status:
+) -> Release:
     jobs = [job()] if jobs is None else jobs
     sets = [STATEFUL_SET] if sets is None else sets
-    return run_status(Release("hvd", jobs, sets, pods, list(events), record or {}))
+    return Release("hvd", jobs, sets, pods, list(events), record or {})
 
 
-def test_run_with_ready_pods_is_running() -> None:
-    current = status([MASTER, *WORKERS])
-    assert (current.state, current.reason) == ("running", "")
-    assert (current.workers_ready, current.workers_wanted, current.attempts) == (2, 2, 4)
+def status(pods: list[Any], *events: Any, **more: Any) -> Status:
+    return run_status(release(pods, *events, **more))
 
 
-def test_run_of_a_complete_job_is_finished() -> None:
-    assert status([], jobs=[job(("Complete", "", ""))], sets=[]).state == "finished"
+def beside(**more: Any) -> list[Any]:
+    """A run whose other pods are up, and its second worker."""
+    state = more.pop("state", None)
+    return [MASTER, WORKERS[0], pod("hvd-worker-1", "worker", state, **more)]
 
 
-def test_run_with_a_pod_being_created_is_waiting() -> None:
-    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", CREATING)])
-    assert current.state == "waiting"
-    assert current.reason == "1 of 2 workers are up; hvd-worker-1: ContainerCreating"
+def unschedulable(reason: str, message: str = "") -> list[Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    held = pod("hvd-worker-1", "worker", conditions=[condition], node="")
+    if reason == "SchedulingGated":
+        held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    return [MASTER, WORKERS[0], held]
 
 
-def test_failed_image_pull_names_the_pods_and_the_image() -> None:
-    wrong = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
-    current = status([MASTER, *(pod(f"hvd-worker-{n}", "worker", wrong) for n in (0, 1))])
-    assert current.state == "waiting"
-    assert current.reason.startswith(
-        "hvd-worker-0, hvd-worker-1: ImagePullBackOff of image team/tra"
-    )
-    assert "image.tag" in current.advice
+def scheduled_by(name: str) -> list[Any]:
+    waiting = pod("hvd-worker-1", "worker")
+    waiting["spec"]["schedulerName"] = name
+    return [MASTER, WORKERS[0], waiting]
 
 
 @pytest.mark.parametrize(
-    ("message", "advice"),
+    ("pods", "more", "state", "reason", "advice"),
     [
-        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "discover --fit"),
-        ("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", "labels"),
-        ("0/3 nodes are available: 3 node(s) had untolerated taint {gpu: }.", "tolerations"),
-        ("0/1 nodes: 1 node(s) didn't match pod topology spread constraints.", "worker.number"),
-        ('persistentvolumeclaim "data" not found', "create the claim"),
+        ([MASTER, *WORKERS], {}, "running", "", ""),
+        (beside(state=CREATING), {}, "waiting",
+         "1 of 2 workers are up; hvd-worker-1: ContainerCreating", ""),
+        (beside(state=BAD_IMAGE), {}, "waiting",
+         "hvd-worker-1: ImagePullBackOff of image team/train:1: Back-off", "image.tag"),
+        (beside(state=NO_KEY), {}, "waiting",
+         f"hvd-worker-1: CreateContainerConfigError: {'x' * 297}...", ""),
+        (beside(state=CRASHING, last=terminated(3, "no data")), {}, "waiting",
+         "hvd-worker-1: CrashLoopBackOff: it ended with exit code 3: no data", "log"),
+        (beside(state=RUNNING, last=OOM, ready=True), {}, "waiting",
+         "hvd-worker-1: killed for memory (OOMKilled)", "raise memory"),
+        (beside(phase="Failed", reason="Evicted"), {}, "waiting", "1 of 2 workers are up", ""),
+        (unschedulable("Unschedulable", "3 Insufficient nvidia.com/gpu."), {}, "waiting",
+         "hvd-worker-1: cannot be scheduled: 3 Insufficient nvidia.com/gpu.", "discover --fit"),
+        (unschedulable("Unschedulable", "3 node(s) had untolerated taint {gpu: }."), {}, "waiting",
+         "hvd-worker-1: cannot be scheduled: 3 node(s) had unto", "tolerations"),
+        (unschedulable("Unschedulable", 'persistentvolumeclaim "data" not found'), {}, "waiting",
+         "hvd-worker-1: cannot be scheduled: persistent", "create the claim"),
+        (unschedulable("SchedulingGated"), {}, "waiting",
+         "hvd-worker-1: in a queue (scheduling gate kueue.x-k8s.io/admission)", "kubectl describe"),
+        (scheduled_by("volcano"), {}, "waiting",
+         "hvd-worker-1: scheduler 'volcano' has not processed the pod", "installed"),
+        # Of a run that has failed, with the last attempt's message, else its code, else the Job's.
+        ([pod("a", "master", terminated(1, "first"), phase="Failed"),
+          pod("b", "master", NAN, phase="Failed")], {"jobs": [LIMIT]},
+         "failed", "loss is NaN at step 7", ""),
+        ([pod("a", "master", terminated(7), phase="Failed")], {"jobs": [LIMIT]},
+         "failed", "the master ended with exit code 7", ""),
+        ([pod("a", "master", phase="Failed", reason="Evicted")], {"jobs": [LIMIT]},
+         "failed", "Evicted: node was low on memory", ""),
+        ([], {"jobs": [LIMIT]}, "failed", "Job has reached the limit", ""),
+        ([], {"jobs": [LATE]}, "failed", "Job was active longer", "activeDeadlineSeconds"),
+        ([pod("hvd-worker-0", "worker", OOM, phase="Failed")], {"jobs": [LIMIT]},
+         "failed", "hvd-worker-0: killed for memory (OOMKilled)", "raise memory"),
+        # Between two attempts, and in a later one.
+        ([pod("a", "master", NAN, phase="Failed"), *WORKERS], {"jobs": [job(failed=1)]},
+         "retrying", "the last attempt failed: loss is NaN at step 7", ""),
+        ([pod("a", "master", NAN, phase="Failed"), MASTER, *WORKERS], {"jobs": [job(failed=1)]},
+         "running", "an earlier attempt failed: loss is NaN at step 7", ""),
+        ([], {"jobs": [job(suspend=True)]}, "suspended", "master.suspend is true", "deploy again"),
+        ([], {"jobs": [], "sets": []}, "not found", "", "hvdchart list"),
+        # The Job was deleted: the record has the outcome, unless the master was lost before.
+        (WORKERS, {"jobs": []}, "not found", "the run's Job was deleted", "deploy"),
+        ([], {"jobs": [], "record": {"state": "Running"}}, "not found", "the run's Job", "deploy"),
+        ([], {"jobs": [], "record": {"state": "Finished"}}, "finished", "", ""),
+        ([], {"jobs": [], "record": {"state": "Failed", "reason": "exit code 3"}},
+         "failed", "exit code 3", ""),
+        ([], {"jobs": [DONE], "record": {"results": "Stored"}}, "finished", "", ""),
+        ([], {"jobs": [DONE], "record": {"results": "exit code 9"}},
+         "finished", "the results could not be stored: exit code 9", ""),
     ],
-)
-def test_unschedulable_worker_has_the_schedulers_message_and_advice(
-    message: str, advice: str
+)  # fmt: skip
+def test_state_with_its_reason_and_advice(
+    pods: list[Any], more: dict[str, Any], state: str, reason: str, advice: str
 ) -> None:
-    condition = {
-        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-    }  # fmt: skip
-    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", conditions=[condition])])
-    assert current.reason == f"hvd-worker-1: cannot be scheduled: {message}"
+    current = status(pods, **more)
+    assert current.state == state
+    assert current.reason.startswith(reason)
+    assert bool(current.reason) == bool(reason or state == "not found")
     assert advice in current.advice
 
 
-def test_worker_in_a_queue_is_named_with_the_queues_gate() -> None:
-    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-    queued = pod("hvd-worker-1", "worker", conditions=[gated])
-    queued["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-    current = status([MASTER, WORKERS[0], queued])
-    assert current.reason == "hvd-worker-1: in a queue (scheduling gate kueue.x-k8s.io/admission)"
-    assert "kubectl describe workloads" in current.advice
-
-
-def test_failed_mount_is_the_reason_until_a_later_event() -> None:
-    stuck = pod("hvd-worker-1", "worker", CREATING)
-    mount = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-wor")
-    assert "FailedMount" not in status([MASTER, WORKERS[0], stuck], mount).reason, "another pod's"
-    mount["involvedObject"]["uid"] = "uid-hvd-worker-1"
-    assert 'FailedMount: secret "x" not found' in status([MASTER, WORKERS[0], stuck], mount).reason
-    pulled = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
-    assert "FailedMount" not in status([MASTER, WORKERS[0], stuck], mount, pulled).reason
-
-
-def test_refused_pod_is_the_reason_while_it_does_not_exist() -> None:
-    refusal = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
-    current = status([MASTER], refusal)
-    assert current.reason == "hvd-worker: cannot create a pod: exceeded quota: gpus"
-    assert status([MASTER, *WORKERS], refusal).state == "running", "an old event of a pod that is"
-
-
 @pytest.mark.parametrize(
-    ("message", "advice"),
+    ("pods", "events", "reason", "advice"),
     [
-        ("forbidden: no PriorityClass with name high was found", "priorityClassName"),
-        ('pod rejected: RuntimeClass "kata" not found', "worker.runtimeClassName"),
-        ("exceeded quota: gpus", "ResourceQuota"),
-        ("denied by a webhook", "the message names the rule"),
+        (beside(state=CREATING), [MOUNT], 'hvd-worker-1: FailedMount: secret "x" not found', ""),
+        (beside(state=CREATING), [MOUNT, PULLING], "1 of 2 workers are up", ""),
+        (beside(state=CREATING), [OLD_MOUNT], "1 of 2 workers are up", ""),
+        # Of pods that do not exist: the Job's too, without which no other object shows it.
+        ([MASTER], [REFUSED], "hvd-worker: cannot create a pod: exceeded quota: gpus",
+         "ResourceQuota"),
+        ([], [event(JOB, "Job", "FailedCreate", "denied by a webhook")],
+         f"{JOB}: cannot create a pod: denied by a webhook", "the message names the rule"),
+        ([MASTER, *WORKERS], [REFUSED], "", ""),
     ],
-)
-def test_refused_pod_of_job_and_stateful_set_has_advice(message: str, advice: str) -> None:
-    # The Job's too: without a master, no other object shows it.
-    for owner, kind in ((JOB, "Job"), ("hvd-worker", "StatefulSet")):
-        current = status([], event(owner, kind, "FailedCreate", message))
-        assert message in current.reason
-        assert advice in current.advice
+)  # fmt: skip
+def test_reason_is_the_last_event_about_a_pod_that_does_not_start(
+    pods: list[Any], events: list[Any], reason: str, advice: str
+) -> None:
+    current = status(pods, *events)
+    assert current.reason.startswith(reason)
+    assert bool(current.reason) == bool(reason)
+    assert advice in current.advice
 
 
-def test_pod_without_its_scheduler_names_the_scheduler() -> None:
-    waiting = pod("hvd-worker-0", "worker")
-    waiting["spec"]["schedulerName"] = "volcano"
-    current = status([MASTER, waiting])
-    assert "scheduler 'volcano' has not processed the pod" in current.reason
-    waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
-    assert "volcano" not in status([MASTER, waiting]).reason
-
-
-def test_missing_secret_is_the_reason() -> None:
-    missing = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "k" not f'}}
-    current = status([pod("hvd-master-1a2b3c4d-x", "master", missing), *WORKERS])
-    assert 'CreateContainerConfigError: secret "k"' in current.reason
-
-
-def test_worker_killed_for_memory_is_the_reason() -> None:
-    killed = pod(
-        "hvd-worker-1", "worker", RUNNING, last=terminated(137, reason="OOMKilled"), ready=True
-    )
-    current = status([MASTER, WORKERS[0], killed])
-    assert "hvd-worker-1: killed for memory" in current.reason
-    assert "memory" in current.advice
-
-
-def test_failed_run_has_the_termination_message_of_the_last_attempt() -> None:
-    masters = [
-        pod("a", "master", terminated(1, "first", at="10:01:00"), phase="Failed"),
-        pod("b", "master", terminated(1, "loss is NaN at step 7\n", at="10:05:00"), phase="Failed"),
-    ]
-    failed = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"), failed=2)
-    current = status(masters, jobs=[failed])
-    assert (current.state, current.reason) == ("failed", "loss is NaN at step 7")
-
-
-def test_failed_run_without_a_message_has_the_exit_code_or_condition() -> None:
-    failed = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"))
-    assert status([], jobs=[failed]).reason == "Job has reached the limit"
-    silent = pod("a", "master", terminated(7), phase="Failed")
-    assert status([silent], jobs=[failed]).reason == "the master ended with exit code 7"
-    evicted = pod("a", "master", phase="Failed", reason="Evicted")
-    assert status([evicted], jobs=[failed]).reason == "Evicted: node was low on memory"
-
-
-def test_exceeded_deadline_has_advice() -> None:
-    failed = job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
-    current = status([], jobs=[failed])
-    assert "longer than" in current.reason
-    assert "activeDeadlineSeconds" in current.advice
-
-
-def test_run_between_two_attempts_is_retrying() -> None:
-    last = pod("a", "master", terminated(1, "a worker died"), phase="Failed")
-    current = status([last, *WORKERS], jobs=[job(failed=1)])
-    assert (current.state, current.attempt) == ("retrying", 2)
-    assert current.reason == "the last attempt failed: a worker died"
-    again = status([last, MASTER, *WORKERS], jobs=[job(failed=1)])
-    assert (again.state, again.reason) == ("running", "an earlier attempt failed: a worker died")
-
-
-def test_status_is_that_of_the_newest_job() -> None:
+def test_status_is_that_of_the_newest_job_with_the_attempts_in_its_record() -> None:
     old = job(("Failed", "", "x"), name="hvd-master-old", created="2025-01-01T00:00:00Z")
     olds = pod("o", "master", terminated(1, "old"), job="hvd-master-old", phase="Failed")
-    current = status([olds, MASTER, *WORKERS], jobs=[old, job()])
+    current = status([olds, MASTER, *WORKERS], jobs=[old, job(failed=1)])
     assert (current.state, current.reason, current.job) == ("running", "", JOB)
-
-
-def test_suspended_and_missing_runs_have_states_of_their_own() -> None:
-    assert status([], jobs=[job(suspend=True)]).state == "suspended"
-    assert status([], jobs=[], sets=[]).state == "not found"
-    assert status(WORKERS, jobs=[]).reason == "the run's Job was deleted"
-
-
-def test_attempts_that_one_master_makes_are_in_the_record() -> None:
+    assert (current.attempt, current.attempts) == (2, 4)
     record = {"job": JOB, "state": "Running", "attempts": "3", "reason": "a rank was killed"}
     again = status([MASTER, *WORKERS], record=record)
-    assert (again.state, again.reason) == (
-        "running", "an earlier attempt failed: a rank was killed",
-    )  # fmt: skip
-    assert (again.attempt, again.attempts) == (3, 4)
+    assert (again.attempt, again.reason) == (3, "an earlier attempt failed: a rank was killed")
     of_another_run = status([MASTER, *WORKERS], record={**record, "job": "hvd-master-0"})
-    assert (of_another_run.reason, of_another_run.attempt) == ("", 1)
+    assert (of_another_run.attempt, of_another_run.reason) == (1, "")
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_run_whose_spare_stands_in_is_running(lost: int) -> None:
+    """Whichever pod is not up: it is not needed, and yet named."""
+    spare = {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}}
+    sets = [{"metadata": spare, "spec": {"replicas": 3}}]
+    names = [f"hvd-worker-{ordinal}" for ordinal in range(3)]
+    up = [pod(name, "worker", RUNNING, ready=True) for name in names if name != names[lost]]
+    current = status([MASTER, *up, pod(names[lost], "worker", BAD_IMAGE)], sets=sets)
+    assert current.state == "running"
+    assert current.reason.startswith(f"{names[lost]}: ImagePullBackOff")
+    assert (current.workers_ready, current.workers_wanted) == (2, 2)
+    assert (current.spares_ready, current.spares_wanted) == (0, 1)
+    assert "quota" not in status([MASTER, *up], REFUSED, sets=sets).reason
+    head = "hvd: running, 2 of 2 workers up, 0 of 1 spare\n"
+    assert status_report(current, "team").startswith(head)
+    assert " 2/2+0/1 " in list_report([("team", current)])
+
+
+def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
+    number = 200
+    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(number)]
+    many[150] = pod("hvd-worker-150", "worker", CREATING)
+    many[7] = pod("hvd-worker-7", "worker", RUNNING, ready=True, restarts=2)
+    sets = [{**STATEFUL_SET, "spec": {"replicas": number}}]
+    lines = status_report(status([MASTER, *many], sets=sets), "team").splitlines()
+    assert lines[0] == "hvd: waiting, 199 of 200 workers up"
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  hvd-worker-7    Running on n1, restarted 2 times",
+        "  hvd-worker-150  ContainerCreating on n1",
+        "  199 other pods run; -o json lists all",
+    ]
+    assert lines[-1] == "next: hvdchart events hvd -n team"
+
+
+def test_events_are_lines_in_order() -> None:
+    mine = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
+    mine["count"] = 2
+    assert [is_about(e, "hvd") for e in (mine, event("hvdx", "Pod", "Pulled", ""))] == [True, False]
+    (line,) = event_lines([mine])
+    assert line == "2026-01-01T10:00:01Z Normal Pod/hvd-worker-0 Pulled: done twice (2 times)"
+    # The master numbers its events of one second.
+    first, second = (event("hvd", "Job", "X", "", name=f"hvd.2026010110000{n}") for n in (0, 1))
+    assert sorted([second, first], key=event_order) == [first, second]
+
+
+TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
+READY = event(JOB, "Job", "HostsReady", "answer", type="Normal", at="2")
+PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
 
 
 @pytest.mark.parametrize(
-    ("failed", "limit", "attempt", "attempts"),
-    [(None, 3, 1, 4), (0, 0, 1, 1), (1, 3, 2, 4), (4, 3, 4, 4), (1, None, 2, 7)],
-)
-def test_attempts_are_those_of_the_job(
-    failed: int | None, limit: int | None, attempt: int, attempts: int
-) -> None:
-    run = job(failed=failed)
-    run["spec"]["backoffLimit"] = limit
-    for part, name in (("status", "failed"), ("spec", "backoffLimit")):
-        if run[part][name] is None:
-            del run[part][name]
-    current = status([MASTER, *WORKERS], jobs=[run])
-    assert (current.attempt, current.attempts) == (attempt, attempts)
-    without = status([], jobs=[])
-    assert (without.attempt, without.attempts) == (0, 0)
-
-
-@pytest.mark.parametrize(("length", "shown"), [(300, "x" * 300), (301, "x" * 297 + "...")])
-def test_long_messages_are_cut(length: int, shown: str) -> None:
-    refused = {"waiting": {"reason": "CreateContainerConfigError", "message": "x" * length}}
-    current = status([MASTER, WORKERS[0], pod("hvd-worker-1", "worker", refused)])
-    assert current.reason == f"hvd-worker-1: CreateContainerConfigError: {shown}"
-
-
-def test_deleted_job_has_the_outcome_in_the_record() -> None:
-    finished = status([], jobs=[], record={"state": "Finished", "reason": ""})
-    assert (finished.state, finished.reason) == ("finished", "")
-    failed = status([], jobs=[], record={"state": "Failed", "reason": "exit code 3"})
-    assert (failed.state, failed.reason, failed.over) == ("failed", "exit code 3", True)
-    # The master was lost before it could record the outcome.
-    assert status([], jobs=[], record={"state": "Running"}).state == "not found"
-
-
-@pytest.mark.parametrize("jobs", [[job(("Complete", "", ""))], []], ids=["job", "record"])
-@pytest.mark.parametrize(
-    ("results", "reason"),
+    ("pods", "events", "expected"),
     [
-        ("", ""),
-        ("Stored", ""),
-        ("exit code 9", "the results could not be stored: exit code 9"),
+        ([], [], "scheduling: 0 of 3 pods have a node"),
+        (unschedulable("SchedulingGated"), [],
+         "queued: in a queue (scheduling gate kueue.x-k8s.io/admission)"),
+        (unschedulable("Unschedulable", "0/3 nodes"), [],
+         "scheduling: 2 of 3 pods have a node; cannot be scheduled: 0/3 nodes"),
+        (beside(state=CREATING), [], "starting: hvd-worker-1"),
+        (beside(state=CREATING), [PULLING], "pulling images: hvd-worker-1"),
+        (beside(state=CREATING), [PULLING, PULLED], "starting: hvd-worker-1"),
+        (beside(state=BAD_IMAGE), [],
+         "pulling images: hvd-worker-1; ImagePullBackOff of image team/train:1: Back-off; "),
+        ([MASTER, *WORKERS], [], "starting"),
+        ([MASTER, *WORKERS], [READY], "hosts ready"),
+        ([MASTER, *WORKERS], [READY, TRAINING], "training: step 7"),
+        # A worker that comes again later does not take a run back that trains.
+        ([MASTER, WORKERS[0]], [READY, TRAINING], "training: step 7"),
+        ([MASTER, *WORKERS], [TRAINING, event(JOB, "Job", "Started", "again", at="4")], "starting"),
+        # Of the run before.
+        ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
     ],
-)
-def test_finished_run_says_when_its_results_are_not_stored(
-    jobs: list[Any], results: str, reason: str
-) -> None:
-    finished = status([], jobs=jobs, record={"state": "Finished", "results": results})
-    assert (finished.state, finished.reason) == ("finished", reason)
+)  # fmt: skip
+def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
+    record = {"job": JOB, "progress": '{"step": 7}'}
+    shown = str(phase_of(release(pods, *events, record=record)))
+    assert shown.startswith(expected) if expected.endswith("; ") else shown == expected
 
 
-def test_last_refusal_of_an_owner_is_the_reason() -> None:
-    refused = [
-        event("hvd-worker", "StatefulSet", "FailedCreate", text, at=at, name=text)
-        for text, at in (("exceeded quota: one", "10"), ("exceeded quota: two", "11"))
-    ]
-    current = status([MASTER], *refused, jobs=[job()])
-    assert current.reason == "hvd-worker: cannot create a pod: exceeded quota: two"
-
-
-def test_failed_run_names_the_first_worker_with_a_problem_and_its_advice() -> None:
-    workers = [
-        pod(f"hvd-worker-{n}", "worker", terminated(137, reason="OOMKilled"), phase="Failed")
-        for n in (0, 1)
-    ]
-    current = status(workers, jobs=[job(("Failed", "BackoffLimitExceeded", "limit"))])
-    assert current.reason == "hvd-worker-0: killed for memory (OOMKilled)"
-    assert current.advice == "raise memory in its resources"
+def test_the_last_phase_says_how_the_run_ended() -> None:
+    lost = pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed")
+    assert str(phase_of(release([lost], jobs=[LIMIT]))) == "done: failed, boom"
+    assert str(phase_of(release([], jobs=[DONE]))) == "done: finished"
+    assert str(phase_of(release([], jobs=[job(suspend=True)]))) == "queued: the Job is suspended"

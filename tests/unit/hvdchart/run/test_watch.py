@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run import watch
-from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.events import follow_events
+from hvdchart.run.logs import follow
 from hvdchart.run.watch import wait_for_end, watch_release
 from tests.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
+from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -54,28 +55,6 @@ def test_the_record_which_is_not_watched_is_read_again(
         fake_cluster.put("configmaps", record)
 
 
-def test_the_end_of_the_run_is_waited_for(cluster: Cluster, fake_cluster: FakeCluster) -> None:
-    def end() -> None:
-        fake_cluster.wait_for("jobs", "watch")
-        fake_cluster.put("jobs", job(("Failed", "BackoffLimitExceeded", "limit")))
-
-    ending = threading.Thread(target=end)
-    ending.start()
-    assert wait_for_end(cluster, "hvd").state == "failed"
-    ending.join()
-
-
-def test_a_run_that_has_ended_is_not_watched(cluster: Cluster, fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("jobs", job(("Complete", "", "")))
-    assert wait_for_end(cluster, "hvd").state == "finished"
-    assert wait_for_end(cluster, "none").state == "not found"
-
-
-@pytest.mark.slow
-def test_the_time_out_ends_the_wait(cluster: Cluster) -> None:
-    assert wait_for_end(cluster, "hvd", timeout=0.1).state == "running"
-
-
 def test_a_server_that_is_away_for_a_while_is_waited_for(
     cluster: Cluster, fake_cluster: FakeCluster
 ) -> None:
@@ -93,19 +72,6 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
     assert wait_for_end(cluster, "hvd").state == "finished"
 
 
-@pytest.mark.parametrize("status", [429, 500, 503, 504, 410])
-def test_an_answer_that_passes_is_asked_for_again(cluster: Cluster, status: int) -> None:
-    answers: Any = iter([RefusedError("later", status), ClusterError("reset"), "done"])
-
-    def call() -> str:
-        answer = next(answers)
-        if isinstance(answer, ClusterError):
-            raise answer
-        return str(answer)
-
-    assert watch._call_with_retries(call) == "done"
-
-
 def test_a_server_that_stays_away_is_an_error(
     cluster: Cluster, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,10 +81,29 @@ def test_a_server_that_stays_away_is_an_error(
         wait_for_end(cluster, "hvd")
 
 
-@pytest.mark.parametrize("request_kind", ["pods list", "jobs watch"])
-def test_a_refusal_ends_the_wait_at_once(
-    cluster: Cluster, fake_cluster: FakeCluster, request_kind: str
-) -> None:
-    fake_cluster.refusals[request_kind] = (403, "no right")
-    with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
-        wait_for_end(cluster, "hvd")
+@pytest.mark.parametrize(
+    ("wait", "request_kinds"),
+    [
+        (lambda cluster: wait_for_end(cluster, "hvd"), ["pods list", "jobs watch"]),
+        (lambda cluster: list(follow(cluster, "hvd")), ["pods watch", "jobs watch", "log get"]),
+        (lambda cluster: list(follow_events(cluster, "hvd")), ["events watch", "jobs watch"]),
+    ],
+    ids=["status", "logs", "events"],
+)
+def test_a_refused_request_ends_each_command_that_waits(
+    cluster: Cluster, fake_cluster: FakeCluster, wait: Callable[[Cluster], object],
+    request_kinds: list[str],
+) -> None:  # fmt: skip
+    for kind in request_kinds:
+        fake_cluster.refusals = {kind: (403, "no right")}
+        with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
+            wait(cluster)
+
+
+def test_events_are_given_as_they_come(cluster: Cluster, fake_cluster: FakeCluster) -> None:
+    events = follow_events(cluster, "hvd")
+    for number in range(3):
+        fake_cluster.put("events", event(JOB, "Job", f"Stage{number}", "", type="Normal"))
+        assert next(events)["reason"] == f"Stage{number}"
+    fake_cluster.put("jobs", job(("Complete", "", "")))
+    assert list(events) == []

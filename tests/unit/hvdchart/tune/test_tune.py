@@ -1,4 +1,4 @@
-"""The settings that tune tries, the run that tries them, and the block that it writes."""
+"""tune: the settings that it tries, its temporary run, and the block that it writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import RunFailedError, SpecError
+from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
@@ -20,19 +20,17 @@ from hvdchart.tune.grid import (
     Grid,
     Measurement,
     Search,
-    benchmark_command,
     choose_best,
-    collect,
-    describe,
-    faster_settings,
     list_settings,
     parse_result,
-    repeat_settings,
     tuning_plan,
     tuning_text,
 )
 from hvdchart.tune.in_pod import driver as tune_driver
-from hvdchart.values.check import checked_values
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import job, pod, terminated
 
 OWN = {"OMP_NUM_THREADS": "28", "TF_NUM_INTRAOP_THREADS": "26", "TF_NUM_INTEROP_THREADS": "2"}
 
@@ -57,22 +55,6 @@ def test_settings_begin_with_the_plans_own() -> None:
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
 
 
-def test_grid_on_the_command_line_replaces_the_derived_one() -> None:
-    settings = list_settings(
-        planned(), Grid(omp=(8,), intra=(4, 4), inter=(1,), kmp_blocktime=(0, 1))
-    )
-    assert settings[1:] == [
-        {"OMP_NUM_THREADS": "8", "TF_NUM_INTRAOP_THREADS": "4", "TF_NUM_INTEROP_THREADS": "1",
-         "KMP_BLOCKTIME": blocktime}
-        for blocktime in "01"
-    ]  # fmt: skip
-
-
-def test_small_nodes_never_try_zero_threads() -> None:
-    settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 1}"), Grid())
-    assert all(int(value) > 0 for setting in settings for value in setting.values())
-
-
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
@@ -83,22 +65,6 @@ def test_small_nodes_never_try_zero_threads() -> None:
 def test_spec_of_several_groups_or_without_cores_is_refused(nodes: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         list_settings(planned(nodes), Grid())
-
-
-def test_tuning_run_has_the_plans_binding_and_no_retries() -> None:
-    plan = planned()
-    runs = repeat_settings(list_settings(plan, Grid()), 3)
-    values = checked_values(tuning_plan(plan, runs, benchmark_command("ResNet50", 16, 10), 1))
-    assert values["launch"]["mode"] == "custom"
-    assert (values["worker"]["number"], values["worker"]["slots"]) == (1, 2)
-    *_, text, line = values["master"]["args"]
-    assert line == "$(LAUNCH)"
-    job = json.loads(text)
-    bound = checked_values(plan)["launch"]["binding"]
-    assert values["launch"]["binding"] == bound, "measured under the plan's own bindings"
-    assert len(job["runs"]) == 24
-    assert job["runs"][0] == job["runs"][8] == OWN
-    assert values["master"]["backoffLimit"] == 0
 
 
 def test_tuning_run_of_a_bound_run_with_a_long_name_is_a_spec_that_the_chart_takes() -> None:
@@ -132,15 +98,6 @@ def test_best_setting_beats_the_plan_by_more_than_noise_in_turns() -> None:
     assert choose_best(failed) is failed[0]
 
 
-def test_two_fastest_settings_are_measured_again() -> None:
-    own, other = measured((10, 11, 12), (12, 13, 14))
-    more = [Measurement({"N": str(n)}, (float(n),), ()) for n in (9, 20, 30)]
-    assert faster_settings([own, other, *more]) == [{"N": "30"}, {"N": "20"}]
-    assert faster_settings([other, own]) == faster_settings([own, own]) == []
-    with pytest.raises(RunFailedError, match="crashed"):
-        faster_settings(measured((), ()))
-
-
 def test_tuning_block_merges_into_the_spec() -> None:
     first = measured((10.0,), (12.0,))
     text = tuning_text(Search(first, first), "run.spec.yaml")
@@ -159,43 +116,6 @@ def test_tuning_block_merges_into_the_spec() -> None:
     assert "faster than" not in tuning_text(Search(silent, silent), "x")
 
 
-@pytest.mark.parametrize(
-    ("speeds", "errors", "line"),
-    [
-        ((10.0,), (), "    10.00  A=1 B=2"),
-        ((10.0, 13.0), (), "    11.50  A=1 B=2 (10.00 to 13.00)"),
-        ((), ("first", "last  of\ntwo"), "   failed  A=1 B=2: last of two"),
-        ((), ("x" * 201,), f"   failed  A=1 B=2: {'x' * 200}"),
-        ((), (), "   failed  A=1 B=2: not run"),
-    ],
-)
-def test_measurement_is_a_line(
-    speeds: tuple[float, ...], errors: tuple[str, ...], line: str
-) -> None:
-    assert describe(Measurement({"A": "1", "B": "2"}, speeds, errors)) == line
-
-
-def test_results_are_collected_by_setting() -> None:
-    lines = ['TUNE {"run": 3, "speed": 2.5, "error": ""}', "TUNE", "[hvd] TUNE {}"]
-    assert [parse_result(line) for line in lines] == [(3, 2.5, ""), None, None]
-    results = collect([OWN, {}], [(0, 1.0, ""), (1, None, "e"), (2, 3.0, ""), (3, 2.5, "")])
-    assert [(m.speeds, m.errors) for m in results] == [((1.0, 3.0), ()), ((2.5,), ("e",))]
-
-
-@pytest.mark.parametrize(
-    ("output", "speed"),
-    [
-        ('x\n[1,0]<stdout>RESULT {"imagesPerSecond": 7}\nbye\n', 7.0),
-        ('RESULT {"imagesPerSecond": null}', None),
-        ("RESULT {broken", None),
-        ('RESULT {"other": 1}', None),
-        ("nothing", None),
-    ],
-)
-def test_speed_is_read_from_the_last_result_line(output: str, speed: float | None) -> None:
-    assert tune_driver.parse_speed(output) == speed
-
-
 @pytest.mark.slow
 def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     """With a launcher that starts one rank here, after four words of its own."""
@@ -206,10 +126,7 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
         "import os, json; n = int(os.environ['N']); assert n, 'x' * 900; "
         "print('RESULT', json.dumps({'imagesPerSecond': n * 2}))"
     )
-    job = {
-        "command": [sys.executable, "-c", rank],
-        "runs": [{"N": "4"}, {"N": "0"}],
-    }
+    job = {"command": [sys.executable, "-c", rank], "runs": [{"N": "4"}, {"N": "0"}]}
     done = subprocess.run(
         [sys.executable, tune_driver.__file__, json.dumps(job), launcher, *"abcd"],
         env={**os.environ, "N": "9"},
@@ -223,36 +140,65 @@ def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
     assert len(second[2]) == len("exit code 1: ") + 800, "the end of the output"
 
 
-def test_driver_prints_each_result_before_the_next_run_ends(tmp_path: Path) -> None:
-    launcher = tmp_path / "mpirun"
-    launcher.write_text('#!/bin/sh\nexec "$@"\n')
-    launcher.chmod(0o755)
-    # The second run ends when standard input does.
-    script = 'test "$N" = 1 || cat; echo "RESULT {\\"imagesPerSecond\\": $N}"'
-    job = {"command": ["sh", "-c", script], "runs": [{"N": "1"}, {"N": "2"}]}
-    line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
-    with subprocess.Popen(
-        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert parse_result(process.stdout.readline()) == (0, 1.0, "")
-        rest, _ = process.communicate()
-    assert parse_result(rest) == (1, 2.0, "")
+pytestmark = pytest.mark.timeout(120)
+
+
+def measure(cluster: FakeCluster, helm: StubProgram, *results: str) -> None:
+    """A tuning run that prints these lines and ends."""
+    answer_as(helm, "hvd-tune")
+    labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd-tune"}
+    run, master = job(("Complete", "", "")), pod("hvd-tune-master-1-a", "master", terminated(0))
+    run["metadata"]["labels"] = labels
+    master["metadata"]["labels"] = {**labels, "app.kubernetes.io/component": "master"}
+    cluster.put("jobs", run)
+    cluster.put("pods", master)
+    cluster.log("hvd-tune-master-1-a", *results, end=True)
+
+
+def result(run: int, speed: float | None, error: str = "") -> str:
+    return "TUNE " + json.dumps({"run": run, "speed": speed, "error": error})
 
 
 @pytest.mark.slow
-def test_driver_fails_when_no_run_printed_a_speed(tmp_path: Path) -> None:
-    launcher = tmp_path / "mpirun"
-    launcher.write_text('#!/bin/sh\nexec "$@"\n')
-    launcher.chmod(0o755)
+def test_tune_measures_in_a_run_and_writes_the_best_setting(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
+) -> None:
+    # Runs of the plan's own setting and of another, which is faster; both are measured again.
+    measure(
+        fake_cluster, helm, "hello", *(result(n, 10.0 if n % 2 == 0 else 20.0) for n in range(4))
+    )
+    target = tmp_path / "tuning.yaml"
+    grid = ["--omp", "3", "--intra", "1", "--inter", "1", "--kmp-blocktime", "0"]
+    options = ["--repeat", "2", "--confirm", "2", "--command", "bench 'a b'", "--workers", "1"]
+    done = hvdchart("tune", spec, *grid, *options, "-w", target)
+    assert done.code == 0, done.errors
+    assert done.errors.startswith("2 settings, 2 runs each, on 1 worker\n1/4     10.00  OMP")
+    assert "1 faster setting: measuring again, in turn with the plan's\n" in done.errors
+    assert "kmpBlocktime: 0" in target.read_text()
+    assert "hvdchart tune run.spec.yaml`" in target.read_text()
+    assert "+100.0% faster" in target.read_text()
+    assert helm.commands().count("uninstall") == 2
+    installed, again = (json.loads(c.input) for c in helm.calls if c.arguments[0] == "upgrade")
+    assert installed["worker"]["number"] == 1
+    driven = json.loads(installed["master"]["args"][-2])
+    assert json.loads(again["master"]["args"][-2]) == driven, "the plan's and the only other one"
+    assert driven["command"] == ["bench", "a b"]
+    assert len(driven["runs"]) == 4
+    assert driven["runs"][1] == {
+        "OMP_NUM_THREADS": "3", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
+        "KMP_BLOCKTIME": "0",
+    }  # fmt: skip
 
-    def drive(*runs: str) -> int:
-        command = ["sh", "-c", 'echo "RESULT {\\"imagesPerSecond\\": $N}"']
-        job = {"command": command, "runs": [{"N": number} for number in runs]}
-        line = [sys.executable, tune_driver.__file__, json.dumps(job), str(launcher)]
-        return subprocess.run(line, capture_output=True, check=False).returncode
 
-    assert drive("null", "null") == 1
-    assert drive("null", "2", "null") == 0
-    assert drive() == 1
+@pytest.mark.slow
+def test_tune_without_a_result_uninstalls_and_has_the_last_line(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    measure(fake_cluster, helm, "no module named tensorflow")
+    done = hvdchart("tune", spec)
+    assert done.code == 8
+    assert done.errors.endswith(
+        "hvd-tune ended without a measurement; its last line: "
+        "hvd-tune-master-1-a: no module named tensorflow\n"
+    )
+    assert helm.commands()[-1] == "uninstall"

@@ -59,9 +59,7 @@ def diagnose(pod: Pod) -> Diagnosis:
             return problem
     for condition in status.get("conditions", []):
         if condition["status"] == "False" and condition.get("reason") == "SchedulingGated":
-            spec = pod.get("spec", {})
-            gates = ", ".join(gate["name"] for gate in spec.get("schedulingGates", []))
-            return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
+            return diagnose_gate(pod)
         if condition["status"] == "False" and condition.get("reason") == "Unschedulable":
             message = str(condition.get("message", ""))
             return _look_up("scheduling", message, f"Unschedulable: {message}")
@@ -72,6 +70,12 @@ def diagnose(pod: Pod) -> Diagnosis:
         what, is_fetching = "the container staging fetches the data", True
     node = pod.get("spec", {}).get("nodeName")
     return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching)
+
+
+def diagnose_gate(pod: Pod) -> Diagnosis:
+    """Name the scheduling gates of a pod that a queue has not admitted yet."""
+    gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", []))
+    return Diagnosis(f"in a queue (scheduling gate {gates})", queued=True)
 
 
 def _is_running(name: str, containers: list[dict[str, Any]]) -> bool:
@@ -111,11 +115,15 @@ def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
     return Diagnosis(reason)
 
 
+def find_known(section: str, text: str) -> dict[str, Any] | None:
+    """Return the first entry of a section of the table whose sign is in `text`, if any."""
+    return next((known for sign, known in known_problems()[section].items() if sign in text), None)
+
+
 def _look_up(section: str, text: str, reason: str) -> Diagnosis:
-    """The diagnosis by the first sign of the table that is in `text`."""
-    for sign, known in known_problems()[section].items():
-        if sign in text:
-            return Diagnosis(
-                reason, known["permanent"], known["remedy"], wait_seconds=known.get("waitSeconds")
-            )
-    return Diagnosis(reason)
+    known = find_known(section, text)
+    if known is None:
+        return Diagnosis(reason)
+    return Diagnosis(
+        reason, known["permanent"], known["remedy"], wait_seconds=known.get("waitSeconds")
+    )

@@ -1,0 +1,312 @@
+"""The commands `deploy` and `undeploy`, and how a command follows the run that it has started."""
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.build import Builder, LoadWith, Verbose, with_own_image
+from hvdchart.cli.options import (
+    Code,
+    Context,
+    CreateNamespace,
+    Files,
+    Helm,
+    Name,
+    Namespace,
+    Settings,
+    Specs,
+    ValuesFiles,
+    plan_specs,
+    print_warnings,
+    read_values,
+)
+from hvdchart.cli.terminal import print_log, raise_unless_finished, say
+from hvdchart.errors import ClusterError
+
+if TYPE_CHECKING:
+    from hvdchart.plan.model import Plan
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.helm import Preview
+    from hvdchart.run.release import Release
+    from hvdchart.run.status import Status
+
+DEPLOY_EPILOG = """\b
+Examples:
+  hvdchart deploy run.spec.yaml
+  hvdchart deploy run.spec.yaml --set nodes.0.count=8 --detach
+  hvdchart deploy run.spec.yaml --code train.py --wait
+  hvdchart deploy run.spec.yaml --diff
+  hvdchart deploy run.spec.yaml --build . --builder podman -v
+  hvdchart deploy run.spec.yaml --load-with "minikube image load"
+
+Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the cluster
+cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130 interrupted, and the
+run continues."""
+UNDEPLOY_EPILOG = """\b
+Examples:
+  hvdchart undeploy resnet50 --namespace team
+  hvdchart undeploy resnet50 --keep-data
+
+Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be used."""
+Followed = Annotated[
+    bool,
+    typer.Option(
+        "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
+    ),
+]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
+]
+Diff = Annotated[bool, typer.Option("--diff", help="Print what would change; change nothing.")]
+Build = Annotated[
+    Path | None,
+    typer.Option(
+        "--build",
+        metavar="FOLDER",
+        help="Build this folder's Dockerfile first (default: the spec's folder, where it has one "
+        "and image.tag is not set).",
+    ),
+]
+NoBuild = Annotated[bool, typer.Option("--no-build", help="Build no image.")]
+NoPush = Annotated[
+    bool, typer.Option("--no-push", help="Neither push nor load the image: the nodes have it.")
+]
+
+
+def deploy(
+    specs: Specs = None,
+    files: Files = None,
+    settings: Settings = None,
+    values: ValuesFiles = None,
+    code: Code = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    create_namespace: CreateNamespace = False,
+    is_followed: Followed = True,
+    wait: Wait = False,
+    dry_run: DryRun = False,
+    diff: Diff = False,
+    build: Build = None,
+    no_build: NoBuild = False,
+    no_push: NoPush = False,
+    builder: Builder = None,
+    load_with: LoadWith = "",
+    verbose: Verbose = False,
+) -> None:
+    """Install or upgrade a run, and follow its phases and logs until it ends.
+
+    If the project has a Dockerfile, the command first builds its image and pushes it, or loads it
+    into a kind cluster, unless that was done for the same content. Interrupting the command does
+    not stop the run.
+    """
+    from hvdchart.run import helm as helm_module
+    from hvdchart.run.cluster import Cluster
+
+    if build and no_build:
+        raise typer.BadParameter("--build and --no-build contradict each other")
+    paths, plan = plan_specs(specs, files, settings, read_values(values, code))
+    print_warnings(plan)
+    cluster = Cluster.connect(context, namespace)
+    program = helm_module.Helm(helm, context)
+    before = _check_name(cluster, plan.spec.name, program)
+    if not no_build:
+        try:
+            plan = with_own_image(
+                plan, paths, cluster, folder=build, pushes=not no_push,
+                is_preview=dry_run or diff, builder=builder, load_with=load_with, verbose=verbose,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            sys.stderr.write("\nnothing was deployed\n")
+            raise typer.Exit(130) from None
+    if dry_run or diff:
+        _print_preview(helm_module.preview(plan, cluster.namespace, program), is_diff=diff)
+        return
+    launch(
+        plan, cluster, program, before,
+        create_namespace=create_namespace, is_followed=is_followed, wait=wait,
+    )  # fmt: skip
+
+
+def launch(
+    plan: "Plan",
+    cluster: "Cluster",
+    program: "Program",
+    before: "Release | None" = None,
+    *,
+    create_namespace: bool,
+    is_followed: bool,
+    wait: bool,
+) -> None:
+    """Install or upgrade a run, and follow it as asked.
+
+    `before` has the objects of its release so far; None: nobody has looked yet.
+    """
+    from hvdchart.run.status import run_status
+
+    name = plan.spec.name
+    earlier = run_status(before or _check_name(cluster, name, program))
+    _install(plan, cluster.namespace, program, create_namespace=create_namespace)
+    where = f"{name} --namespace {cluster.namespace}"
+    current = run_status(cluster.release(name))
+    _report_change(earlier, current, where)
+    if not (is_followed or wait):
+        sys.stderr.write(f"next: hvdchart logs {where}\n")
+        return
+    try:
+        _follow(cluster, current, has_logs=not wait)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\nthe run continues: hvdchart logs {where}\n")
+        raise typer.Exit(130) from None
+
+
+def undeploy(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm: Helm = "helm",
+    keep_data: Annotated[
+        bool,
+        typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
+    ] = False,
+) -> None:
+    """Uninstall a run. The contents of its volumes are not deleted.
+
+    PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
+    and go with it, unless --keep-data is given.
+    """
+    from hvdchart.run import helm as helm_module
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import keep_claims
+
+    cluster = Cluster.connect(context, namespace)
+    program = helm_module.Helm(helm, context)
+    kept = keep_claims(cluster, name, program) if keep_data else []
+    helm_module.undeploy(name, cluster.namespace, program)
+    sys.stderr.write(f"release {name} uninstalled from namespace {cluster.namespace}\n")
+    for claim in kept:
+        sys.stderr.write(f"kept: persistentvolumeclaim {claim}\n")
+
+
+def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
+    """The release's objects so far; raises ClusterError when the name is that of something else.
+
+    `helm upgrade --install` would turn a release of any other chart into a run.
+    """
+    from hvdchart.run.helm import release_chart
+
+    release = cluster.release(name)
+    chart = None if release.exists else release_chart(name, cluster.namespace, helm)
+    if chart not in (None, "horovod"):
+        raise ClusterError(
+            f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
+            "choose another with --set name=NAME, or under `run` with --name NAME"
+        )
+    return release
+
+
+def _install(plan: "Plan", namespace: str, helm: "Program", *, create_namespace: bool) -> None:
+    """Install or upgrade the release, and say so. Helm leaves an unchanged run as it is."""
+    from hvdchart.quantity import pluralize
+    from hvdchart.run.helm import upgrade
+    from hvdchart.values.check import checked_values
+
+    name = plan.spec.name
+    try:
+        revision = upgrade(
+            name, namespace, checked_values(plan), helm, create_namespace=create_namespace
+        )
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            f"\nHelm was interrupted: deploy {name} again to complete the release, or remove it "
+            f"with hvdchart undeploy {name} --namespace {namespace}\n"
+        )
+        raise typer.Exit(130) from None
+    sys.stderr.write(
+        f"release {name} in namespace {namespace}, revision {revision}: "
+        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}\n"
+    )
+
+
+def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
+    from hvdchart.files import text_difference
+
+    if is_diff:
+        sys.stdout.write(text_difference(preview.before, preview.after, "installed", "deploy"))
+    else:
+        sys.stdout.write(preview.after)
+
+
+def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
+    """Print phases, and logs or progress, until the run ends, and then its status."""
+    from hvdchart.run.logs import follow
+    from hvdchart.run.report import status_report
+    from hvdchart.run.status import run_status
+    from hvdchart.run.watch import wait_for_end
+
+    name = current.name
+    if current.job and current.state != "suspended":
+        phases = _PhasePrinter(cluster, name, has_progress=not has_logs)
+        if has_logs:
+            print_log(follow(cluster, name, warnings=True))
+        else:
+            wait_for_end(cluster, name)
+        phases.close()
+        current = run_status(cluster.release(name))
+    sys.stderr.write(status_report(current, cluster.namespace))
+    raise_unless_finished(current)
+
+
+def _report_change(before: "Status", now: "Status", where: str) -> None:
+    """Print that an active run was replaced, which may be someone else's, or that none began."""
+    if now.job == before.job and before.over:
+        say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
+    elif before.job and not before.over and now.job != before.job:
+        step = f" at {before.progress.text(is_over=True)}" if before.progress else ""
+        say(f"replaces the run that was {before.state}{step}")
+
+
+class _PhasePrinter:
+    """Prints each phase with the time since the start, in a thread, until it is closed.
+
+    With `has_progress`, also print each step that the script reports; otherwise the log has it.
+    """
+
+    def __init__(self, cluster: "Cluster", name: str, *, has_progress: bool) -> None:
+        self._cluster, self._name, self._has_progress = cluster, name, has_progress
+        self._began = time.monotonic()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._print, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the last phase, though not long."""
+        self._thread.join(1.0)
+        self._closed.set()
+
+    def _print(self) -> None:
+        from hvdchart.run.phases import DONE, TRAINING, phase_of
+        from hvdchart.run.watch import watch_release
+
+        last = None
+        try:
+            for release in watch_release(self._cluster, self._name):
+                phase = phase_of(release)
+                shown = phase.name if phase.name == TRAINING and not self._has_progress else phase
+                if self._closed.is_set():
+                    return
+                if shown != last:
+                    say(f"{time.monotonic() - self._began:5.1f} s  {shown}")
+                last = shown
+                if phase.name == DONE:
+                    return
+        except ClusterError as error:
+            say(f"{error}; the run continues")

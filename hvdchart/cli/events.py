@@ -1,0 +1,45 @@
+"""The command `events`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace
+
+EPILOG = """\b
+Examples:
+  hvdchart events resnet50
+  hvdchart events resnet50 --follow
+
+Exit codes: 0 printed, also when there are none; 7 the cluster cannot be used; 130 interrupted."""
+
+
+def events(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    is_followed: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new events until the run ends.")
+    ] = False,
+) -> None:
+    """Print the Kubernetes events of a run, oldest first."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.events import follow_events
+    from hvdchart.run.report import event_lines
+
+    cluster = Cluster.connect(context, namespace)
+    is_empty = True
+    try:
+        events = follow_events(cluster, name) if is_followed else cluster.events(name)
+        for line in event_lines(events):
+            is_empty = False
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if is_empty:
+        sys.stderr.write(
+            f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
+            "after an hour by default\n"
+        )

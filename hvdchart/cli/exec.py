@@ -1,0 +1,60 @@
+"""The command `exec`, and what it shares with `debug`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace
+
+if TYPE_CHECKING:
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.release import Release
+
+EPILOG = """\b
+Examples:
+  hvdchart exec resnet50 3
+  hvdchart exec resnet50 worker-0 -- nvidia-smi
+
+Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used."""
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="RANK|POD", help="Number of a rank, or worker-N, or master, or the name of a pod."
+    ),
+]
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="COMMAND...", help="Command (default: a shell).")
+]
+
+
+def exec_in_pod(
+    name: Name,
+    target: Target,
+    command: Words = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Run a command, or a shell, in the pod of a rank, a worker or the master."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import present_release
+
+    cluster = Cluster.connect(context, namespace)
+    run_in_pod(cluster, present_release(cluster, name), target, command, context)
+
+
+def run_in_pod(
+    cluster: "Cluster",
+    release: "Release",
+    target: str,
+    command: list[str] | None,
+    context: str | None,
+) -> None:
+    """Run a command in the pod that a person means, and exit with its code."""
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.output import running_pod
+    from hvdchart.run.release import component_of
+
+    pod = running_pod(release, target)
+    kubectl = Kubectl(cluster.namespace, context)
+    container = component_of(pod)
+    raise typer.Exit(kubectl.run_in(pod["metadata"]["name"], container, command or ()))

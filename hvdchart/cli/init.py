@@ -1,0 +1,42 @@
+"""The command `init`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = """\b
+Examples:
+  hvdchart init resnet
+  hvdchart init resnet --template pytorch --image registry.example/team/torch:1.0
+
+Exit codes: 0 written; 3 no run can have that name; 5 the folder exists, or cannot be written."""
+
+
+def init(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the run, and of the new folder.")
+    ],
+    template: Annotated[
+        str, typer.Option(metavar="NAME", help="Template; `templates list` prints all.")
+    ] = "keras",
+    image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="Image of the pods (default: the template's).")
+    ] = "",
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="New folder (default: NAME).")
+    ] = None,
+    dockerfile: Annotated[
+        bool, typer.Option("--dockerfile", help="Write a Dockerfile and requirements.txt as well.")
+    ] = False,
+) -> None:
+    """Write a new project: a script that trains without changes, a spec and a README."""
+    from hvdchart.project.templates import TEMPLATES, make_project
+
+    if template not in TEMPLATES:
+        raise typer.BadParameter(f"--template {template!r}: must be one of {', '.join(TEMPLATES)}")
+    target = folder or Path(name)
+    for file in make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile):
+        sys.stdout.write(f"{file}\n")
+    sys.stderr.write(f"next: cd {target} && hvdchart deploy run.spec.yaml --code .\n")

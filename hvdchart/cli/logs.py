@@ -1,0 +1,90 @@
+"""The command `logs`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace, parse_duration
+from hvdchart.cli.terminal import print_log
+from hvdchart.errors import NoRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hvdchart.run.logs import LogLine
+
+EPILOG = """\b
+Examples:
+  hvdchart logs resnet50 --master
+  hvdchart logs resnet50 --rank 3 --since 5m
+  hvdchart logs resnet50 --no-follow --tail 100
+
+Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used; 130
+interrupted."""
+
+
+def logs(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    is_followed: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--no-follow",
+            "-f",
+            help="Print new lines until the run ends, or return after those logged so far.",
+        ),
+    ] = True,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail", min=0, metavar="LINES", help="Number of last lines to print of each pod."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Leave out lines that are older, e.g. 90s, 5m, 2h."),
+    ] = None,
+    master: Annotated[
+        bool,
+        typer.Option("--master", help="Print the master's log only: it has the ranks' output."),
+    ] = False,
+    rank: Annotated[
+        int | None,
+        typer.Option("--rank", min=0, metavar="N", help="Print the output of this rank only."),
+    ] = None,
+) -> None:
+    """Print the logs of a run.
+
+    Each line starts with the name of its pod. The command follows all pods until the run ends.
+    """
+    seconds = parse_duration(since)
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.logs import follow, read_logged_lines
+    from hvdchart.run.ranks import check_tagged, run_of
+    from hvdchart.run.status import newest_job
+
+    cluster = Cluster.connect(context, namespace)
+    release = cluster.release(name)
+    if not release.exists:
+        raise NoRunError(name, cluster.namespace)
+    job = newest_job(release)
+    if rank is not None and job:
+        check_tagged(run_of(job))
+    # Without a Job, which has a time to live, the run is over.
+    read = follow if job and is_followed else read_logged_lines
+    component = "" if rank is None and not master else "master"
+    try:
+        lines = read(cluster, name, tail=tail, since=seconds, component=component)
+        print_log(lines if rank is None else _lines_of_rank(lines, rank))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _lines_of_rank(lines: "Iterator[LogLine]", rank: int) -> "Iterator[LogLine]":
+    from hvdchart.run.logs import LogLine
+    from hvdchart.run.ranks import lines_of_rank
+
+    for line in lines:
+        for text in lines_of_rank([line.text], rank):
+            yield LogLine(f"rank {rank}", text)

@@ -1,0 +1,81 @@
+"""The command `render`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import (
+    Code,
+    Files,
+    Output,
+    Settings,
+    Specs,
+    code_values,
+    console,
+    plan_specs,
+    print_warnings,
+    write_output,
+)
+from hvdchart.errors import DifferenceError
+
+EPILOG = """\b
+Examples:
+  hvdchart render run.spec.yaml -w values.yaml
+  hvdchart render run.spec.yaml -w values.yaml --check
+  hvdchart render run.spec.yaml --code . | helm upgrade --install run charts/horovod -f -
+
+Exit codes: 0 rendered; 1 --check found a difference; 3, 4 the spec or the values are wrong; 5 a
+file cannot be read or written; 6 Helm failed."""
+
+
+def render(
+    specs: Specs = None,
+    files: Files = None,
+    settings: Settings = None,
+    code: Code = None,
+    output: Output = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the reason for each number to standard error.")
+    ] = False,
+    manifests: Annotated[
+        bool, typer.Option("--manifests", help="Print the manifests that Helm would apply.")
+    ] = False,
+    namespace: Annotated[
+        str,
+        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace for --manifests."),
+    ] = "default",
+    helm: Annotated[
+        str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
+    ] = "helm",
+) -> None:
+    """Render the chart's values for a spec."""
+    from hvdchart.files import difference
+    from hvdchart.values.render import render_values
+
+    if check and output is None:
+        raise typer.BadParameter("--check needs --write: the file to compare with")
+    paths, plan = plan_specs(specs, files, settings, code_values(code))
+    print_warnings(plan)
+    if manifests:
+        from hvdchart.run.helm import manifests as helm_manifests
+
+        text = helm_manifests(plan, namespace, helm)
+    else:
+        text = render_values(plan, " ".join(path.name for path in paths))
+    if explain:
+        from hvdchart.values.report import reason_table
+
+        console(stderr=True).print(reason_table(plan))
+    if output is not None and check:
+        changes = difference(output, text)
+        if changes:
+            sys.stderr.write(changes)
+            raise DifferenceError(
+                f"{output} differs from what the spec renders; run without --check to update it"
+            )
+    else:
+        write_output(output, text)

@@ -1,0 +1,24 @@
+"""The command `restart`."""
+
+import sys
+
+from hvdchart.cli.options import Context, Helm, Name, Namespace
+
+EPILOG = """\b
+Example:
+  hvdchart restart resnet50 && hvdchart logs resnet50
+
+Exit codes: 0 started; 6 Helm failed; 7 there is no such run, or the cluster cannot be used."""
+
+
+def restart(
+    name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
+) -> None:
+    """Start a run again, whether it has ended or not; the script resumes if it can."""
+    from hvdchart.run import control
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as Program
+
+    cluster = Cluster.connect(context, namespace)
+    generation = control.restart(cluster, name, Program(helm, context))
+    sys.stdout.write(f"run {name} starts again (master.generation {generation})\n")

@@ -1,0 +1,38 @@
+"""The command `stack`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace
+
+EPILOG = """\b
+Examples:
+  hvdchart stack resnet50 3
+  hvdchart stack resnet50
+
+Exit codes: 0 printed; 7 there is no such rank, or the cluster cannot be used."""
+
+
+def stack(
+    name: Name,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RANK|POD", help="Number of a rank, or worker-N (default: all ranks)."
+        ),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Print the Python stack of each rank of a run; the ranks continue."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import present_release
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.stacks import read_stacks
+
+    cluster = Cluster.connect(context, namespace)
+    release = present_release(cluster, name)
+    for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
+        sys.stdout.write(text)

@@ -1,0 +1,101 @@
+"""The command `status`."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Format, Name, Namespace, check_format, print_document
+from hvdchart.cli.terminal import print_log
+from hvdchart.errors import NoRunError, RunFailedError
+
+if TYPE_CHECKING:
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.status import Status
+
+EPILOG = """\b
+Examples:
+  hvdchart status resnet50
+  hvdchart status resnet50 --watch
+  hvdchart status resnet50 --namespace team -o json
+
+Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8 the
+run failed."""
+
+
+# How much of a failed master's log `status` prints.
+_LAST_LINES = 25
+
+
+# Move to the first line, and clear all below.
+_CLEAR = "\x1b[H\x1b[J"
+
+
+def status(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Format = "text",
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Print the state again when it changes, until the run ends."),
+    ] = False,
+) -> None:
+    """Print the state of a run, its progress, the reason and what to do."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.status import run_status
+
+    check_format(output)
+    cluster = Cluster.connect(context, namespace)
+    if watch:
+        current = _watch(cluster, name, output)
+    else:
+        current = run_status(cluster.release(name))
+        _print_status(cluster, current, output)
+    if output == "text" and current.state == "failed":
+        _print_last_lines(cluster, current)
+    if current.state == "not found":
+        raise NoRunError(name, cluster.namespace, current.reason)
+    if current.state == "failed":
+        raise RunFailedError(f"run {name} failed")
+
+
+def _print_status(cluster: "Cluster", current: "Status", output: str) -> None:
+    from hvdchart.run.report import status_report
+
+    if output != "text":
+        print_document(current.document(), output)
+    else:
+        sys.stdout.write(status_report(current, cluster.namespace))
+
+
+def _watch(cluster: "Cluster", name: str, output: str) -> "Status":
+    """Print the status each time that it has changed, until the run is over, and return it."""
+    from hvdchart.run.status import run_status
+    from hvdchart.run.watch import watch_release
+
+    last = None
+    try:
+        for release in watch_release(cluster, name):
+            current = run_status(release)
+            if current != last:
+                if sys.stdout.isatty() and output == "text":
+                    sys.stdout.write(_CLEAR)
+                _print_status(cluster, current, output)
+                sys.stdout.flush()
+            last = current
+            if current.over or current.state == "not found":
+                break
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    return current
+
+
+def _print_last_lines(cluster: "Cluster", failed: "Status") -> None:
+    """The end of the last attempt's log, which explains more than its exit code."""
+    from hvdchart.run.logs import LogLine
+
+    masters = [pod.name for pod in failed.pods if pod.name.startswith(f"{failed.job}-")]
+    for name in masters[-1:]:
+        lines = cluster.log(name, "master", follow=False, tail=_LAST_LINES)
+        print_log(LogLine(name, line) for line in lines)

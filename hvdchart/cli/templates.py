@@ -1,0 +1,38 @@
+"""The command `templates`."""
+
+import sys
+
+import typer
+
+from hvdchart.cli.options import Format, check_format, print_document
+
+_EPILOG = """\b
+Examples:
+  hvdchart templates list
+  hvdchart templates list -o json
+
+Exit codes: 0 printed."""
+
+
+app = typer.Typer(no_args_is_help=True, help="Templates of new projects.")
+
+
+@app.callback()
+def _templates() -> None:
+    """Templates of new projects."""
+
+
+@app.command("list", epilog=_EPILOG)
+def list_templates(output: Format = "text") -> None:
+    """Print the templates that `init` knows."""
+    from hvdchart.project.templates import TEMPLATES
+
+    check_format(output)
+    if output != "text":
+        print_document(
+            [{"name": each.name, "about": each.about} for each in TEMPLATES.values()], output
+        )
+    else:
+        width = max(map(len, TEMPLATES))
+        for each in TEMPLATES.values():
+            sys.stdout.write(f"{each.name:<{width}}  {each.about}\n")

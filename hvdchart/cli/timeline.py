@@ -1,0 +1,45 @@
+"""The command `timeline`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hvdchart.cli.options import Context, Name, Namespace
+
+EPILOG = """\b
+Example:
+  hvdchart timeline resnet50 -w timeline.json
+
+Exit codes: 0 written; 5 the file cannot be written, or is not a timeline; 7 the run has no
+timeline, or the cluster cannot be used."""
+
+
+def timeline(
+    name: Name,
+    file: Annotated[
+        Path | None,
+        typer.Option("--write", "-w", metavar="FILE", help="Write the timeline to this file."),
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Fetch Horovod's timeline of a run, and name the ranks that the others waited for.
+
+    Open the file in Perfetto (ui.perfetto.dev) or chrome://tracing.
+    """
+    from hvdchart.files import write_atomically
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import present_release
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.output import timeline_source
+    from hvdchart.run.timeline import read_waits, waits_report
+
+    cluster = Cluster.connect(context, namespace)
+    pod, container, path = timeline_source(present_release(cluster, name))
+    content = Kubectl(cluster.namespace, context).read(pod, container, ["cat", path])
+    if file is not None:
+        write_atomically(file, content)
+        sys.stderr.write(f"{path} of pod {pod} is in {file}; open it in ui.perfetto.dev\n")
+    sys.stdout.write(waits_report(read_waits(content.decode(errors="replace"))))

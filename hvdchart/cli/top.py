@@ -1,0 +1,27 @@
+"""The command `top`."""
+
+import sys
+
+from hvdchart.cli.options import Context, Name, Namespace
+
+EPILOG = """\b
+Example:
+  hvdchart top resnet50
+
+Exit codes: 0 printed; 7 there is no such run, or the cluster cannot be used."""
+
+
+def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
+    """Print what the pods of a run use, and the step and the images per second of each rank."""
+    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.control import present_release
+    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.top import read_usage, usage_table
+
+    cluster = Cluster.connect(context, namespace)
+    present_release(cluster, name)
+    usages = read_usage(cluster, name, Kubectl(cluster.namespace, context))
+    if usages:
+        sys.stdout.write(usage_table(usages))
+    else:
+        sys.stderr.write(f"no pod of run {name} runs\n")

@@ -1,0 +1,284 @@
+"""bench: sizes in turns in one temporary run, and what the figures say."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdchart.bench.result import check_comparable, document, machine_text, read_document, remarks
+from hvdchart.bench.scaling import (
+    Measurement,
+    Pod,
+    bench_plan,
+    check_side_by_side,
+    mean_and_interval,
+    rows,
+    sizes,
+)
+from hvdchart.errors import FileError, RunFailedError
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from hvdchart.values.check import checked_values
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import SPEC, installed_values, job, meanwhile, pod, terminated
+from tests.waiting import wait_until
+
+PODS = (Pod("r-0", "u0", "n0", "i@sha256:1"), Pod("r-1", "u1", "n1", "i@sha256:1"))
+MACHINE = {"host": "r-0", "processor": "Fast <1>", "cpus": 4, "gpus": []}
+
+
+def planned(nodes: str, more: str = "") -> Plan:
+    head = "apiVersion: hvdchart/v1\nname: run\nimage: {repository: a}\n"
+    return make_plan(
+        parse_spec(f"{head}nodes: [{nodes}]\ntrain: {{command: [a]}}\n{more}".encode())
+    )
+
+
+def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS) -> Measurement:
+    return Measurement(turn, workers, 2 * workers, speed, pods)
+
+
+@pytest.mark.parametrize(
+    ("workers", "given", "chosen"),
+    [
+        (1, (), [1]), (2, (), [1, 2]), (5, (), [1, 2, 4, 5]), (16, (), [1, 2, 4, 8, 16]),
+        (16, (16, 1, 16), [1, 16]), (16, (2, 3), [2, 3]),
+    ],
+)  # fmt: skip
+def test_sizes_are_doubled_up_to_all(workers: int, given: tuple[int], chosen: list[int]) -> None:
+    assert sizes(workers, given) == chosen
+
+
+def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
+    nodes = "{name: x, count: 16, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, spares: 1}"
+    plan = planned(nodes, "launch: {mode: horovodrun, options: [--verbose]}\n")
+    made = bench_plan(plan, [1, 4], 3, ["python", "benchmark.py"])
+    values = checked_values(made)
+    assert made.spec.name == "run-bench"
+    assert (values["worker"]["number"], values["worker"]["slots"]) == (4, 2)
+    assert "spares" not in values["worker"]
+    assert values["launch"]["binding"] == checked_values(plan)["launch"]["binding"]
+    assert "options" not in values["launch"], "mpirun has no such option"
+    name, text, *rest = values["master"]["args"][1:]
+    assert rest == ["$(HOSTFILE)", "$(LAUNCH)"]
+    assert json.loads(text) == {"sizes": [1, 4], "turns": 3, "command": ["python", "benchmark.py"]}
+    assert set(values["code"]["files"]) == {name, "benchmark.py"}
+    assert "def measure(" in values["code"]["files"]["benchmark.py"]
+    assert values["master"]["backoffLimit"] == 0
+
+
+def test_efficiency_is_compared_within_a_turn() -> None:
+    # The machine becomes three times as fast: within each turn two workers reach 90 %.
+    speeds = [(0, 1, 10.0), (0, 2, 18.0), (1, 2, 36.0), (1, 1, 20.0), (2, 1, 30.0), (2, 2, 54.0)]
+    one, two = rows([measured(*each) for each in speeds])
+    assert (one.workers, one.ranks, one.speed) == (1, 2, 20.0)
+    assert (one.efficiency, one.efficiency_interval) == (1.0, 0.0)
+    assert two.speed == 36.0
+    assert two.efficiency == pytest.approx(0.9)
+    assert two.efficiency_interval == pytest.approx(0.0, abs=1e-9)
+    # 4.303 x 18 / sqrt(3)
+    assert two.speed_interval == pytest.approx(44.72, abs=0.01)
+
+
+@pytest.mark.parametrize("number", [*range(2, 13), 30, 101])
+def test_intervals_cover_the_truth_in_95_of_100(number: int) -> None:
+    mean, half = mean_and_interval([float(figure) for figure in range(number)])
+    assert mean == (number - 1) / 2
+    # The share of Student's distribution within the interval, by the midpoint rule.
+    free, steps = number - 1, 2000
+    quantile = half / math.sqrt((number + 1) / 12)
+    width = 2 * quantile / steps
+    points = (-quantile + (step + 0.5) * width for step in range(steps))
+    share = width * sum((1 + t * t / free) ** (-number / 2) for t in points)
+    share *= math.gamma(number / 2) / (math.sqrt(free * math.pi) * math.gamma(free / 2))
+    # The expansion for many figures becomes exact as they become more.
+    assert share == pytest.approx(0.95, abs=5e-7 if number > 100 else 5e-4)
+
+
+def test_pods_that_were_replaced_are_not_compared() -> None:
+    moved = (PODS[0], replace(PODS[1], uid="u2", node="n2"))
+    check_side_by_side([measured(0, 1, 1.0, PODS[:1]), measured(0, 2, 1.0)])
+    with pytest.raises(RunFailedError, match=r"r-1 was replaced .* \(on n1, then on n2\)"):
+        check_side_by_side([measured(0, 1, 1.0), measured(0, 2, 1.0, moved)])
+    other = (PODS[0], replace(PODS[1], image="i@sha256:2"))
+    with pytest.raises(RunFailedError, match=r"different images \(i@sha256:1, i@sha256:2\)"):
+        check_side_by_side([measured(0, 1, 1.0, other)])
+
+
+def result(pods: tuple[Pod, ...] = PODS) -> dict[str, Any]:
+    figures = [measured(t, n, s, pods) for t in (0, 1) for n, s in ((1, 10.0 + t), (2, 19.0 + t))]
+    about = {"name": "run", "command": ["python", "a.py"], "time": "2026-01-01", "turns": 2}
+    return document(figures, [MACHINE], about)
+
+
+ROW = result()["rows"][0]
+
+
+def test_results_of_other_sessions_are_not_compared(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    one.write_text(json.dumps(result()))
+    two.write_text(json.dumps(result((replace(PODS[0], uid="other"), PODS[1]))))
+    files = [one, two]
+    with pytest.raises(FileError, match=r"of different sessions.*one\.json .*<1>.*two"):
+        check_comparable(files, [read_document(file) for file in files])
+    check_comparable([one, one], [read_document(one)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"rows": []}, "rows: "),
+        ({"rows": [{}]}, "rows[0]: "),
+        ({"rows": [{**ROW, "imagesPerSecond": "x"}]}, "rows[0].imagesPerSecond: "),
+        ({"rows": [{**ROW, "imagesPerSecond": 0}]}, "rows[0].imagesPerSecond: "),
+        ({"rows": [{**ROW, "ranks": 0}]}, "rows[0].ranks: "),
+        ({"machines": [{"gpus": 4}]}, "machines[0].gpus: "),
+        ({"session": ["a"]}, "session: "),
+        ({"nodes": ["a"]}, "nodes: "),
+        ({"command": "python"}, "command: "),
+        ({"command": "x" * 200}, f'command: "{"x" * 156}...'),
+    ],
+)
+def test_a_damaged_result_is_refused_with_the_place(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**result(), **changes}))
+    with pytest.raises(FileError) as error:
+        read_document(file)
+    assert f"x.json: is not a result of `hvdchart bench -w`: {problem}" in str(error.value)
+
+
+def test_the_machine_is_named() -> None:
+    gpu = {"host": "b", "processor": "p", "cpus": 8, "gpus": ["H100"]}
+    result = {"machines": [MACHINE, MACHINE, gpu], "nodes": {"r-0": "n", "r-1": "m"}}
+    assert machine_text(result) == "2 x (Fast <1>, 4 CPUs); 1 x (1 x H100, 8 CPUs) on 2 nodes"
+    assert remarks(result) == []
+    assert machine_text({"machines": []}) == "unknown machines"
+    assert remarks({}) == []
+    (remark,) = remarks({"nodes": {"r-0": "n", "r-1": "n"}})
+    assert remark.startswith("several workers were on one node (n): ")
+
+
+pytestmark = pytest.mark.timeout(120)
+ROOT = Path(__file__).parents[4]
+NAME = "hvd-bench"
+MASTER = f"{NAME}-master-1-a"
+LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": NAME}
+XEON = {"host": "hvd-bench-worker-0", "processor": "Xeon", "cpus": 8, "gpus": []}
+FIGURES = [(0, 1, 10.0), (0, 2, 19.0), (1, 2, 21.0), (1, 1, 11.0)]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, helm: StubProgram) -> Path:
+    """A spec of two workers of a rank. Helm installs the measuring run."""
+    path = tmp_path / "run.spec.yaml"
+    path.write_text(json.dumps(SPEC))
+    answer_as(helm, NAME)
+    return path
+
+
+def worker(number: int) -> Any:
+    made = pod(f"{NAME}-worker-{number}", "worker", {"running": {}}, node=f"n{number}")
+    made["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "worker"}
+    made["status"]["containerStatuses"][0]["imageID"] = "team/train@sha256:1"
+    return made
+
+
+def bench_line(turn: int, workers: int, speed: float | None) -> str:
+    result = {"imagesPerSecond": speed} if speed else None
+    measured = {"turn": turn, "workers": workers, "ranks": workers, "result": result}
+    return "BENCH " + json.dumps({**measured, "error": "out of luck"})
+
+
+def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], None]:
+    """What lets the run print these lines and end, when Helm has installed it."""
+
+    def play() -> None:
+        wait_until(lambda: "upgrade" in helm.commands(), 20, "Helm installs the run")
+        run, master = job(("Complete", "", "")), pod(MASTER, "master", terminated(0))
+        run["metadata"]["labels"] = LABELS
+        master["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/component": "master"}
+        # Before the pods, whose logs are asked for at once.
+        for number in (0, 1):
+            cluster.log(f"{NAME}-worker-{number}")
+        cluster.log(MASTER, *lines, end=True)
+        cluster.put("pods", worker(0), worker(1), master)
+        cluster.put("jobs", run)
+
+    return play
+
+
+@pytest.mark.slow
+def test_sizes_are_measured_in_one_run_and_shown(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
+) -> None:
+    written, picture = tmp_path / "result.json", tmp_path / "plot.svg"
+    options = ["--turns", "2", "--model", "vgg16", "--arguments", "--steps 3"]
+    lines = [f"MACHINE {json.dumps(XEON)}", *(bench_line(*each) for each in FIGURES)]
+    with meanwhile(play(fake_cluster, helm, *lines)):
+        done = hvdchart("bench", spec, *options, "-w", written, "--plot", picture)
+    assert done.code == 0, done.errors
+    assert "1, 2 workers, 2 turns, in run hvd-bench\n" in done.errors
+    assert "4 of 4: 1 worker, 1 rank: 11.0 images/s\n" in done.errors
+    rows = [line.strip("│").split("│") for line in done.output.splitlines() if "│" in line]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    assert [row[0] for row in cells] == ["1", "2"]
+    assert (cells[1][1], cells[1][3]) == ("2", "10.0")
+    assert cells[1][2].startswith("20.0 +- ")
+    assert cells[1][4].startswith("95.2% +- ")
+    assert "1 x (Xeon, 8 CPUs) on 2 nodes; 2 turns, 20" in done.output
+    assert "image team/train@sha256:1; " in done.output
+    result = json.loads(written.read_text())
+    assert written.read_text() == json.dumps(result, indent=1) + "\n"
+    assert [row["turns"] for row in result["rows"]] == [[10.0, 11.0], [19.0, 21.0]]
+    assert picture.read_text().startswith("<svg ")
+    title = "hvd: benchmark.py --model vgg16 --batch-size 32 --steps 3<"
+    assert title in picture.read_text()
+    assert helm.commands()[-1] == "uninstall"
+    values = installed_values(helm)
+    driven = json.loads(values["master"]["args"][2])
+    assert driven["command"] == [
+        *("python", "benchmark.py", "--model", "vgg16", "--batch-size", "32", "--steps", "3")
+    ]
+    # The same table from the file, without a cluster.
+    again = hvdchart("bench", "--read", written, "-o", "json")
+    assert json.loads(again.output) == result
+    assert "several workers" not in again.errors
+    written.write_text(json.dumps({**result, "nodes": dict.fromkeys(result["nodes"], "n0")}))
+    assert "several workers were on one node (n0)" in hvdchart("bench", "--read", written).errors
+
+
+def test_a_failed_measurement_uninstalls_and_says_why(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+) -> None:
+    with meanwhile(play(fake_cluster, helm, bench_line(0, 1, 10.0), bench_line(0, 2, None))):
+        done = hvdchart("bench", spec, "--turns", "2")
+    assert (done.code, done.output) == (8, "")
+    assert "cannot measure 2 workers: out of luck" in done.errors
+    assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--workers", "3"], 3), (["--workers", "x"], 2), (["--turns", "1"], 2),
+        (["--arguments", "'a"], 2), (["--read", "none.json"], 5), (["-o", "csv"], 2),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_refused_before_anything_is_installed(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram,
+    options: list[str], code: int,
+) -> None:  # fmt: skip
+    done = hvdchart("bench", spec, *options)
+    assert done.code == code, done.errors
+    assert helm.calls == []

@@ -1,0 +1,316 @@
+"""doctor: tools, rights, and whether a namespace has room for the pods of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from hvdchart.chart_files import chart_dir
+from hvdchart.doctor.needs import claims, pod_needs, security_level
+from hvdchart.doctor.rights import Right, examine_rights, is_granted, needed_rights
+from hvdchart.doctor.room import examine_claims, examine_gpus, examine_quotas, examine_security
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import SPEC
+
+VALUES: dict[str, Any] = {
+    "worker": {"number": 4, "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}},
+    "master": {"resources": {"requests": {"cpu": "100m", "memory": "256Mi"}}},
+}
+GPU: dict[str, Any] = {"worker": {"number": 3, "resources": {"limits": {"nvidia.com/gpu": "4"}}}}
+
+
+def quota(used: Any = None, **hard: str) -> Any:
+    named = {name.replace("_", "."): value for name, value in hard.items()}
+    return {
+        "metadata": {"name": "q"}, "spec": {"hard": named},
+        "status": {"hard": named, "used": used or {}},
+    }  # fmt: skip
+
+
+def limit_range(**limits: Any) -> Any:
+    return {"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container", **limits}]}}
+
+
+def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]:
+    findings = examine_quotas(quotas, ranges or [], pod_needs(VALUES))
+    return [finding.text for finding in findings if finding.state == "problem"]
+
+
+@pytest.mark.parametrize(
+    ("hard", "problem"),
+    [
+        ({"requests_cpu": "8100m"}, ""),
+        ({"requests_cpu": "8099m"}, "quota q leaves 8099m requests.cpu of 8100m needed"),
+        ({"cpu": "8"}, "quota q leaves 8 cpu of 8100m needed"),
+        ({"requests_memory": "17Gi"}, ""),
+        ({"requests_memory": "16Gi"}, "quota q leaves 16Gi requests.memory of 16640Mi needed"),
+        ({"pods": "5"}, ""),
+        ({"pods": "4"}, "quota q leaves 4 pods of 5 needed"),
+        ({"services": "0"}, ""),
+        ({"limits_cpu": "100"}, "quota q requires limits.cpu, which worker, master does not set"),
+    ],
+)
+def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
+    assert quota_texts([quota(**hard)]) == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ({"max": {"cpu": "2"}}, ""),
+        ({"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
+        ({"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
+        ({"min": {"ephemeral-storage": "1Gi"}}, ""),
+        ({"max": {"nvidia.com/gpu": "0"}}, ""),
+    ],
+)
+def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
+    limit = limit_range(**limits)
+    limit["spec"]["limits"].insert(0, {"type": "PersistentVolumeClaim", "max": {"cpu": "0"}})
+    assert quota_texts([], [limit]) == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("enforced", "more", "problem"),
+    [
+        ("restricted", {}, ""),
+        ("restricted", {"podSecurityContext": {"runAsUser": 0}}, "needs baseline"),
+        ("restricted", {"podSecurityContext": {"runAsNonRoot": False}}, "needs baseline"),
+        ("restricted", {"securityContext": {"allowPrivilegeEscalation": True}}, "needs baseline"),
+        ("baseline", {"podSecurityContext": {"runAsUser": 0}}, ""),
+        ("baseline", {"volumes": [{"name": "d", "hostPath": {}}]}, "volume d needs privileged"),
+        ("baseline", {"hostNetwork": True}, "hostNetwork needs privileged"),
+        ("baseline", {"worker": {"capabilities": ["IPC_LOCK"]}}, "capabilities needs privileged"),
+        ("privileged", {"hostNetwork": True}, ""),
+        (None, {"hostNetwork": True}, ""),
+    ],
+)  # fmt: skip
+def test_pod_security_admits_the_pods_or_not(enforced: str, more: Any, problem: str) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": enforced} if enforced else {}
+    finding = examine_security({"metadata": {"labels": labels}}, *security_level(more))
+    assert finding.state == ("problem" if problem else "ok")
+    assert problem in finding.text
+
+
+def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str = "slow") -> Any:
+    return {
+        "spec": {"accessModes": [mode], "storageClassName": storage_class},
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "workers", "problem"),
+    [
+        (claim(), 4, ""),
+        (claim(mode="ReadOnlyMany"), 4, ""),
+        (None, 1, "it does not exist"),
+        (claim("Pending"), 1, "it is Pending: no volume is bound to it"),
+        (claim("Pending", storage_class="late"), 1, ""),
+        (claim(mode="ReadWriteOnce"), 1, ""),
+        (claim(mode="ReadWriteOnce"), 2, "2 workers mount it, and it allows ReadWriteOnce"),
+    ],
+)
+def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) -> None:
+    classes = [{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}]
+    (finding,) = examine_claims({"data": found}, classes, workers)
+    assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
+
+
+def test_claims_are_those_of_all_pods() -> None:
+    volume = {"name": "d", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
+    own = {"name": "o", "persistentVolumeClaim": {"claimName": "out"}}
+    values = {
+        "volumes": [volume, {"name": "e", "emptyDir": {}}],
+        "workerGroups": [{"volumes": [own]}],
+    }
+    assert claims(values) == {"data": False, "out": True}
+
+
+def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
+    nodes = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
+    (finding,) = examine_gpus(nodes, pod_needs(GPU))
+    assert (finding.state, finding.text) == (
+        "ok", "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3",
+    )  # fmt: skip
+    (finding,) = examine_gpus(nodes[:1], pod_needs(GPU))
+    assert finding.state == "problem"
+    (finding,) = examine_gpus(nodes, None)
+    assert finding.text == "12 nvidia.com/gpu on 2 nodes"
+    (finding,) = examine_gpus([], pod_needs(VALUES))
+    assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
+
+
+def test_groups_of_workers_are_merged_as_the_chart_merges_them() -> None:
+    """Maps key by key; null deletes, an empty map clears; spares need what workers need."""
+    values = {
+        "worker": {"number": 2, "spares": 1, "resources": {"requests": {"cpu": "2"}}},
+        "workerGroups": [
+            {"name": "a", "resources": {"requests": {"memory": "1Ki"}}},
+            {"name": "b", "spares": None, "resources": {}},
+        ],
+    }
+    needs = [(pod.name, pod.number, {**pod.requests}) for pod in pod_needs(values)]
+    cpu, memory = Fraction(2), Fraction(1024)
+    assert needs == [("a", 3, {"cpu": cpu, "memory": memory}), ("b", 2, {}), ("master", 1, {})]
+
+
+ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def rule(group: str, resources: list[str], verbs: list[str], **more: Any) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **more}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (ALL, True),
+        (rule("", ["pods/exec"], ["create"]), True),
+        (rule("", ["*/exec"], ["*"]), True),
+        (rule("*", ["*"], ["create"]), True),
+        (rule("", ["pods"], ["*"]), False),
+        (rule("apps", ["pods/exec"], ["create"]), False),
+        (rule("", ["pods/exec"], ["get"]), False),
+        (rule("", ["pods/exec"], ["create"], resourceNames=["a"]), False),
+        ({}, False),
+    ],
+)
+def test_a_rule_grants_a_right_on_all_objects_or_not(given: dict[str, Any], expected: bool) -> None:
+    assert is_granted(Right("", "pods/exec", "create"), [given]) == expected
+
+
+def test_missing_rights_are_listed_by_resource_with_the_fix() -> None:
+    rules = [
+        {**ALL, "apiGroups": [""]},
+        {**ALL, "apiGroups": ["apps", "batch", "discovery.k8s.io"]},
+    ]
+    deploy, follow, enter = examine_rights("team", rules, None)
+    assert deploy.state == "problem"
+    assert deploy.text == (
+        "missing in namespace team: get, create, patch, delete roles.rbac.authorization.k8s.io; "
+        "get, create, patch, delete rolebindings.rbac.authorization.k8s.io; "
+        "get, create, patch, delete networkpolicies.networking.k8s.io"
+    )
+    assert "kubectl create rolebinding NAME -n team --clusterrole=admin" in deploy.fix
+    assert (follow.state, enter.state) == ("ok", "ok")
+
+
+def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:
+    """RBAC lets nobody grant what they do not have."""
+    text = next((chart_dir() / "templates").rglob("role.yaml")).read_text()
+    lines = [line for line in text.splitlines() if "{{" not in line and "resourceNames" not in line]
+    lines = [line for line in lines if not re.fullmatch(r" +- [^{]*-worker.*", line)]
+    rules = YAML(typ="safe").load("\n".join(lines))["rules"]
+    assert len(rules) >= 8
+    needed = set(needed_rights("rights to deploy", None))
+    for granted in rules:
+        for group in granted["apiGroups"]:
+            for resource in granted["resources"]:
+                for verb in granted["verbs"]:
+                    assert Right(group, resource, verb) in needed
+
+
+def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> None:
+    """By default; the other kinds are those that a spec enables."""
+    kinds = {
+        kind.lower()
+        for file in (chart_dir() / "templates").rglob("*.yaml")
+        for kind in re.findall(r"^kind: (\w+)$", file.read_text(), re.MULTILINE)
+    }
+    values = {
+        "tensorboard": {"enabled": True}, "podDisruptionBudget": {"enabled": True},
+        "metrics": {"podMonitor": True},
+    }  # fmt: skip
+    resources = {right.resource for right in needed_rights("rights to deploy", values)}
+    plurals = {
+        kind.removesuffix("y") + "ies" if kind.endswith("y") else f"{kind}s" for kind in kinds
+    }
+    # Of a gang scheduler, whose rights depend on which it is.
+    assert plurals - resources <= {"podgroups"}
+
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def cluster(fake_cluster: FakeCluster, helm: StubProgram, programs: Path) -> FakeCluster:
+    """A cluster in which nothing is missing."""
+    fake_cluster.created_status = {"resourceRules": [ALL], "incomplete": False}
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    fake_cluster.put("namespaces", {"metadata": {"name": "team", "labels": labels}})
+    fake_cluster.put("nodes", {"metadata": {"name": "n"}, "status": {"allocatable": {}}})
+    for program in ("kubectl", "buildah"):
+        StubProgram(programs, program)
+    return fake_cluster
+
+
+def test_a_cluster_without_problems_exits_with_0(hvdchart: Command, cluster: FakeCluster) -> None:
+    done = hvdchart("doctor")
+    assert (done.code, done.errors) == (0, ""), done.output
+    lines = done.output.splitlines()
+    assert lines[0] == "ok       Helm                    helm is version 3.19.0"
+    assert "ok       cluster                 Kubernetes v1.34.4" in lines
+    assert "ok       image builder           buildah" in lines
+    assert "PROBLEM" not in done.output
+    assert "not on PATH" not in done.output
+
+
+def test_each_problem_is_counted_and_has_a_fix(
+    hvdchart: Command, cluster: FakeCluster, helm: StubProgram, tmp_path: Path
+) -> None:
+    helm.path.unlink()
+    cluster.created_status = {"resourceRules": [], "incomplete": False}
+    volumes = {"data": {"hostPath": "/data"}, "output": {"pvc": "results"}}
+    spec = tmp_path / "run.spec.yaml"
+    spec.write_text(json.dumps({**SPEC, "volumes": volumes}))
+    cluster.put("resourcequotas", {
+        "metadata": {"name": "q"}, "spec": {}, "status": {"hard": {"pods": "1"}, "used": {}},
+    })  # fmt: skip
+    done = hvdchart("doctor", spec, "-o", "json")
+    assert done.code == 7
+    findings = {item["subject"]: item for item in json.loads(done.output)}
+    problems = [item for item in findings.values() if item["state"] == "problem"]
+    assert {item["subject"] for item in problems} == {
+        "Helm", "rights to deploy", "rights to follow a run", "Pod Security", "quotas",
+        "claim results",
+    }  # fmt: skip
+    assert all(item["fix"] for item in problems)
+    assert done.errors == "hvdchart: 6 problems found\n"
+    assert "the hostPath volume data needs privileged" in findings["Pod Security"]["text"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("refused", "words", "code", "expected"),
+    [
+        # What one may not read is no problem.
+        (["namespaces get", "resourcequotas list", "storageclasses list", "nodes list",
+          "endpointslices list"], [], 0,
+         dict.fromkeys(("namespace", "quotas", "DNS", "storage", "GPUs"), "unknown")),
+        (["version list"], [], 7, {"cluster": "problem", "Helm": "ok"}),
+        ([], ["-n", "none"], 7, {"cluster": "ok", "namespace": "problem"}),
+        ([], ["--builder"], 7, {"image builder": "problem", "kubectl": "ok"}),
+        ([], [], 0, {"image builder": "unknown", "rights to deploy": "ok"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_examined_is_unknown_or_a_problem(
+    hvdchart: Command, cluster: FakeCluster, programs: Path, refused: list[str], words: list[str],
+    code: int, expected: dict[str, str],
+) -> None:  # fmt: skip
+    """Where the rules of one's rights are incomplete, the API server is asked about each."""
+    cluster.created_status = {"resourceRules": [], "incomplete": True, "allowed": True}
+    cluster.refusals = dict.fromkeys(refused, (403, "no right"))
+    (programs / "buildah").write_text("#!/bin/sh\nexit 1\n")
+    done = hvdchart("doctor", *words, "-o", "json")
+    assert done.code == code
+    found = {item["subject"]: item["state"] for item in json.loads(done.output)}
+    assert found.items() >= expected.items()
