@@ -26,7 +26,7 @@ SHARED_RESOURCES = {
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/chart/test_scanner.py": "renders of all cases",
-    "tests/unit/podfiles/ssh/": "pods that serve SSH",
+    "tests/unit/hvd_pods/worker/ssh/": "pods that serve SSH",
 }
 # Tests that take long and prepare nothing for others: any process runs any of them.
 APART = ("tests/e2e/", "tests/faults/")
@@ -36,8 +36,8 @@ ORDER = (
     "tests/localkube/",
     *APART,
     "tests/chart/",
-    "tests/unit/podfiles/ssh/",
-    "tests/unit/podfiles/warm/",
+    "tests/unit/hvd_pods/worker/ssh/",
+    "tests/unit/hvd_pods/warm/",
     "tests/",
 )
 

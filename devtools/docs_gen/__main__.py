@@ -13,6 +13,7 @@ from devtools.docs_gen import (
     chart_docs,
     image_docs,
     library_docs,
+    loop_docs,
     pictures,
     problem_docs,
     reference_docs,
@@ -24,7 +25,7 @@ from devtools.docs_gen.generated import write_or_compare
 # `make goldens` writes the golden values files.
 GENERATORS = (
     chart_docs, spec_docs, image_docs, bake_file, reference_docs, version_docs, problem_docs,
-    library_docs, pictures,
+    library_docs, loop_docs, pictures,
 )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from devtools.docs_gen.generated import replace_section
-from hvdchart.spec.model import Spec
 from hvdchart.spec.fields import ObjectOf
+from hvdchart.spec.model import Spec
 from hvdchart.spec.schema import json_schema
 from hvdchart.spec.yaml_tree import Plain
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hvd_pods.common.pod_problems import diagnose_gate, find_known
+from hvd_pods.common.pod_problems import diagnose_gate, find_known_problem
 from hvdchart.run.release import Object
 
 # Longer messages repeat themselves; the first part says what happened.
@@ -32,7 +32,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     for condition in status.get("conditions") or []:
         if condition.get("reason") == "Unschedulable" and condition["status"] == "False":
             message = _short(condition.get("message", ""))
-            known = find_known("scheduling", message) or {"remedy": ""}
+            known = find_known_problem("scheduling", message) or {"remedy": ""}
             return Problem(f"cannot be scheduled: {message}", known["remedy"])
         if condition.get("reason") == "SchedulingGated" and condition["status"] == "False":
             return Problem(
@@ -62,7 +62,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
 def advice_for_refusal(message: str) -> str:
     """What to do when the API server refuses to create a pod."""
-    known = find_known("refusal", message)
+    known = find_known_problem("refusal", message)
     return known["remedy"] if known else "the message names the rule: change the values or the rule"
 
 
@@ -87,12 +87,12 @@ def _container_problem(container: Object) -> Problem | None:
     if ended.get("reason") == "OOMKilled":
         return Problem("killed for memory (OOMKilled)", "raise memory in its resources")
     reason = str(waiting.get("reason", ""))
-    known = find_known("container", reason)
+    known = find_known_problem("container", reason)
     if known is None:
         return None
     message = _short(str(waiting.get("message", "")))
     if "ImagePull" in reason:
-        known = find_known("image", message) or known
+        known = find_known_problem("image", message) or known
     if reason == "CrashLoopBackOff" and ended:
         message = f"it ended with exit code {ended.get('exitCode')}"
         message += f": {_short(str(ended['message']).strip())}" if ended.get("message") else ""
@@ -110,7 +110,7 @@ def _stuck(pod: Object, events: list[Object]) -> Problem | None:
         if about.get("name") == name and about.get("uid", "") in ("", pod["metadata"].get("uid")):
             if event.get("type") != "Warning":
                 return None
-            known = find_known("event", str(event.get("reason", "")))
+            known = find_known_problem("event", str(event.get("reason", "")))
             if known:
                 message = _short(str(event.get("message", "")))
                 return Problem(f"{event['reason']}: {message}", known["remedy"])

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, option_name
+from hvd_pods.common.launcher_options import (
+    LAUNCHER_OPTIONS,
+    connection_memory,
+    find_conflicts,
+    option_name,
+)
 from hvdchart.quantity import MI
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
@@ -96,7 +101,6 @@ def launcher_memory(mode: str, ranks: int) -> int:
     """The bytes that the master needs for SSH clients that the launcher keeps open; 0 where the
     number of ranks does not change it.
     """
-    known = LAUNCHER_OPTIONS["connections"]
-    if mode not in known["perRank"]:
+    if mode not in LAUNCHER_OPTIONS["connections"]["perRank"]:
         return 0
-    return int(known["baseMebibytes"] + known["clientMebibytes"] * ranks) * MI
+    return connection_memory(ranks) * MI

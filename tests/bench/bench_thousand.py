@@ -33,7 +33,7 @@ from tests.bench.process_tree import Peak, Watch
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
-from tests.unit.podfiles.ssh.pods import PYTHON
+from tests.unit.hvd_pods.worker.ssh.pods import PYTHON
 
 GROUPS = 50
 # How many endpoints Kubernetes puts into one EndpointSlice.

@@ -17,7 +17,7 @@ from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tests.unit.podfiles.ssh.pods import (
+from tests.unit.hvd_pods.worker.ssh.pods import (
     KEYS,
     PYTHON,
     Master,
@@ -80,7 +80,7 @@ def _user(root: Path, hosts: Path) -> User:
 def _move_to_run(pod: Worker | Master) -> None:
     """Let a pod's files have the same paths in every pod."""
     for name in ("fast_start.py", "reporting.py"):
-        source = pod.files / "hvd_pods" / "common" / name
+        source = pod.files / "hvd_pods/common" / name
         source.write_text(source.read_text().replace(f'"{pod.root}/', '"/run/horovod/'))
 
 
@@ -106,9 +106,9 @@ class Farm:
         worker = Worker(root, _user(root, self._hosts()), self.keys)
         own = range(number, SERVERS * ADDRESSES_PER_SERVER, SERVERS)
         lines = "".join(f"ListenAddress {address(host)}\n" for host in own)
-        source = worker.files / "hvd_pods" / "common" / "ssh.py"
+        source = worker.files / "hvd_pods/worker/sshd.py"
         text = source.read_text()
-        assert text.count("\nPort {port}\n") == 1, "ssh.py writes its configuration in another way"
+        assert text.count("\nPort {port}\n") == 1, "sshd.py writes its configuration in another way"
         source.write_text(text.replace("\nPort {port}\n", f"\nPort {{port}}\n{lines}"))
         _move_to_run(worker)
         self.workers.append(worker)

@@ -224,7 +224,7 @@ with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
     loss = weight * float(hvd.rank())
 weight.assign_sub(tape.gradient(loss, [weight])[0])
 draws = [random.random(), float(tf.random.uniform([]))]
-sys.stdout.write(f"WARM {'warm_server.py' in parent} {weight.numpy():.2f} {draws}\\n")
+sys.stdout.write(f"WARM {'warm/server.py' in parent} {weight.numpy():.2f} {draws}\\n")
 """
 
 

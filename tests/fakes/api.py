@@ -194,8 +194,8 @@ class FakeApi(Api):
             expected = request.body.get("metadata", {}).get("resourceVersion")
             if expected not in (None, item["metadata"].get("resourceVersion")):
                 return status_object(409, "the object has been modified")
-            item = _merge(item, request.body)
-            self.put(resource, item)
+            self.put(resource, _merge(item, request.body))
+            item = self._objects[resource][request.name]
         # Of the scale subresource, spec.replicas is what the object itself has, too.
         return 200, {"spec": {"replicas": item["spec"]["replicas"]}} if request.part else item
 

@@ -98,7 +98,7 @@ def test_killed_sshd(training: Training) -> None:
 @pytest.mark.fault("warm process killed, then a rank")
 def test_killed_warm_process(training: Training) -> None:
     begin(training)
-    warm = training.process(1, command="warm_server.py")
+    warm = training.process(1, command="warm/server.py")
     # It watches the one that imports, which is its child.
     (importing,) = warm.children()
     importing.kill()

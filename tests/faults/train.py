@@ -107,7 +107,7 @@ def tell_rank() -> float:
     """Write which process this rank is, and return when it began."""
     start = time.time()
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
-    is_fork = b"warm_server.py" in parent
+    is_fork = b"warm/server.py" in parent
     host = socket.gethostname()
     write_line("ranks.jsonl", rank=hvd.rank(), host=host, pid=os.getpid(), fork=is_fork)
     return start

@@ -19,8 +19,8 @@ import pytest
 
 from hvd_pods.common.errors import ConfigurationError, LaunchError, LostHostError, RunError
 from hvd_pods.master import launch
+from tests.unit.hvd_pods.warm.worker import is_alive
 from tests.unit.podfiles.runs import make_run
-from tests.unit.podfiles.warm.worker import is_alive
 from tests.waiting import wait_until
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import fast_start, fence
+from hvd_pods.common import fast_start, fence, notices
 from hvd_pods.common.run import Host
 from hvd_pods.master import attempts, lost_hosts, main, notice_server
 from hvd_pods.master.launch import Launcher
@@ -143,7 +143,7 @@ def test_launcher_ends_a_rank_that_waits(tmp_path: Path, monkeypatch: pytest.Mon
         command = [sys.executable, "-I", "-c", REPORT, str(Path(ranks.__file__).parent)]
         with subprocess.Popen([*command, str(tmp_path)]) as rank:
             notice = told.get(timeout=60)
-            assert (notice["kind"], notice["rank"]) == (rank_end.ENDED, 3)
+            assert (notice["kind"], notice["rank"]) == (notices.ENDED, 3)
             rank.send_signal(signal.SIGUSR1)
             rank.send_signal(signal.SIGTERM)
             assert rank.wait(60) == -signal.SIGTERM

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from hvd_pods.common import ssh
 from hvd_pods.common.errors import LostHostError, RunError
 from hvd_pods.common.run import Host
 from hvd_pods.master import attempts, hosts, kube, liveness, lost_hosts, main, probing
 from hvd_pods.master.user_code import UserCode
+from hvd_pods.worker import sshd
 from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.fake_worker import SLICES, Workers, ssh_banner
 from tests.unit.podfiles.master_pod import MasterPod, read_log
@@ -269,7 +269,7 @@ def test_a_lost_host_is_no_reason_to_pause() -> None:
 
 
 def test_sshd_lets_the_masters_connection_wait_without_a_login() -> None:
-    assert "\nLoginGraceTime 0\n" in ssh.sshd_config(2222, "r1", "python3", False)
+    assert "\nLoginGraceTime 0\n" in sshd.format_config(2222, "r1", "python3", False)
 
 
 def test_launch_ends_as_failed_when_one_of_the_lost_hosts_can_no_longer_save(

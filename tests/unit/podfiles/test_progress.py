@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import re
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,67 +19,7 @@ from tests.fakes.faults import TIMEOUT
 from tests.unit.podfiles.runs import make_record, make_run
 from tests.waiting import wait_until
 
-PAGE = Path(progress.__file__).parents[3] / "docs" / "chart-watching.md"
 TOLD = "horovod_step 120\nhorovod_steps 500\nhorovod_loss 0.41\nhorovod_images_per_second 16\n"
-
-
-def told(text: str) -> progress.Told:
-    return progress.parse_progress(progress.select_samples(text))
-
-
-def test_page_has_each_line_that_is_understood() -> None:
-    section = PAGE.read_text().partition("## Scrape metrics")[0]
-    assert set(re.findall(r"^\| `(horovod_\w+) ", section, re.M)) == progress.NAMES.keys()
-
-
-def test_a_ranks_file_tells_its_numbers() -> None:
-    assert told(TOLD + "horovod_size 2\nmine 3\nhorovod_stage 1\n") == {
-        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 2,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", {}),
-        ("horovod_steps 5\n", {}),
-        ("horovod_step", {}),
-        ("horovod_step 1.2.3", {}),
-        ("horovod_step -1", {}),
-        ("horovod_step NaN", {}),
-        ("horovod_step 1e300", {}),
-        (f"horovod_step {'9' * 100_000}", {}),
-        ("horovod_step 3\nhorovod_lo", {"step": 3}),
-        ("\0\0\xff\nhorovod_step 3\nEpoch 1/5\n", {"step": 3}),
-        ("horovod_step 3\nhorovod_loss NaN", {"step": 3, "loss": "nan"}),
-        ("horovod_step 3\nhorovod_loss -Inf", {"step": 3, "loss": "-inf"}),
-        ("horovod_step 3\nhorovod_images_per_second Inf", {"step": 3}),
-        ('horovod_step{rank="1"} 3', {}),
-        ("horovod_step 0", {"step": 0}),
-        ("horovod_step 9007199254740992", {"step": 2**53}),
-        ("horovod_step 9007199254740994", {}),
-        (f"horovod_step 3\nhorovod_loss 0.{'0' * 37}", {"step": 3, "loss": 0.0}),
-        (f"horovod_step 3\nhorovod_loss 0.{'0' * 38}", {"step": 3}),
-    ],
-)
-def test_what_is_not_understood_is_left_out(text: str, expected: progress.Told) -> None:
-    assert told(text) == expected
-    kept = Progress()
-    kept.take(text.replace("\n", "\t"), 0.0)
-    assert bool(kept.entry()) == bool(expected)
-    assert not expected or json.loads(kept.entry())["step"] == expected["step"]
-
-
-def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
-    for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
-        (tmp_path / name).write_text(f"horovod_step {step}\n")
-    assert progress.read_folder(tmp_path, 0.0) == "horovod_step 2"
-    # A file that is replaced at this moment.
-    (tmp_path / "1").symlink_to("gone")
-    os.utime(tmp_path / "2", (1000, 1000))
-    assert progress.read_folder(tmp_path, 1000.0) == "horovod_step 2"
-    assert progress.read_folder(tmp_path, 2000.0) == "horovod_step 3"
-    assert progress.read_folder(tmp_path / "none", 0.0) == ""
 
 
 def test_the_entry_has_the_speed_of_all_ranks_and_the_time_left() -> None:
@@ -129,63 +65,6 @@ def test_without_a_number_of_steps_no_time_is_left() -> None:
     for now in (0.0, 1.0):
         kept.take(f"horovod_step {int(now)}", now)
     assert "secondsLeft" not in json.loads(kept.entry())
-
-
-def test_the_worker_tells_each_change_once_and_the_last_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reader, writer = os.pipe()
-    changes = iter(["", "horovod_step 1", "horovod_step 1", "horovod_step 2"])
-    last = threading.Event()
-
-    began = time.time()
-
-    def read(folder: Path, since: float) -> str:
-        # What the ranks of this attempt have written, and not those of the one before.
-        assert began - 7.001 <= since <= time.time() - 6.999
-        line = next(changes, "horovod_step 3")
-        if line == "horovod_step 2":
-            os.close(writer)
-            last.set()
-        return line
-
-    monkeypatch.setattr(progress, "read_folder", read)
-    with os.fdopen(reader) as stream:
-        monkeypatch.setattr(sys, "stdin", stream)
-        progress.report(tmp_path, 7.0, look_every=0.001)
-    assert last.is_set()
-    assert capsys.readouterr().out.split("\n") == [
-        "horovod_step 1", "horovod_step 2", "horovod_step 3", "",
-    ]  # fmt: skip
-
-
-def test_a_worker_without_the_directory_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert progress.main({}) == 1
-
-
-def test_what_the_attempt_before_has_told_is_not_told_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its last loss may be NaN, for which this attempt would end, too."""
-    rank, now = tmp_path / "0", time.time()
-    monkeypatch.setattr(sys, "argv", ["progress.py", "60"])
-    for age, told in ((61, ""), (30, "horovod_step 3\thorovod_loss nan\n")):
-        rank.write_text("horovod_step 3\nhorovod_loss nan\n")
-        os.utime(rank, (now - age, now - age))
-        with open(os.devnull) as ended:  # noqa: PTH123
-            monkeypatch.setattr(sys, "stdin", ended)
-            assert progress.main({"HVD_METRICS_DIR": str(tmp_path)}) == 0
-        assert capsys.readouterr().out == told
-
-
-def test_a_worker_ends_when_the_master_asks_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["progress.py", "0"])
-    with open(os.devnull) as ended:  # noqa: PTH123
-        monkeypatch.setattr(sys, "stdin", ended)
-        assert progress.main({"HVD_METRICS_DIR": str(tmp_path)}) == 0
 
 
 @pytest.fixture

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, List, NamedTuple, Set
+from collections import namedtuple
 
 from hvd_pods.common import fast_start
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import List, Set
+
     from hvd_pods.common.fast_start import Folder
 
+    # Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
+    Topology = List[List[Set[int]]]
+
 CPUS = "/sys/devices/system/cpu"
-# Sockets in order; of each its cores in order; of each its CPUs: hyperthreads of one core.
-Topology = List[List[Set[int]]]
 
 
-class Binding(NamedTuple):
+class Binding(
+    namedtuple("Binding", ["to", "cores_per_rank", "ranks_per_socket"], defaults=["none", 0, 0])
+):
     """What a rank is bound to: `to` is none, core or socket; a number is 0 where it is not set.
 
     With `cores_per_rank`, each rank has that many cores of its own, in the order of local ranks.
     With `ranks_per_socket`, that many ranks share each socket.
     """
-
-    to: str = "none"
-    cores_per_rank: int = 0
-    ranks_per_socket: int = 0
 
 
 class BindingError(Exception):

@@ -7,7 +7,7 @@ import signal
 from hvd_pods.common import fast_start
 
 BAD_CONFIGURATION = fast_start.BAD_CONFIGURATION
-# A defect of the master itself (EX_SOFTWARE): the Job makes another one.
+# An internal error of the master (EX_SOFTWARE): the Job makes another master.
 EXIT_INTERNAL_ERROR = 70
 # Exit codes that end the master's pod but not the run: the Job makes another master.
 LOST_MASTER = (EXIT_INTERNAL_ERROR, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
@@ -26,7 +26,7 @@ class ConfigurationError(RunError):
 
 
 class HostsTimeoutError(RunError):
-    """Hosts are missing, and none came in a whole time-out. No other attempt waits once more."""
+    """No missing host came within the time-out. Not retried: it would wait just as long."""
 
 
 class InterruptedRunError(RunError):
@@ -38,7 +38,7 @@ class InterruptedRunError(RunError):
 class LaunchError(RunError):
     """The launcher failed. Its exit code becomes the master's: a rank may have chosen it.
 
-    `repeats` is what is sure to happen again, on whichever rank; empty where nothing is.
+    `repeats` names the cause when it is sure to happen again on any rank, and is empty otherwise.
     """
 
     def __init__(self, message: str, exit_code: int, repeats: str = "") -> None:
@@ -48,11 +48,11 @@ class LaunchError(RunError):
 
 
 class LostHostError(LaunchError):
-    """Hosts went away while they had ranks. That says nothing about the script."""
+    """Hosts were lost while they had ranks, which does not mean that the script is wrong."""
 
 
 class WorkerLeftError(LaunchError):
-    """The attempt ended because a worker was asked to leave, which does not count as a failure."""
+    """The attempt ended because a worker was terminated, which does not count as a failure."""
 
 
 class NotANumberError(LaunchError):
@@ -60,3 +60,7 @@ class NotANumberError(LaunchError):
 
     def __init__(self) -> None:
         super().__init__("the loss is NaN (launch.failOnNaN)", 1, repeats="NaN")
+
+
+class SupersededError(ConfigurationError):
+    """Another master controls the workers now, and a retry of this Job would take them back."""

@@ -1,7 +1,7 @@
-"""What programs need that start for each SSH session or each rank.
+"""What the programs share that must start fast: one starts for each SSH session and each rank.
 
-They do without pathlib, dataclasses, argparse and others, whose import takes longer than all that
-these programs do. So paths are texts here.
+They do without pathlib, dataclasses, argparse and typing, whose import takes longer than everything
+that these programs do. Therefore paths are strings here.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     # Number, state, parent and session.
     Process = Tuple[int, str, int, int]
 
-# Where the package `hvd_pods` is in the pods: a folder of it is a ConfigMap.
+# Where pods mount the package `hvd_pods`, each of its folders from a ConfigMap.
 PROGRAMS = "/horovod/bin/hvd_pods"
 SECRETS = "/horovod/ssh"
 # An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
 GENERATED = "/horovod/generated"
-# The user's code: as the chart mounts it into the master, and where every pod unpacks it.
+# The user's code: mounted into the master by the chart, and unpacked in every pod.
 CODE_SOURCE, CODE = "/horovod/code-source", "/horovod/code"
-# The packages that it asks for (files/packages.py). `*` in a shell does not match the name.
+# The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
 # The container's environment for its SSH sessions: each entry ended by a NUL.
 ENVIRONMENT = f"{GENERATED}/environment"
@@ -55,7 +55,7 @@ def read(path: str) -> bytes:
 
 
 def list_names(folder: Folder) -> list[str]:
-    """The names in a folder; none where it is missing."""
+    """The names in a folder; empty when the folder is missing."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -69,7 +69,7 @@ def read_stat(pid: int | str) -> list[str]:
 
 
 def processes() -> Iterator[Process]:
-    """The processes that this one can see; of those that end meanwhile, some."""
+    """Yield all visible processes; processes that exit during the scan may be missing."""
     for name in list_names("/proc"):
         if name.isdigit():
             try:
@@ -81,7 +81,7 @@ def processes() -> Iterator[Process]:
 
 def set_process_option(option: int, value: int) -> None:
     """prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
-    # Few of the programs come here.
+    # Imported here because few of the programs need it.
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -95,5 +95,5 @@ def die_with_parent(parent: int) -> None:
 
     set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It died before.
+        # The parent has already exited.
         os._exit(128 + signal.SIGKILL)

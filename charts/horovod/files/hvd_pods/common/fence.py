@@ -5,7 +5,7 @@ everything that older ones have left in this worker before its own command start
 older epoch is refused. So nothing of an earlier attempt, or of a master that was replaced, writes
 to the run's output beside the present attempt.
 
-Each session starts with this (files/basics.py).
+Each session imports this module first: it must start fast (common/fast_start.py).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from typing import Iterator
 
 EPOCH = "HVD_EPOCH"
-# The name of the process that guards a warm rank (files/warm_fork.py).
+# The name of the process that guards a warm rank (warm/fork.py).
 GUARD = "hvd-guard"
 SIGKILL = 9
-# Seconds in which processes that were killed have to be gone: one may wait for a file server.
+# Seconds in which killed processes must be gone: a process may wait for a file server.
 GONE_WITHIN = 30.0
 
 
@@ -40,7 +40,7 @@ def admit(requested: str | None) -> str:
     Raises FenceError for an older epoch, and when processes of an older one do not end.
     """
     with open(fast_start.EPOCH, "a+", encoding="ascii") as file:
-        # The others of a new epoch wait until nothing of the old one is left.
+        # Other sessions of a new epoch wait here until no process of the old epoch is left.
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         newest = int(file.read() or 0)
@@ -51,7 +51,7 @@ def admit(requested: str | None) -> str:
                 f"uses this worker with epoch {newest}"
             )
         if epoch > newest:
-            # Written first: a session of the old epoch that comes now is refused.
+            # Written first, so that a session of the old epoch is refused from now on.
             file.truncate(0)
             file.write(str(epoch))
             file.flush()
@@ -93,13 +93,13 @@ def older_processes(epoch: int) -> Iterator[int]:
             is_older = _is_guard(folder) or _is_older(fast_start.read(f"{folder}/environ"), epoch)
             is_here = is_older and _is_here(folder)
         except OSError:
-            # It has ended, or is another user's.
+            # The process has ended, or belongs to another user.
             continue
         if state != "Z":
             parents[pid] = parent
             if is_here:
                 older.add(pid)
-    # A process may overwrite its environment, as setproctitle does.
+    # A process may have overwritten its environment, as setproctitle does: its ancestors count.
     yield from (pid for pid in parents if any(one in older for one in _ancestry(pid, parents)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-# Scripts for Keras 2 under Keras 3. What calls a list is told by the line of the script.
+# Errors of scripts for Keras 2 under Keras 3. The script's line shows whether it calls a list.
 CALLED = re.compile(r"\.(variables|weights)\(\)")
 KERAS_2 = re.compile(
     r"Argument\(s\) not recognized: \{'(lr|decay)'"

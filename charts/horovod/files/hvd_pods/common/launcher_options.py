@@ -1,21 +1,22 @@
-"""What launchers know and set: launcher_options.json, which the chart and hvdchart read too."""
+"""What launchers know and set: launcher_options.json, which the chart's templates read, too."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from hvd_pods.common import fast_start
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hvd_pods.common.run import Run
+    from typing import Any, Iterator, Sequence
 
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
     fast_start.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
 )
-KNOWLEDGE = LAUNCHER_OPTIONS
-_OPTIONS = {name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]}
+_BY_NAME: dict[str, dict[str, Any]] = {
+    name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]
+}
 
 
 def option_name(argument: str) -> str:
@@ -25,15 +26,14 @@ def option_name(argument: str) -> str:
 
 def find_option(argument: str) -> dict[str, Any]:
     """The entry of the option in an argument; empty for a value and for an unknown option."""
-    option: dict[str, Any] = _OPTIONS.get(option_name(argument), {})
-    return option
+    return _BY_NAME.get(option_name(argument), {})
 
 
 def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each known option among the arguments of a launcher: its index, and its entry.
+    """The known options among the arguments of a launcher: the index of each, and its entry.
 
     What follows an option as its argument is no option, even when it looks like one: in
-    `--mca plm_rsh_args -q` the last word is for ssh.
+    `--mca plm_rsh_args -q`, the last word is for ssh.
     """
     values = 0
     for index, argument in enumerate(arguments):
@@ -71,38 +71,7 @@ def find_conflicts(
             yield index, "binding", option
 
 
-def check_options(run: Run, launcher: str) -> None:
-    """Check launch.options for a launcher, named by its id. Raises ConfigurationError.
-
-    The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
-    whose own error would not say where the option comes from.
-    """
-    # Ranks need what launchers know, and do without the settings of the run.
-    from hvd_pods.common.errors import ConfigurationError
-
-    bound, interface = run.binding.to != "none", bool(run.interface)
-    problems = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
-    for index, reason, option in problems:
-        problem = {
-            "value": f"the chart sets that from {option.get('value')}: remove it from "
-            "launch.options",
-            "launcher": f"{LAUNCHER_OPTIONS['launchers'][launcher]}, the launcher of this image, "
-            "does not have that option: use an option of that launcher, or launch.binding, "
-            "network.interface and network.transport, which work with every launcher",
-            "interface": f"network.interface is {run.interface}: give one of the two",
-            "binding": f"launch.binding.to is {run.binding.to}: give one of the two",
-        }[reason]
-        raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
-
-
-def master_interface_variables(interface: str, default: str) -> dict[str, str]:
-    """The master's variables for network.interface, and for its default route's interface.
-
-    Either may be empty: the first where the user names none, the second where there is no route.
-    """
-    variables = {}
-    for variable in LAUNCHER_OPTIONS["interfaceVariables"]:
-        chosen = interface or (default if variable.get("always") else "")
-        if "master" in variable["setOn"] and chosen:
-            variables[variable["name"]] = chosen
-    return variables
+def connection_memory(clients: int) -> int:
+    """The MiB that the master's container needs with this number of SSH clients at a time."""
+    known = LAUNCHER_OPTIONS["connections"]
+    return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)

@@ -11,7 +11,7 @@ import os
 
 from hvd_pods.common import fast_start
 
-# There if ranks may not. To find it out would take each rank longer than to look for a file.
+# This file exists if ranks may not. To look for it takes a rank less time than to try the call.
 DENIED = f"{fast_start.GENERATED}/memory-access-denied"
 WARNING = (
     "the ranks of a worker cannot read each other's memory: the container runtime denies "
@@ -21,7 +21,7 @@ WARNING = (
 
 
 def is_denied() -> bool:
-    """Whether this process may not even ask for memory of a process. False where nobody knows."""
+    """Whether the call is denied to this process. False where that cannot be found out."""
     try:
         import ctypes
 
@@ -33,11 +33,11 @@ def is_denied() -> bool:
 
 
 def note(slots: int) -> None:
-    """Write down whether the ranks of this worker, so many, may read each other's memory."""
+    """Write down whether the ranks of a worker with `slots` ranks may read each other's memory."""
     if slots > 1 and is_denied():
         os.close(os.open(DENIED, os.O_CREAT))
 
 
 def find_warning(local_size: int) -> str:
-    """What to tell the user where a host has so many ranks of Open MPI; empty for nothing."""
+    """The warning for a host with `local_size` ranks of Open MPI; empty when there is none."""
     return WARNING if local_size > 1 and os.path.exists(DENIED) else ""

@@ -17,7 +17,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Callable, Iterator, Mapping
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.reporting import log
@@ -39,15 +39,26 @@ SAMPLE = re.compile(
     r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^{}]*\})? +"
     r"[-+]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|(?i:inf|nan))"
 )
-# A rank's file. Others, such as those that are being written, are left out.
+# The name of a rank's file. Other files, such as files that are being written, are left out.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 STAGES = ("Starting", "Waiting", "Started", "HostsReady", "Training", "Finished", "Failed")
 # Bytes that are read of a script's file, which may grow without end.
 LARGEST_FILE = 1 << 20
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# The samples by which a script reports its progress, and their names in the record.
+PROGRESS = {
+    "horovod_step": "step",
+    "horovod_steps": "steps",
+    "horovod_loss": "loss",
+    "horovod_images_per_second": "imagesPerSecond",
+    "horovod_size": "size",
+}
+# A longer number is no number of a training, in characters; floats count exactly up to the other.
+LONGEST_NUMBER, LARGEST_COUNT = 40, 1 << 53
+ReportedProgress = Dict[str, Any]
 
 
-def page(
+def master_page(
     run: Run,
     stage: str,
     hosts_ready: int,
@@ -78,7 +89,7 @@ def worker_page(slots: str, folder: Path) -> str:
 
 
 def script_samples(file: Path, label: str = "") -> Iterator[str]:
-    """The samples of a script's file with a label added, and what there is to say of the file."""
+    """The samples of a script's file with a label added, and metrics about the file itself."""
     braces = f"{{{label}}}" if label else ""
     samples, refused = parse_samples(read_script_file(file))
     yield f"horovod_script_lines_refused{braces} {refused}"
@@ -117,7 +128,7 @@ def format_page(samples: list[str]) -> str:
 def parse_samples(text: str) -> tuple[list[str], int]:
     """Return the lines that are samples, and the number of lines that are something else.
 
-    A metric of our own is refused: it would contradict the one that is served beside it.
+    The chart's own metrics are refused: a second value would contradict the served one.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
@@ -127,12 +138,41 @@ def parse_samples(text: str) -> tuple[list[str], int]:
 
 
 def read_script_file(path: Path) -> str:
-    """Return what the script has written so far."""
+    """Return the text that the script has written so far; empty when there is no file."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(LARGEST_FILE)
     except OSError:
         return ""
+
+
+def select_progress(text: str) -> list[str]:
+    """The samples of a rank's file that report its progress."""
+    pairs = (sample.rsplit(maxsplit=1) for sample in parse_samples(text)[0])
+    return [
+        f"{name} {value}"
+        for name, value in pairs
+        if name in PROGRESS and len(value) < LONGEST_NUMBER
+    ]
+
+
+def parse_progress(samples: Iterable[str]) -> ReportedProgress:
+    """The numbers of such samples by name; empty without a step.
+
+    A loss that is not finite is worth knowing, and is a string, because JSON has no such number.
+    """
+    reported: ReportedProgress = {}
+    for sample in samples:
+        series, value = sample.split()
+        name, number = PROGRESS[series], float(value)
+        is_finite = abs(number) < float("inf")
+        if name == "loss":
+            reported[name] = number if is_finite else str(number)
+        elif name == "imagesPerSecond" and is_finite:
+            reported[name] = number
+        elif name != "imagesPerSecond" and 0 <= number <= LARGEST_COUNT:
+            reported[name] = int(number)
+    return reported if "step" in reported else {}
 
 
 class DualStackServer(ThreadingHTTPServer):
@@ -186,7 +226,9 @@ def start(
     name = environment["HVD_METRICS_FILE"]
     file = Path(name) if name else None
     try:
-        serve(lambda: page(run, stage(), hosts_ready(), launches(), stalls(), file), int(port))
+        serve(
+            lambda: master_page(run, stage(), hosts_ready(), launches(), stalls(), file), int(port)
+        )
     except OSError as problem:
         log(f"cannot serve metrics on port {port}: {problem}")
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any, Dict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+    Notice = Dict[str, Any]
+else:
+    Notice = dict
 
 ADDRESS = "HVD_NOTICES"
 # Kinds of notices about a rank: the exception that ends it, its failure, that it was asked to end,
@@ -19,7 +26,6 @@ RAISED, FAILED, ASKED, ENDED = "raised", "failed", "asked", "ended"
 STOPPED, LEAVING = "stopped", "leaving"
 # Seconds in which a notice has to be sent.
 SEND_WITHIN = 3.0
-Notice = Dict[str, Any]
 
 
 def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:

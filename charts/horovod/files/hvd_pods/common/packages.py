@@ -31,7 +31,7 @@ REFERS = re.compile(r"^\s*(-[rcef]|--(requirement|constraint|editable|find-links
 FIXED = ("horovod", "mxnet", "torch")
 # One package under the names of its builds.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu", "intel-tensorflow")
-# How the image's Python finds packages, and the versions of those that stay.
+# Prints where the image's Python finds packages, and the versions of packages that must stay.
 LOOK = """
 import json, sys
 from importlib.metadata import distributions

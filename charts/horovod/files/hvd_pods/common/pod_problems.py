@@ -1,11 +1,11 @@
 """Why a worker's pod does not run, and whether waiting or another attempt can help.
 
-The known reasons are in pod_problems.json, which the hvdchart library reads, too. Its keys are a
-container's waiting reason (`container`), a part of the kubelet's message about an image that it
-cannot pull (`image`), a part of the scheduler's message (`scheduling`), a part of the API server's
-message about a pod that it refuses (`refusal`), and the reason of an event about a pod (`event`).
-`permanent` means that another attempt cannot help. `waitSeconds` is for how many seconds the master
-waits for the problem to pass; without it, until launch.hostsTimeoutSeconds.
+The known reasons are in pod_problems.json. Its sections are a container's waiting reason
+(`container`), a part of the kubelet's message about an image that it cannot pull (`image`), a part
+of the scheduler's message (`scheduling`), a part of the API server's message about a pod that it
+refuses (`refusal`), and the reason of an event about a pod (`event`). `permanent` means that
+another attempt cannot help. `waitSeconds` is for how many seconds the master waits for the problem
+to pass; without it, until launch.hostsTimeoutSeconds.
 """
 
 from __future__ import annotations
@@ -29,22 +29,27 @@ class Diagnosis(NamedTuple):
     """Why a host is missing, whether that is permanent, and what a person can do about it.
 
     `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
-    take long.
+    take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a host
+    that merely starts.
     """
 
     reason: str
     permanent: bool = False
     remedy: str = ""
     queued: bool = False
-    # Seconds to wait for it to pass; None: as long as for a host that merely starts.
     wait_seconds: float | None = None
 
 
 @functools.lru_cache(maxsize=None)
-def known_problems() -> dict[str, dict[str, Any]]:
+def known_problems() -> dict[str, dict[str, dict[str, Any]]]:
     """Read the table: section -> sign -> permanent, remedy and waitSeconds."""
-    table: dict[str, dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
+    table: dict[str, dict[str, dict[str, Any]]] = json.loads(TABLE.read_text(encoding="utf-8"))
     return table
+
+
+def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
+    """The first entry in a section of the table whose sign is in `text`."""
+    return next((known for sign, known in known_problems()[section].items() if sign in text), None)
 
 
 def diagnose(pod: Pod) -> Diagnosis:
@@ -100,7 +105,7 @@ def _diagnose_container(container: dict[str, Any]) -> Diagnosis | None:
     reason = f"{waiting['reason']}: {message} (image {container['image']})"
     found = _look_up("container", waiting["reason"], reason)
     if "ImagePull" in waiting["reason"]:
-        # The message tells an image that does not exist from a registry that is away.
+        # The message shows whether the image does not exist or the registry does not answer.
         sure = _look_up("image", message, reason)
         return found._replace(permanent=sure.permanent, remedy=sure.remedy or found.remedy)
     return found
@@ -115,15 +120,10 @@ def _diagnose_exit(container: str, ended: dict[str, Any]) -> Diagnosis:
     return Diagnosis(reason)
 
 
-def find_known(section: str, text: str) -> dict[str, Any] | None:
-    """Return the first entry of a section of the table whose sign is in `text`, if any."""
-    return next((known for sign, known in known_problems()[section].items() if sign in text), None)
-
-
 def _look_up(section: str, text: str, reason: str) -> Diagnosis:
-    known = find_known(section, text)
+    """The diagnosis by the first sign of the table that is in `text`."""
+    known = find_known_problem(section, text)
     if known is None:
         return Diagnosis(reason)
-    return Diagnosis(
-        reason, known["permanent"], known["remedy"], wait_seconds=known.get("waitSeconds")
-    )
+    wait_seconds = known.get("waitSeconds")
+    return Diagnosis(reason, known["permanent"], known["remedy"], wait_seconds=wait_seconds)

@@ -21,12 +21,12 @@ class Host:
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the number to start with: a spare, or one that an elastic run uses if it is there.
+    # Beyond the initial number: a spare host, or a host by which an elastic run may grow.
     optional: bool = False
 
 
 class Pod(NamedTuple):
-    """Where a host is at a moment. DNS tells neither the pod's `uid` nor its `node`."""
+    """The pod of a host at a moment. Where only DNS is asked, `uid` and `node` are empty."""
 
     address: str
     uid: str = ""
@@ -65,20 +65,20 @@ class Run:
     lost_after: float
     # The version of the user's code; empty when the image has the code.
     code: str
-    # Whether the workers install what requirements.txt beside it asks for.
+    # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
     # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
     stall_timeout: float
     fail_on_nan: bool
     # Seconds that the master has to end when it is asked to.
     grace: float
-    # The records of the nodes that have the data, by the name of the StatefulSet (files/staged.py).
+    # By the name of the StatefulSet: the record of the nodes with the data (master/staged.py).
     staged: Mapping[str, str]
     # Seconds that storing the results may take; 0 when there is nothing to store.
     results_within: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
-    # Hosts are waited for no longer, by time.monotonic().
+    # The deadline for hosts, by time.monotonic().
     wait_until: float = math.inf
     # The master was started again after it had trained.
     resumed: bool = False
@@ -157,7 +157,7 @@ def parse_run(text: str) -> Run:
             document["binding"]["ranksPerSocket"],
         ),
         transport=document["transport"],
-        # Without access to the API. Otherwise the Job says it.
+        # Only without access to the API: otherwise the Job has the number.
         retries=document.get("retries", 0),
         lost_after=float(document.get("lostAfterSeconds", 0)),
         code=document["code"],

@@ -7,11 +7,13 @@ hvdchart's plan takes its numbers from `plan_threads`, for the cores that a spec
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Mapping, MutableMapping
 
 from hvd_pods.common import binding, fast_start
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Mapping, MutableMapping
+
     from hvd_pods.common.fast_start import Folder
 
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound

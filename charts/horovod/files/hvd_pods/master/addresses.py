@@ -6,6 +6,7 @@ that is looked up too early stays unknown for as long as the DNS server caches n
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
+from hvd_pods.master.carriers import spawn
 from hvd_pods.master.kube import Api, ApiError, pauses
 
 Slice = Dict[str, Any]
@@ -61,7 +63,7 @@ class DnsAddresses:
         """Begin to look hosts up: a lookup blocks, so that one thread would take too long."""
         for first in range(min(DNS_THREADS, len(self._hosts))):
             share = self._hosts[first::DNS_THREADS]
-            threading.Thread(target=self._follow, args=(share,), daemon=True).start()
+            spawn("look-up-hosts", functools.partial(self._follow, share))
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Return what is known of each host, by its name."""
@@ -122,8 +124,7 @@ class SliceAddresses:
         self._dns = DnsAddresses(run.hosts, on_change)
         self._uses_dns = False
         self._closed = threading.Event()
-        # Of the watch.
-        self._connection: socket.socket | None = None
+        self._watch_socket: socket.socket | None = None
 
     @property
     def missing(self) -> str:
@@ -134,7 +135,7 @@ class SliceAddresses:
         """Begin to follow the slices. DNS helps at once if the API server is away already."""
         if self._api.is_away:
             self._use_dns()
-        threading.Thread(target=self._follow, name="follow-endpointslices", daemon=True).start()
+        spawn("follow-endpointslices", self._follow)
 
     def endpoints(self) -> dict[str, Endpoint]:
         """Return what is known of each host, by its name."""
@@ -211,17 +212,17 @@ class SliceAddresses:
         return has_news
 
     def _note(self, connection: socket.socket) -> None:
-        self._connection = connection
+        self._watch_socket = connection
         if self._closed.is_set():
             # Meanwhile.
             self._cut()
 
     def _cut(self) -> None:
         """End the watch's connection, from which the other thread would read for minutes."""
-        if self._connection is not None:
+        if self._watch_socket is not None:
             # It may have ended by itself. A socket of TLS would forget its state under the reader.
             with suppress(OSError):
-                socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
+                socket.socket.shutdown(self._watch_socket, socket.SHUT_RDWR)
 
     def _replace(self, slices: dict[str, Slice]) -> None:
         self._slices = slices

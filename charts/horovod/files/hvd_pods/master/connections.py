@@ -1,4 +1,4 @@
-"""What the launcher's SSH clients need in the master's container: memory and open files."""
+"""The memory and open files that the launcher's SSH clients need in the master's container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Sequence
 
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.launcher_options import KNOWLEDGE
+from hvd_pods.common.launcher_options import connection_memory
 from hvd_pods.common.reporting import log
 
 # Files that the launcher has open for each client or host, and for everything else.
@@ -18,12 +18,6 @@ LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 MIB = 1 << 20
-
-
-def needed_memory(clients: int) -> int:
-    """The memory in MiB that the master needs with this number of SSH clients at a time."""
-    known = KNOWLEDGE["connections"]
-    return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)
 
 
 def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
@@ -37,7 +31,7 @@ def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
 
 def check_memory(clients: int, limit: int | None) -> None:
     """Raise ConfigurationError when the clients would be killed for memory."""
-    needed = needed_memory(clients)
+    needed = connection_memory(clients)
     if limit is not None and limit < needed:
         raise ConfigurationError(
             f"the launcher keeps {clients} SSH clients open, which need about {needed} MiB, and "

@@ -1,59 +1,26 @@
-"""The end of an attempt: whether it was the run's last, and what happens to the workers."""
+"""Rules of the end: what the Job says, whether the run is over, and what happens to the workers."""
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 
 from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
-from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Run
-from hvd_pods.master.kube import Api, ApiError, Object, parse_time
-from hvd_pods.master.record import FAILED, FINISHED, RunRecord
-from hvd_pods.master.statefulsets import scale_to_zero
+from hvd_pods.master import messages as m
+from hvd_pods.master.kube import Object, parse_time
+from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
 FIRST_BACKOFF, LONGEST_BACKOFF = 10.0, 360.0
-# Seconds to wait for the condition DeadlineExceeded: the controller sets it when it ends the pod.
-CONDITION_WITHIN = 10
 # Seconds by which the clocks of the controller's machine and this one may differ.
 CLOCK_SKEW = 60.0
+# Storing results ends this many seconds before the Job's deadline, which would fail the Job.
+END_BEFORE = 15.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
-
-
-def read_job(api: Api, stopped: bool, retry_seconds: float | None = None) -> Object | None:
-    """Read the Job after this attempt; None when it was deleted or is being deleted.
-
-    `stopped`: this pod was asked to end, of which the Job's deadline may be the reason.
-    UNREADABLE when the API server does not show it, within `retry_seconds` if that is not None.
-    """
-    name = os.environ["HVD_JOB"]
-    try:
-        job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds, timeout=retry_seconds)
-    except ApiError as problem:
-        log(f"cannot read the Job: {problem}")
-        # An upgrade removes the Job, and its Role names the new one only.
-        return None if problem.status in (403, 404) else UNREADABLE
-    if stopped and not failure_reason(job) and time.time() > deadline(job) - CLOCK_SKEW:
-        job = _wait_for_failure(api, name, job)
-    return None if "deletionTimestamp" in job["metadata"] else job
-
-
-def _wait_for_failure(api: Api, name: str, job: Object) -> Object:
-    """Return the Job as soon as it has failed, or as it is after CONDITION_WITHIN seconds."""
-    query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(CONDITION_WITHIN)}
-    try:
-        for event in api.watch("batch/jobs", query):
-            if event["type"] != "ERROR":
-                job = event["object"]
-            if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
-                break
-    except ApiError as problem:
-        log(f"cannot watch the Job: {problem}")
-    return job
+# What the record says of results that were stored, and the purposes of its last writes.
+STORED = "Stored"
+END = "end"
 
 
 def failure_reason(job: Object) -> str:
@@ -65,11 +32,11 @@ def failure_reason(job: Object) -> str:
     return ""
 
 
-def will_retry(job: Object, code: int, now: float) -> bool:
-    """Whether the Job makes another attempt after this one, which ends with `code` at `now`.
+def will_retry(job: Object, code: int, wall: float) -> bool:
+    """Whether the Job makes another master after this one, which ends with `code` at `wall`.
 
     An eviction, which does not count as a failure, looks like a deletion, which does. So this may
-    be False although another attempt follows: that one scales the workers up again.
+    be False although another master follows: that one scales the workers up again.
     """
     if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
@@ -77,8 +44,8 @@ def will_retry(job: Object, code: int, now: float) -> bool:
     if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)):
         return False
     pause = min(FIRST_BACKOFF * 2**failed, LONGEST_BACKOFF)
-    # If the deadline passes between two attempts, no master is there to scale the workers down.
-    return bool(now + pause < deadline(job))
+    # If the deadline passes between two masters, none is there to scale the workers down.
+    return bool(wall + pause < deadline(job))
 
 
 def deadline(job: Object) -> float:
@@ -105,34 +72,82 @@ def interruption(job: Object | None) -> RunError:
     return InterruptedRunError(why)
 
 
-def finish(
-    run: Run,
-    api: Api,
-    job: Object | None,
-    record: RunRecord,
-    problem: RunError | None,
-    stopped: bool,
-) -> None:
-    """Record how the run ended and scale the workers down, unless another master continues it.
-
-    `stopped`: this pod was asked to end, so that its Job may make another one.
-    """
-    code = problem.exit_code if problem else 0
-    if job is None:
-        log("the workers are not scaled down: the next run of the release may use them")
-    elif not (stopped and will_retry(job, code, time.time())):
-        record.write(FAILED if problem else FINISHED, str(problem or ""))
-        if not record.lost:
-            scale_down(run, api, code)
+def announce(step: Step, problem: RunError) -> None:
+    """Write why the run failed to the log, the termination message and an event."""
+    if not step.state.facts.is_test:
+        step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
 
 
-def scale_down(run: Run, api: Api, code: int) -> None:
-    """Scale the workers to 0 if `cleanup` asks for that after a run that ended with `code`."""
-    if run.cleanup == "Always" or (run.cleanup == "OnSuccess" and code == 0):
-        scale_to_zero(api, run.stateful_sets)
+def finish(step: Step, problem: RunError | None) -> None:
+    """Record how the run ended and scale the workers down, unless another master continues it."""
+    state, code = step.state, problem.exit_code if problem else 0
+    step.set(phase=Phase.FINISHING, problem=problem)
+    if state.facts.is_test:
+        leave(step)
+    elif not state.run.api:
+        if state.run.cleanup != "Never":
+            step.log("the workers stay: without a service account the master cannot scale them")
+        store_results(step)
+    elif state.job is None:
+        step.log("the workers are not scaled down: the next run of the release may use them")
+        store_results(step)
+    elif state.is_stopped and will_retry(state.job, code, step.wall):
+        store_results(step)
+    else:
+        step.record(FAILED if problem else FINISHED, str(problem or ""))
+        step.write_record(END, within=None)
 
 
-def present_cleanup(run: Run, job: Object | None) -> str:
-    """The value `cleanup`, which an upgrade may have changed since the master started."""
-    annotations = job["metadata"].get("annotations") or {} if job else {}
-    return str(annotations.get("horovod/cleanup", run.cleanup))
+def scale_down(step: Step) -> None:
+    """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
+    state = step.state
+    annotations = state.job["metadata"].get("annotations") or {} if state.job else {}
+    cleanup = str(annotations.get("horovod/cleanup", state.run.cleanup))
+    if cleanup == "Always" or (cleanup == "OnSuccess" and state.problem is None):
+        step.do(m.ScaleDown())
+    else:
+        store_results(step)
+
+
+def store_results(step: Step) -> None:
+    """Store the results if the run has ended and asks for that; then end this master."""
+    state, run, problem = step.state, step.state.run, step.state.problem
+    is_wanted = run.results_within and (problem is None or run.results_on_failure)
+    is_over = not isinstance(problem, InterruptedRunError)
+    if not (is_over and is_wanted) or state.results == STORED:
+        leave(step)
+        return
+    left = deadline(state.job) - step.wall - END_BEFORE if state.job else run.results_within
+    step.set(phase=Phase.STORING)
+    step.do(m.StoreResults(min(left, run.results_within)))
+
+
+def on_results(step: Step, event: m.ResultsStored) -> None:
+    """The results are stored, or not. Neither changes how the training ended."""
+    state, problem = step.state, step.state.problem
+    step.set(results=event.failure or STORED)
+    if state.entry:
+        step.set(entry={**state.entry, "results": step.state.results})
+    if not event.failure:
+        step.log("the results are stored")
+        step.do(m.Emit("ResultsStored", "results.command ended with exit code 0", "note"))
+        leave(step)
+        return
+    text = f"the results could not be stored: {event.failure}"
+    step.do(m.Emit("ResultsNotStored", text, "warning"))
+    if problem:
+        step.log(text)
+    else:
+        # The training has finished: nothing else is in the termination message.
+        step.do(m.ReportFailure(RunError(text)))
+    again = InterruptedRunError(text)
+    if state.is_stopped and state.job and will_retry(state.job, again.exit_code, step.wall):
+        # Another master stores the results.
+        step.set(problem=again)
+    leave(step)
+
+
+def leave(step: Step) -> None:
+    """Give the record back and end."""
+    step.set(phase=Phase.OVER, timers={})
+    step.release_record()

@@ -56,7 +56,7 @@ SURE_TO_REPEAT = {
     *("AttributeError", "FloatingPointError", "ImportError", "IndentationError", "NameError"),
     *("ModuleNotFoundError", "SyntaxError", "TabError", "TypeError"),
 }
-# What the kernel says of volumes that stay full.
+# Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 # What ranks raise that have lost their peer; TensorFlow has errors of its own with Horovod's words.
 # The last two are horovodrun's own, about ranks that have failed.
@@ -117,17 +117,17 @@ class ErrorOutput:
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None when nothing says it.
 
-        `raised` and `failed`: what ranks told of their exceptions (files/exception_notice.py), and
-        of their exit codes and signals (files/rank_end.py), in this order.
+        `raised` and `failed`: what ranks told of their exceptions (rank/exception_notice.py), and
+        of their exit codes and signals (rank/rank_end.py), in this order.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
-        # Copies: what outlives the launcher may still write.
+        # Copies, because processes that outlive the launcher may still write.
         recent = [item for item in self._tracebacks.copy() if item.at > since]
         lines = self._lines.copy()
         match = next((m for r in RANKS for line in lines if (m := r.search(line))), None)
         rank = int(match["rank"]) if match else None
-        # By the launcher: the first rank that ended may be one that lost its peer.
+        # The rank that the launcher names ended first, perhaps because it lost its peer.
         named = rank
         number = (match.groupdict().get("signal") if match else None) or "0"
         ended = next((n for n in failed if n["at"] > since and rank in (None, n["rank"])), None)
@@ -144,7 +144,7 @@ class ErrorOutput:
         candidates = own if own or rank is not None else recent
         first = next((t for t in candidates if t.rank is None or named in (None, t.rank)), None)
         if number == "0" and first:
-            # Of several that ended, the launcher's first may be one that lost its peer.
+            # The launcher's first rank may have ended only because it lost its peer.
             is_known = first.rank is None and len(own) == len(recent)
             who = _describe_rank(rank if is_known else first.rank, hosts)
             return _judge(who, first.text)

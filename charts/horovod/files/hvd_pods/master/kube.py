@@ -30,11 +30,12 @@ WATCH_SECONDS, WATCH_GRACE = 300, 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
 # minutes, in which no pod can report its end anyway.
 RETRY_SECONDS = 900.0
-# The same for a call before the training, which goes on without it.
+# Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
-# The same between two attempts, which also wait no longer for an answer.
+# Seconds for which a call between two attempts is repeated, and the longest wait for its answer.
 AGAIN_RETRY_SECONDS = 2.0
-# The same once this pod was asked to end: by default, the kubelet kills it 30 s after that.
+# Seconds for which calls are repeated once this pod was asked to end: by default, the kubelet
+# kills it 30 s after that.
 STOP_RETRY_SECONDS = 10.0
 # Seconds between two attempts: the first pause, and the longest one.
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
@@ -65,7 +66,7 @@ class ApiError(Exception):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same call may succeed later."""
+        """Whether the call may succeed when it is repeated later."""
         return self.status in TEMPORARY and not isinstance(
             self.__cause__, (FileNotFoundError, ssl.SSLCertVerificationError)
         )

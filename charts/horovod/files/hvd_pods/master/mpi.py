@@ -13,23 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from hvd_pods.common import launcher_options
 from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, given_options
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Host, Run
 
 HOSTFILE = GENERATED / "hostfile"
 SSH = GENERATED / "bin" / "ssh"
-
-
 # The master starts the daemons of so many hosts, and these start the others.
-BRANCHES: int = launcher_options.KNOWLEDGE["connections"]["branches"]
-TREE: Sequence[str] = launcher_options.KNOWLEDGE["connections"]["tree"]
+BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
+TREE: Sequence[str] = LAUNCHER_OPTIONS["connections"]["tree"]
 
 
 @dataclass(frozen=True)
 class MpiImplementation:
-    """An MPI: its id in launchers.json, and whether its mpirun is Hydra (Intel MPI and MPICH)."""
+    """An MPI: its id among the launchers, and whether its mpirun is Hydra (Intel MPI, MPICH)."""
 
     launcher: str
     hydra: bool
@@ -37,7 +35,7 @@ class MpiImplementation:
     @property
     def name(self) -> str:
         """Its name in messages."""
-        return str(launcher_options.KNOWLEDGE["launchers"][self.launcher])
+        return str(LAUNCHER_OPTIONS["launchers"][self.launcher])
 
 
 OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False)
@@ -82,6 +80,27 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
     return implementation
 
 
+def check_options(run: Run, launcher: str) -> None:
+    """Check launch.options for a launcher, named by its id. Raises ConfigurationError.
+
+    The chart refuses most of this when it is rendered, but only the pod knows the image's MPI,
+    whose own error would not say where the option comes from.
+    """
+    bound, interface = run.binding.to != "none", bool(run.interface)
+    conflicts = find_conflicts(run.options, [launcher], binding=bound, interface=interface)
+    for index, reason, option in conflicts:
+        problem = {
+            "value": f"the chart sets that from {option.get('value')}: remove it from "
+            "launch.options",
+            "launcher": f"{LAUNCHER_OPTIONS['launchers'][launcher]}, the launcher of this image, "
+            "does not have that option: use an option of that launcher, or launch.binding, "
+            "network.interface and network.transport, which work with every launcher",
+            "interface": f"network.interface is {run.interface}: give one of the two",
+            "binding": f"launch.binding.to is {run.binding.to}: give one of the two",
+        }[reason]
+        raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
+
+
 def launches_in_tree(run: Run) -> bool:
     """Whether hosts start the daemons of other hosts. horovodrun starts all ranks itself.
 
@@ -93,7 +112,7 @@ def launches_in_tree(run: Run) -> bool:
 
 def count_connections(run: Run, implementation: MpiImplementation) -> int:
     """How many SSH clients the launcher keeps open in the master's container."""
-    known = launcher_options.KNOWLEDGE["connections"]
+    known = LAUNCHER_OPTIONS["connections"]
     if run.mode in known["perRank"]:
         return max(run.ranks, run.max_ranks)
     hosts = len(run.hosts)
@@ -134,7 +153,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
 
 def _open_mpi_binding(run: Run) -> list[str]:
     """By default Open MPI binds each rank to a core, in a container often all to the same one."""
-    given = {option.get("binding") for _, option in launcher_options.given_options(run.options)}
+    given = {option.get("binding") for _, option in given_options(run.options)}
     if "binds" in given:
         return []
     binding = run.binding
@@ -185,8 +204,21 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_ALLOW_RUN_AS_ROOT": "1",
         "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        **launcher_options.master_interface_variables(run.interface, interface),
+        **master_interface_variables(run.interface, interface),
     }
+
+
+def master_interface_variables(interface: str, default: str) -> dict[str, str]:
+    """The master's variables for network.interface, and for its default route's interface.
+
+    Either may be empty: the first where the user names none, the second where there is no route.
+    """
+    variables = {}
+    for variable in LAUNCHER_OPTIONS["interfaceVariables"]:
+        chosen = interface or (default if variable.get("always") else "")
+        if "master" in variable["setOn"] and chosen:
+            variables[variable["name"]] = chosen
+    return variables
 
 
 def default_interface(table: str = "") -> str:

@@ -1,87 +1,213 @@
-"""Takes the notices of workers (files/notices.py) in the master."""
+"""Takes the notices of workers (common/notices.py) in the master, in one thread for all of them.
+
+Training code and other pods of the network can reach the port. A connection has a few seconds and a
+limited number of bytes to send one line. Nothing of the line is believed before its secret is.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
+import math
 import os
 import secrets
+import selectors
 import socket
-import socketserver
-import threading
-from typing import Any, Callable
+import time
+from typing import Any, Mapping, Sequence
 
 from hvd_pods.common import notices
 from hvd_pods.common.fence import EPOCH
-from hvd_pods.common.notices import Notice
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Run
+from hvd_pods.master.carriers import Tell, spawn
+from hvd_pods.master.messages import NoticeTaken
 
 LONGEST_NOTICE = 4096
+# Connections at a time, of which all workers of a large run may make one each at once.
+MOST_CONNECTIONS = 2048
+# Characters of a text that is shown, and seconds that a notice may speak of.
+LONGEST_TEXT, MOST_SECONDS = 600, 86400.0 * 365
+# What a notice of each kind has, beside `host` and `rank`.
+FIELDS: Mapping[str, Mapping[str, type]] = {
+    **{RAISED: {"text": str}, FAILED: {"status": int}, ASKED: {}, ENDED: {}},
+    **{STOPPED: {"seconds": float, "period": float}, LEAVING: {"seconds": float}},
+}
 
 
-class Server(socketserver.ThreadingTCPServer):
-    """The master's side: `take` is called, in a thread, with each notice of the present epoch.
+class NoticeServer:
+    """The master's side: each notice of the present epoch becomes an event.
 
-    The end of the connection tells the sender that it may go on. A notice that `waits` has its
-    `connection`, which `take` keeps until then.
+    The end of the connection tells the sender that it may go on. That of a notice that `waits` is
+    kept under a number, until `release`.
     """
 
-    daemon_threads = True
-    # All workers of a large run may be asked to leave at once.
-    request_queue_size = 1024
-
-    def __init__(self, own_address: str, take: Callable[[Notice], None]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in own_address else socket.AF_INET
-        self._take = take
-        self._secret = secrets.token_hex(16)
-        self._kept: set[Any] = set()
-        super().__init__((own_address, 0), _Handler)
+    def __init__(self, own_address: str, run: Run, tell: Tell) -> None:
+        self._tell, self._secret = tell, secrets.token_hex(16)
+        self._hosts = {host.name for host in run.hosts}
+        self._most_ranks = max(run.max_ranks, sum(host.slots for host in run.hosts))
+        self._kept: dict[int, socket.socket] = {}
+        self._number = 0
+        self._until: dict[socket.socket, float] = {}
+        self._received: dict[socket.socket, bytes] = {}
+        family = socket.AF_INET6 if ":" in own_address else socket.AF_INET
+        self._listener = socket.socket(family, socket.SOCK_STREAM)
+        self._listener.bind((own_address, 0))
+        # All workers of a large run may be asked to leave at once.
+        self._listener.listen(1024)
+        self._listener.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        port = self._listener.getsockname()[1]
         # Launchers, and the master's own ssh, inherit it.
-        os.environ[notices.ADDRESS] = f"{own_address},{self.server_address[1]},{self._secret}"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        os.environ[notices.ADDRESS] = f"{own_address},{port},{self._secret}"
+        spawn("take-notices", self._serve)
 
-    def receive(self, line: bytes, connection: socket.socket) -> None:
-        """Pass a notice on, unless it is not one of this run's present attempt."""
+    def release(self, numbers: Sequence[int]) -> None:
+        """Close connections that wait."""
+        for number in numbers:
+            connection = self._kept.pop(number, None)
+            if connection:
+                with contextlib.suppress(OSError):
+                    connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            for key, _ in self._selector.select(self._seconds_left()):
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._receive(key.fileobj)  # type: ignore[arg-type]
+            now = time.monotonic()
+            for connection in [c for c, until in self._until.items() if until <= now]:
+                self._close(connection)
+
+    def _seconds_left(self) -> float | None:
+        first = min(self._until.values(), default=math.inf)
+        return None if first == math.inf else max(0.0, first - time.monotonic())
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            # The sender has gone, or this process has no more descriptors.
+            return
+        if len(self._until) >= MOST_CONNECTIONS:
+            # The one that has had the most time goes first: senders need milliseconds.
+            self._close(min(self._until, key=lambda item: self._until[item]))
+        connection.setblocking(False)
+        self._until[connection] = time.monotonic() + notices.SEND_WITHIN
+        self._received[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _receive(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(LONGEST_NOTICE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        received = self._received[connection] + data
+        self._received[connection] = received
+        if b"\n" in received:
+            self._take(received.partition(b"\n")[0], connection)
+        elif not data or len(received) >= LONGEST_NOTICE:
+            self._close(connection)
+
+    def _take(self, line: bytes, connection: socket.socket) -> None:
+        found = self._read(line)
+        if found is None:
+            self._close(connection)
+            return
+        notice, waits, attempt = found
+        if waits:
+            self._number += 1
+            self._kept[self._number] = connection
+            self._forget(connection)
+            connection.setblocking(True)
+        else:
+            self._close(connection)
+        self._tell(NoticeTaken(attempt, notice, self._number if waits else 0))
+
+    def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:
+        """Parse a line; None unless it is a notice of this run's present attempt."""
+        # JSON is parsed only of a sender that knows the secret: nested brackets cost much.
+        if not _has_secret(line, self._secret):
+            return None
         try:
             notice = json.loads(line)
-            if not hmac.compare_digest(notice.pop("secret"), self._secret):
-                return
-        except (ValueError, AttributeError, KeyError, TypeError):
-            return
-        if notice.pop("epoch", None) == os.environ.get(EPOCH, ""):
-            if notice.pop("waits", False):
-                notice["connection"] = connection
-                self._kept.add(connection)
-            self._take(notice)
+            is_own = hmac.compare_digest(str(notice["secret"]), self._secret)
+            is_present = notice.get("epoch") == os.environ.get(EPOCH, "")
+            content = self._check(notice) if is_own and is_present else None
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+            return None
+        if content is None:
+            return None
+        attempt = int(os.environ.get("HVD_ATTEMPT", "0"))
+        return content, notice.get("waits") is True, attempt
 
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection, unless it is kept."""
-        if request in self._kept:
-            self._kept.discard(request)
-        else:
-            super().shutdown_request(request)
+    def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Keep what a notice of its kind has; None when something is missing or beyond limits."""
+        kind, host, rank = notice.get("kind"), notice.get("host"), notice.get("rank", -1)
+        if (
+            not isinstance(kind, str)
+            or kind not in FIELDS
+            or host not in self._hosts
+            or type(rank) is not int
+        ):
+            return None
+        if not -1 <= rank < self._most_ranks:
+            return None
+        content: dict[str, Any] = {"kind": kind, "host": host, "rank": rank}
+        for name, expected in FIELDS[kind].items():
+            value = notice.get(name)
+            if expected is str and isinstance(value, str):
+                content[name] = _printable(value)
+            elif expected is int and type(value) is int and -256 < value < 256:
+                content[name] = value
+            elif expected is float and isinstance(value, (int, float)) and _is_seconds(value):
+                content[name] = float(value)
+            else:
+                return None
+        return content
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        del self._until[connection], self._received[connection]
+
+    def _close(self, connection: socket.socket) -> None:
+        self._forget(connection)
+        connection.close()
 
 
-class _Handler(socketserver.StreamRequestHandler):
-    timeout = notices.SEND_WITHIN
-    server: Server
-
-    def handle(self) -> None:
-        try:
-            self.server.receive(self.rfile.readline(LONGEST_NOTICE), self.request)
-        except OSError:
-            # The sender has gone.
-            return
+def _is_seconds(value: float) -> bool:
+    return not isinstance(value, bool) and 0 <= value <= MOST_SECONDS
 
 
-def serve(take: Callable[[Notice], None]) -> None:
+def _has_secret(line: bytes, secret: str) -> bool:
+    """Whether a line begins as the one of common/notices.py does, with this secret."""
+    start = json.dumps({"secret": secret})[:-1].encode()
+    return hmac.compare_digest(line[: len(start)], start)
+
+
+def _printable(text: str) -> str:
+    """Return a text that a log, an event and a terminal can show: no control characters."""
+    short = text[:LONGEST_TEXT]
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
+
+
+def serve(run: Run, tell: Tell) -> NoticeServer | None:
     """Take notices until the end of this process. The run continues without them, too."""
     own = os.environ.get("HVD_POD_IP")
+    if not own:
+        return None
     try:
-        if own:
-            Server(own, take)
+        return NoticeServer(own, run, tell)
     except OSError as problem:
         log(
             f"cannot receive notices from the workers at {own}: {problem}; the log will not name "
             "workers that are terminated and ranks that are stopped"
         )
+    return None

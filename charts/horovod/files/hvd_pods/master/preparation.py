@@ -11,10 +11,11 @@ from typing import Callable
 
 from hvd_pods.common import ssh
 from hvd_pods.common.run import Run
+from hvd_pods.master import connections
 from hvd_pods.master.keys import find_keys
 from hvd_pods.master.kube import Api
 from hvd_pods.master.launch import build_environment, select_mpi
-from hvd_pods.master.mpi import MpiImplementation
+from hvd_pods.master.mpi import MpiImplementation, count_connections
 from hvd_pods.master.user_code import UserCode
 
 
@@ -33,11 +34,18 @@ class Preparation:
         Raises RunError, after which the next attempt tries again.
         """
         if self._mpi is None:
-            ssh.prepare_master(find_keys(api))
+            ssh.prepare_client(find_keys(api))
             within = run.hosts_timeout if run.requirements else 0.0
             self.code = UserCode(run.code, within, is_stopped)
             self.code.unpack()
         variables = self.code.prepare_launcher(run.mode, build_environment(run, os.environ))
         self._mpi = self._mpi or select_mpi(run, variables)
+        connections.prepare(count_connections(run, self._mpi), len(run.hosts))
         self.code.forget_addresses()
         return self._mpi, variables
+
+    @property
+    def mpi(self) -> MpiImplementation:
+        """The MPI, once it is prepared."""
+        assert self._mpi  # noqa: S101
+        return self._mpi

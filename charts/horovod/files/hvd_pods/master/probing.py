@@ -6,8 +6,10 @@ more than a tenth longer than it must, and hosts whose image is pulled for minut
 two seconds. When the kubelet has seen a host listen (its endpoint is `serving`), it is asked at
 once.
 
-The connection to a host that answered stays open (files/liveness.py). When it breaks, the host is
-asked again. It still counts as answering until it has been silent for `lost_after` seconds.
+The connection to a host that answered stays open, to see that it is still there. Nothing is sent on
+it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers however
+busy its host is. That costs no CPU time on the hosts, where a connection to sshd every few seconds
+would cost ten milliseconds each time. When it breaks, the host is asked again each second.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ import math
 import os
 import selectors
 import socket
-import threading
+import struct
 import time
 from collections import deque
 from typing import Callable, Mapping, Sequence
 
-from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host
-from hvd_pods.common.ssh import STALE, find_banner_problem
-from hvd_pods.master import liveness
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.common.ssh import find_banner_problem
+from hvd_pods.master import messages as m
 from hvd_pods.master.addresses import Endpoint
+from hvd_pods.master.carriers import spawn
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE, LONGEST_PAUSE, PART_OF_TIME = 0.05, 2.0, 0.1
@@ -41,6 +43,12 @@ MOST_OPEN = 400
 LONGEST_BANNER = 256
 # Seconds between two attempts on a host that answered and is silent, and between two connections.
 SUSPECT_EVERY = 1.0
+# Seconds after which a kernel asks first, and until it asks again.
+IDLE, INTERVAL = 3, 2
+# Seconds within which a host that is there was heard: it is asked after IDLE seconds.
+HEARD_WITHIN = 6.0
+# The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
+LAST_HEARD, TCP_INFO_SIZE = 56, 104
 
 
 class Target:
@@ -59,16 +67,19 @@ class Target:
         # The connection was kept after an answer, and since when.
         self.is_held = False
         self.held_since = 0.0
+        # The host has answered at this address.
+        self.has_answered = False
         # Since when a host that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
+        # What was told last.
+        self.reason = ""
 
 
 class Prober:
-    """Follows which hosts answer, in a thread from `start` to `close`.
+    """Tells which hosts answer and which do not, from `start` to `close`.
 
-    The condition `changed` guards `answering`, the hosts' addresses, and `reasons`, why a host does
-    not answer. A host that has both may be lost soon. `wake` has to be called when endpoints have
-    changed. With `lost_after` 0, a host that answered is not looked at again.
+    `wake` has to be called when endpoints have changed. `unknown` says why a host has no endpoint.
+    With `lost_after` 0, a host that answered is not looked at again.
     """
 
     def __init__(
@@ -76,16 +87,14 @@ class Prober:
         hosts: Sequence[Host],
         port: int,
         endpoints: Callable[[], Mapping[str, Endpoint]],
-        changed: threading.Condition,
+        unknown: Callable[[], str],
+        tell: Callable[[m.Event], None],
+        attempt: int,
         lost_after: float = 0.0,
     ) -> None:
-        self._lost_after = lost_after
-        self.changed = changed
-        self.answering: dict[Host, str] = {}
-        self.reasons: dict[Host, str] = {}
+        self._lost_after, self._attempt = lost_after, attempt
         self._targets = [Target(number, host) for number, host in enumerate(hosts)]
-        self._port = port
-        self._endpoints = endpoints
+        self._port, self._endpoints, self._unknown, self._tell = port, endpoints, unknown, tell
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
@@ -93,19 +102,15 @@ class Prober:
         self._selector.register(self._woken, selectors.EVENT_READ)
         # (due, number of the target); entries that no longer match the target's `due` are skipped.
         self._timers: list[tuple[float, int]] = []
-        # Those to try as soon as there are fewer connections.
+        # Targets to try as soon as there are fewer connections.
         self._queue: deque[Target] = deque()
         # How many hosts have an address and do not answer, and how many have an open connection.
         self._waiting = self._held = 0
-        self._has_news = False
-        # All hosts are silent, and that was logged.
-        self._is_alone = False
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="probe-hosts", daemon=True)
 
     def start(self) -> None:
         """Begin to ask the hosts."""
-        self._thread.start()
+        spawn("probe-hosts", self._run)
 
     def wake(self) -> None:
         """Look at the endpoints, which have changed."""
@@ -119,6 +124,8 @@ class Prober:
         self.wake()
 
     def _run(self) -> None:
+        for target in self._targets:
+            self._report(target, self._unknown())
         self._follow_endpoints()
         while not self._closed:
             self._handle_due()
@@ -130,20 +137,27 @@ class Prober:
                     self._follow_endpoints()
                 elif key.fileobj is key.data.connection:
                     self._receive(key.data)
-            if self._has_news:
-                self._has_news = False
-                with self.changed:
-                    self.changed.notify_all()
         for target in self._targets:
             self._disconnect(target)
         self._selector.close()
         self._woken.close()
         self._waker.close()
 
+    def _report(self, target: Target, reason: str, silent: float = 0.0) -> None:
+        """Tell why a host does not answer, if that is news, and each time of one that did."""
+        if reason == target.reason and not target.has_answered:
+            return
+        target.reason = reason
+        is_alone = target.has_answered and not self._is_any_responding()
+        self._tell(m.HostProblem(self._attempt, target.host.name, reason, silent, is_alone))
+
+    def _is_any_responding(self) -> bool:
+        held = (item.connection for item in self._targets if item.is_held)
+        return any(item is not None and silence(item) < HEARD_WITHIN for item in held)
+
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
-        endpoints = self._endpoints()
-        now = time.monotonic()
+        endpoints, now = self._endpoints(), time.monotonic()
         for target in self._targets:
             before, target.endpoint = target.endpoint, endpoints.get(target.host.name)
             if target.endpoint == before:
@@ -151,21 +165,14 @@ class Prober:
             target.since = now
             if not (before and before.is_same_pod(target.endpoint)):
                 self._disconnect(target)
-                self._forget(target)
-                with self.changed:
-                    self.reasons.pop(target.host, None)
-            if target.host not in self.answering and not target.connection:
+                if target.has_answered:
+                    target.has_answered = False
+                    self._tell(m.HostGone(self._attempt, target.host.name))
+                waits = "it has not responded yet" if target.endpoint else self._unknown()
+                self._report(target, waits)
+            if not target.has_answered and not target.connection:
                 self._set_timer(target, now if target.endpoint else None)
-        known = sum(1 for target in self._targets if target.endpoint)
-        self._waiting = known - len(self.answering)
-
-    def _forget(self, target: Target) -> None:
-        """Count a host as one that does not answer."""
-        target.silent_since = math.inf
-        with self.changed:
-            if self.answering.pop(target.host, None):
-                self._has_news = True
-                self._waiting += 1
+        self._waiting = sum(1 for t in self._targets if t.endpoint and not t.has_answered)
 
     def _set_timer(self, target: Target, due: float | None) -> None:
         target.due = due
@@ -183,7 +190,7 @@ class Prober:
             if target.due != due:
                 continue
             if target.connection:
-                self._end_attempt(target, self._no_answer(socket.timeout("timed out")))
+                self._fail(target, self._no_answer(socket.timeout("timed out")))
             elif not target.is_queued:
                 target.is_queued = True
                 self._queue.append(target)
@@ -192,23 +199,21 @@ class Prober:
             target = self._queue.popleft()
             target.is_queued = False
             if target.endpoint:
-                self._connect(target)
+                self._connect(target, target.endpoint.address)
 
-    def _connect(self, target: Target) -> None:
-        assert target.endpoint  # noqa: S101
-        address = target.endpoint.address
+    def _connect(self, target: Target, address: str) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             target.connection = socket.socket(family, socket.SOCK_STREAM)
         except OSError as problem:
-            self._end_attempt(target, self._no_answer(problem))
+            self._fail(target, self._no_answer(problem))
             return
         target.connection.setblocking(False)
         if self._lost_after:
-            liveness.watch(target.connection, self._lost_after)
+            keep_alive(target.connection, self._lost_after)
         code = target.connection.connect_ex((address, self._port))
         if code not in (0, errno.EINPROGRESS):
-            self._end_attempt(target, self._no_answer(OSError(code, os.strerror(code))))
+            self._fail(target, self._no_answer(OSError(code, os.strerror(code))))
             return
         # A connection that fails becomes readable, too.
         self._selector.register(target.connection, selectors.EVENT_READ, target)
@@ -221,69 +226,52 @@ class Prober:
         except BlockingIOError:
             return
         except OSError as problem:
-            self._end_attempt(target, self._no_answer(problem))
+            self._fail(target, self._no_answer(problem))
             return
         if target.is_held:
             if not data:
-                self._end_attempt(target, f"port {self._port} closed the connection")
+                self._fail(target, f"port {self._port} closed the connection")
             return
         target.received += data
         is_complete = b"\n" in target.received or len(target.received) >= LONGEST_BANNER
         if is_complete or not data:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
-            self._end_attempt(target, find_banner_problem(banner, self._port, target.host.revision))
+            wrong = find_banner_problem(banner, self._port, target.host.revision)
+            if wrong:
+                self._fail(target, wrong)
+            else:
+                self._hold(target)
 
     def _no_answer(self, problem: OSError) -> str:
         return f"port {self._port} does not answer: {problem.strerror or problem}"
 
-    def _end_attempt(self, target: Target, reason: str | None) -> None:
-        """Keep the result of an attempt; `reason` is None when the host answered as it should."""
-        if reason is None:
-            self._hold(target)
-            return
+    def _fail(self, target: Target, reason: str) -> None:
+        """Tell that a host does not answer, and try it again later."""
         now, was_held = time.monotonic(), target.is_held
-        heard = now
-        if was_held and target.connection:
-            heard -= liveness.silence(target.connection)
+        heard = now - (silence(target.connection) if was_held and target.connection else 0.0)
         self._disconnect(target)
-        with self.changed:
-            self.reasons[target.host] = reason
-            was_answering = target.host in self.answering
-        if reason.startswith(STALE):
-            self._has_news = True
-        if not was_answering:
+        if not target.has_answered:
+            self._report(target, reason)
             pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
             self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
             return
         target.silent_since = min(target.silent_since, heard)
-        if not was_held and self._is_lost(target, now):
-            self._forget(target)
+        # A connection that breaks says less than a host that does not accept another one.
+        self._report(target, reason, 0.0 if was_held else now - target.silent_since)
         is_first = was_held and now - target.held_since > SUSPECT_EVERY
         self._set_timer(target, now if is_first else now + SUSPECT_EVERY)
 
-    def _is_lost(self, target: Target, now: float) -> bool:
-        silent, limit = now - target.silent_since, self._lost_after
-        held = (item.connection for item in self._targets if item.is_held)
-        if silent >= limit and not liveness.is_any_responding(held):
-            limit *= liveness.ALL_LOST_AFTER
-            if not self._is_alone:
-                log(f"no host responds: this pod may have lost the network; waiting {limit:.0f} s")
-            self._is_alone = True
-        return silent >= limit
-
     def _hold(self, target: Target) -> None:
-        """Note that a host answers, and keep its connection to see when it no longer does."""
+        """Tell that a host answers, and keep its connection to see when it no longer does."""
         assert target.endpoint  # noqa: S101
-        target.silent_since, target.received = math.inf, b""
-        with self.changed:
-            self.reasons.pop(target.host, None)
-            if target.host not in self.answering:
-                self.answering[target.host] = target.endpoint.address
-                self._has_news = True
-                self._waiting -= 1
+        target.silent_since, target.received, target.reason = math.inf, b"", ""
+        self._waiting -= not target.has_answered
+        target.has_answered = True
+        where = target.endpoint
+        pod = Pod(where.address, where.uid, where.node)
+        self._tell(m.HostAnswers(self._attempt, target.host.name, pod))
         self._set_timer(target, None)
-        self._is_alone = False
         if self._lost_after:
             target.is_held, target.held_since = True, time.monotonic()
             self._held += 1
@@ -298,3 +286,19 @@ class Prober:
                 self._selector.unregister(target.connection)
             target.connection.close()
             target.connection, target.received = None, b""
+
+
+def keep_alive(connection: socket.socket, lost_after: float) -> None:
+    """Let the kernel end this connection when the other end has been silent for about so long."""
+    count = max(1, int(lost_after - IDLE) // INTERVAL)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, count)
+
+
+def silence(connection: socket.socket) -> float:
+    """Return the seconds for which the other end has been silent."""
+    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_SIZE)
+    milliseconds: int = struct.unpack_from("I", state, LAST_HEARD)[0]
+    return milliseconds / 1000

@@ -16,12 +16,12 @@ from hvd_pods.common.run import Host
 CLIENTS = 32
 # Seconds in which a worker has to ask its ranks to end.
 ASK_WITHIN = 10.0
-# Seconds after which a call notices that it is not wanted any more.
+# Seconds between two looks at whether the master was asked to end.
 LOOK_EVERY = 0.5
 
 
 def command_line(host: Host, program: str, *arguments: str) -> list[str]:
-    """The command that runs a program of this folder on a host."""
+    """The command that runs a program of the package, such as worker/draining.py, on a host."""
     line = shlex.join(["python3", "-I", "-S", str(PROGRAMS / program), *arguments])
     return [str(GENERATED / "bin" / "ssh"), host.address, line]
 
@@ -34,7 +34,7 @@ def call(
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> dict[Host, tuple[int, str]]:
-    """Run a program of this folder on hosts; the exit code of each, and what it printed.
+    """Run a program of the package on hosts; the exit code and the output of each.
 
     `content` is its standard input. A host that needs longer than `seconds` counts as failed, and
     so does one that has not answered when the master is asked to end.
@@ -58,7 +58,7 @@ def _follow(
     seconds: float,
     is_stopped: Callable[[], bool],
 ) -> tuple[int, str]:
-    """Wait for the end of a client; its exit code, and what it printed."""
+    """Wait for the end of a client; its exit code and its output."""
     until, given = time.monotonic() + seconds, content or None
     while True:
         try:
@@ -74,7 +74,7 @@ def _follow(
 
 
 def ask_ranks(hosts: Sequence[Host]) -> int:
-    """Ask all ranks on these hosts to end; how many were asked. What fails is logged."""
+    """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
     asked = 0
     for host, (code, output) in call(hosts, ["worker/draining.py"], seconds=ASK_WITHIN).items():
         number = output.rpartition("\n")[2]

@@ -5,7 +5,7 @@
 # FIFO `go`, runs the command in $RESULTS_PATH, and writes `answer`: 0, or another number and the reason.
 #
 # RESULTS_PATH: the directory with the results.
-# RESULTS_EXCHANGE: the directory that this container shares with the master's (files/results.py).
+# RESULTS_EXCHANGE: the directory that this container shares with the master's (master/results.py).
 # Requires a POSIX shell, mkfifo, find, cat and mv, which BusyBox and Debian have.
 set -u
 

@@ -7,24 +7,24 @@ before Helm stops waiting for it, and leaves as many workers as it found.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
-from hvd_pods.master.events import EventRecorder
+from hvd_pods.master.job_events import EventRecorder
 from hvd_pods.master.kube import Api, ApiError, Object
-from hvd_pods.master.launch import Launcher
-from hvd_pods.master.lease import Lease
-from hvd_pods.master.main import train
-from hvd_pods.master.preparation import Preparation
+from hvd_pods.master.main import Master, describe_self, end_on
+from hvd_pods.master.messages import TimedOut
+from hvd_pods.master.state import Facts
 from hvd_pods.master.statefulsets import scale
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
@@ -87,76 +87,51 @@ def bandwidth_run(run: Run) -> Run:
     return replace(run, mode=mode, hosts=hosts, args=args)
 
 
-class Workers:
-    """The StatefulSets: scaled up for the test where workers are missing, and then as before."""
+def test(api: Api, run: Run, until: float) -> RunError | None:
+    """Measure on the workers, and leave as many as there were; why that failed.
 
-    def __init__(self, api: Api, run: Run, job: str) -> None:
-        self._api, self._job = api, job
-        self._needed = run.needed_workers
-        self._found: dict[str, int] = {}
-
-    def provide(self) -> None:
-        """Create the workers that are missing. Those of a failed run are used as they are."""
-        for name, needed in self._needed.items():
-            current = self._api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
-            if current < needed:
-                scale(self._api, {name: needed})
-                self._found[name] = current
-
-    def restore(self) -> None:
-        """Scale to the numbers that were found, unless an upgrade needs the workers by now."""
-        try:
-            job = _read_job(self._api, self._job)
-            if job is None or is_over(job):
-                scale(self._api, self._found)
-        except ApiError as problem:
-            # An upgrade allows the release's master to read the new Job only.
-            log(f"the number of workers stays as it is: {problem}")
-
-
-def test(api: Api, run: Run, launcher: Launcher, lease: Lease, until: float) -> None:
-    """Wait for the workers, and measure on them. Raises RunError or ApiError."""
+    Raises RunError or ApiError.
+    """
     job = os.environ["HVD_TESTED_JOB"]
     wait_for_end(api, job, until)
-    lease.take(launcher.was_stopped, lambda holder: log(f"waiting for {holder}"), until)
-    os.environ[EPOCH] = str(lease.epoch)
-    workers = Workers(api, run, job)
-    left = max(1.0, until - time.monotonic())
+    hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
+    facts = Facts(hurried, *describe_self(), is_test=True, until=until)
+    # The events are the run's.
+    master = Master(facts, api, EventRecorder(None))
+    end_on(master, signal.SIGTERM, TimedOut())
+    timer = threading.Timer(until + SPARE - time.monotonic(), master.tell, [TimedOut()])
+    timer.daemon = True
+    timer.start()
     try:
-        workers.provide()
-        timeout = min(run.hosts_timeout, left)
-        hurried = replace(run, hosts_timeout=timeout, wait_until=time.monotonic() + left)
-        # The events are the run's.
-        train(hurried, api, EventRecorder(None), launcher, Preparation())
+        return master.run()
     finally:
-        if not lease.lost:
-            workers.restore()
+        timer.cancel()
+        if not master.state.hold.lost_to:
+            restore(api, job, master.effects.provided)
+
+
+def restore(api: Api, job: str, before: Mapping[str, int]) -> None:
+    """Scale to the numbers that were found, unless an upgrade needs the workers by now."""
+    try:
+        found = _read_job(api, job)
+        if found is None or is_over(found):
+            scale(api, before)
+    except ApiError as problem:
+        # An upgrade allows the release's master to read the new Job only.
+        log(f"the number of workers stays as it is: {problem}")
 
 
 def main() -> int:
     """Test, and leave as many workers as there were."""
-    api, launcher, is_late = Api(), Launcher(), threading.Event()
-    api.is_stopped = launcher.was_stopped
+    began = time.monotonic()
     run = bandwidth_run(parse_run(os.environ["HVD_RUN"]))
-    lease = Lease(api, run.record, launcher.stop)
-
-    def end_on_timeout() -> None:
-        is_late.set()
-        launcher.stop()
-
-    timer = threading.Timer(LIMIT, end_on_timeout)
-    timer.daemon = True
-    timer.start()
-    code = 0
     try:
-        test(api, run, launcher, lease, time.monotonic() + LIMIT - SPARE)
-    except (RunError, ApiError) as problem:
-        error = problem if isinstance(problem, RunError) else RunError(str(problem))
-        late = RunError(f"the test did not end within {LIMIT:.0f} s: {REMEDY}")
-        code = report_failure(late if is_late.is_set() else error)
-    finally:
-        lease.release()
-        timer.cancel()
+        problem = test(Api(), run, began + LIMIT - SPARE)
+    except (RunError, ApiError) as error:
+        problem = error if isinstance(error, RunError) else RunError(str(error))
+    if problem and time.monotonic() - began >= LIMIT:
+        problem = RunError(f"the test did not end within {LIMIT:.0f} s: {REMEDY}")
+    code = report_failure(problem) if problem else 0
     log("the test passed" if code == 0 else f"the test failed with exit code {code}")
     return code
 

@@ -111,7 +111,7 @@ class UserCode:
             raise _describe(failed)
 
     def _install(self, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
-        """Let hosts install the packages; the exit code and the message of those that cannot."""
+        """Let hosts install the packages; return exit code and message of each failed host."""
         limit = self._install_within
         log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} hosts, at most {limit:.0f} s")
         command = ["common/packages.py", self.name]
@@ -126,7 +126,7 @@ class UserCode:
 
 
 def _describe(failed: Mapping[Host, tuple[int, str]]) -> RunError:
-    """Name the first host for each reason: all have the same one, as a rule."""
+    """Name the first host for each reason, because all hosts usually have the same reason."""
     hosts: dict[str, list[str]] = {}
     for host, (_, output) in failed.items():
         hosts.setdefault(output, []).append(host.name)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 from typing import Any
 
+# In place of this folder, whose modules may have the names of others.
+sys.path[0] = os.path.abspath(__file__).rsplit("/", 3)[0]
 from hvd_pods.rank.check import import_horovod
 
 TENSOR_MEBIBYTES = 32

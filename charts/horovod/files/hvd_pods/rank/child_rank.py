@@ -1,6 +1,6 @@
 """A rank that starts cold: its script is a child of the process that the launcher has started.
 
-That process tells the launcher how the script ended, at the right moment (files/rank_end.py).
+That process tells the launcher how the script ended, at the right moment (rank/rank_end.py).
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType
-from typing import Callable, Sequence
 
 from hvd_pods.common import fast_start
 from hvd_pods.common.fast_start import die_with_parent
 from hvd_pods.rank.ranks import STACK_SIGNAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Sequence
 
 # Python itself ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -23,9 +26,9 @@ NOT_TO_CATCH = {
     *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN),
     *(signal.SIGTTOU, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
 }
-# A folder for PYTHONPATH, with files/cold_site.py alone.
+# A folder for PYTHONPATH, with rank/child_site.py alone.
 SITE = f"{fast_start.GENERATED}/site"
-# What a shell ends with that cannot start a program.
+# The exit code of a shell that cannot start a program.
 NOT_STARTED = 126
 
 
@@ -63,7 +66,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    # Not reaped yet: until then, its number is no other process'.
+    # The script is not reaped yet, so that no other process can have its number.
     os.waitid(os.P_PID, script, os.WEXITED | os.WNOWAIT)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, status = os.waitpid(script, 0)
@@ -71,7 +74,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
 
 
 def prepare_python(program: str, rank: int, descriptor: int) -> None:
-    """Let Python tell the master of the exception that ends this rank (files/cold_site.py).
+    """Let Python tell the master of the exception that ends this rank (rank/child_site.py).
 
     At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
     Other programs than Python start as if this had not been called.
@@ -83,10 +86,10 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
         module = f"{fast_start.PROGRAMS}/rank/child_site.py"
         os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
     except FileExistsError:
-        # Another rank has made it.
+        # Another rank has made the link.
         pass
     except OSError:
-        # The memory of this worker is full. The rank can do without.
+        # The memory volume of this worker is full. The rank runs without notices.
         return
     os.set_inheritable(descriptor, True)
     os.environ["HVD_SITE"] = f"{descriptor} {int(STACK_SIGNAL)} {rank}"

@@ -1,7 +1,7 @@
 """What Python imports first in a rank that starts cold, in place of any `sitecustomize`.
 
-The rank writes its stack when it is asked to (files/stacks.py), and tells the master of the
-exception that ends it (files/exception_notice.py). Apart from that, it finds what it would find
+The rank writes its stack when it is asked to (worker/stacks.py), and tells the master of the
+exception that ends it (rank/exception_notice.py). Apart from that, it finds what it would find
 without this: the path, the variables and the image's own `sitecustomize`. The image's Python may be
 3.5 or newer; notices need 3.7.
 """
@@ -22,8 +22,8 @@ def report_end(rank: int) -> None:
     show, process, path = sys.excepthook, os.getpid(), list(sys.path)
 
     def excepthook(kind: "Any", error: "Any", trace: "Any") -> None:
-        # A script may show what it has caught, and a fork may fail without the rank. Python forgets
-        # to end itself by SIGINT when anything is imported.
+        # A script may show an exception that it has caught, and a fork may fail without the rank.
+        # After a KeyboardInterrupt nothing is imported: Python would forget to end by SIGINT.
         is_end = getattr(sys, "last_value", None) is error and os.getpid() == process
         if is_end and not isinstance(error, KeyboardInterrupt):
             notify(rank, error, path)
@@ -63,7 +63,7 @@ try:
 
     faulthandler.register(number, descriptor)
     if descriptor > 2:
-        # For this process only, not for those that it starts.
+        # Only this process keeps the descriptor, not the programs that it starts.
         os.set_inheritable(descriptor, False)
 except (AttributeError, ImportError, OSError, ValueError):
     # Another Python than CPython.

@@ -11,19 +11,22 @@ import contextlib
 import os
 import socket
 import traceback
-from typing import Mapping
 
 from hvd_pods.common import hints, notices
 from hvd_pods.common.fence import EPOCH
 
-# Of an exception's line: a notice is no longer than the master reads, whatever the letters are.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping
+
+# The longest line of an exception, counted in characters, so that the notice fits the limit.
 LONGEST = 500
 
 
 def describe(error: BaseException) -> str:
-    """The exception's line, and where it was raised; as files/failure.py finds both in a log."""
+    """The exception's line, and where it was raised; as master/failure.py finds both in a log."""
     lines = traceback.format_exception_only(type(error), error)
-    # Before it, a SyntaxError has lines of the script; notes may follow.
+    # A SyntaxError has lines of the script before its last line, and notes may follow.
     last = next(line for line in lines if not line.startswith(" "))
     frames = traceback.extract_tb(error.__traceback__)
     file, line = (frames[-1].filename, frames[-1].lineno) if frames else ("", None)
@@ -38,7 +41,7 @@ def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> Non
     """Tell the master of a rank with these environment variables."""
     address = variables.get(notices.ADDRESS)
     if address:
-        # Whatever happens here must not change how the rank ends.
+        # A failure here must not change how the rank ends.
         with contextlib.suppress(Exception):
             epoch, host, text = variables.get(EPOCH, ""), socket.gethostname(), describe(error)
             notices.send(address, epoch, kind=notices.RAISED, host=host, rank=rank, text=text)

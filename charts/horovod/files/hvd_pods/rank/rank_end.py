@@ -2,7 +2,7 @@
 
 A launcher that sees one rank fail kills all others, also those that still save. So a rank that was
 asked to end, and fails, reports that to the launcher only when the scripts of all ranks that were
-asked have ended. The master knows when that is (files/leavers.py).
+asked have ended. The master answers when that is the case (master/terminating_ranks.py).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def report_end(rank: int, status: int) -> None:
     if script is None or not script.notices or not ranks.was_asked_to_end(script):
         return
     for number in signal.valid_signals():
-        # Those that were passed on to the script.
+        # Only signals that were passed on to the script have handlers.
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
     marker = ranks.mark_waiting()
     try:
-        # The kubelet kills the worker by then.
+        # The kubelet kills the worker at the end of the grace period.
         answer_within = float(os.environ.get("HVD_GRACE", "30"))
         ranks.send(script, answer_within, kind=ENDED, waits=bool(status))
     except (OSError, ValueError):

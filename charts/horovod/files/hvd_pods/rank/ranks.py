@@ -1,7 +1,7 @@
-"""The scripts of the ranks that run in this worker, as files/rank.py writes them down.
+"""The scripts of the ranks that run in this worker, as rank/start.py writes them down.
 
-By this, the worker's main program finds the processes to which it passes on a notice to leave, and
-sees which of them are stopped. What the launcher started may be another process: the client of a
+In these files, the worker's main program finds the scripts that must be asked to end, and sees
+which of them are stopped. The process that the launcher started may be another one: the client of a
 fork, or a parent that Hydra needs.
 """
 
@@ -12,29 +12,29 @@ import json
 import os
 import signal
 import socket
-from typing import Iterator, NamedTuple
+from collections import namedtuple
 
 from hvd_pods.common import fast_start, notices
 from hvd_pods.common.fence import EPOCH
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
+
 FOLDER = f"{fast_start.GENERATED}/ranks"
-# Descriptors from this number on are no concern of scripts.
+# Scripts do not use descriptors from this number on.
 HIGH = 512
 # At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
 # C libraries take the first ones, and Java, Go and MPI none of them.
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
-class Script(NamedTuple):
-    """A rank's script: its process, and where its master takes notices."""
+class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "epoch"])):
+    """A rank's script: its process, and where its master takes notices.
 
-    rank: int
-    pid: int
-    # When the process began, by which another one of the same number is told from it; empty if it
-    # had ended before it was written down.
-    began: str
-    notices: str
-    epoch: str
+    `began` is when the process began, by which it is told from another one of the same number;
+    empty if it had ended before it was written down.
+    """
 
 
 def register(rank: int, pid: int) -> None:
@@ -44,22 +44,22 @@ def register(rank: int, pid: int) -> None:
     try:
         began = fast_start.read_stat(pid)[19]
     except OSError:
-        # It has ended already, and its exit code is still told to its master.
+        # The script has ended already; the master still gets a notice of its exit code.
         began = ""
     try:
         os.makedirs(FOLDER, exist_ok=True)
         with open(beside, "w", encoding="utf-8") as file:
             json.dump(Script(rank, pid, began, address, epoch), file)
-        # In one step: the worker reads at any moment.
+        # Replaced in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
-        # This is no worker, or its memory is full. The rank can do without.
+        # This is no worker, or its memory volume is full. The rank runs without the entry.
         if os.path.exists(fast_start.GENERATED):
             print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
 
 
 def stack_file(rank: int) -> str:
-    """The file to which a rank writes its Python stack when it is asked to (files/stacks.py)."""
+    """The file to which a rank writes its Python stack when it is asked to (worker/stacks.py)."""
     return os.path.join(FOLDER, f"{rank}.stack")
 
 
@@ -125,7 +125,7 @@ def mark_waiting() -> str:
 
 
 def mark_not_waiting(marker: str) -> None:
-    """The process no longer waits."""
+    """Remove the marker: the process no longer waits."""
     os.unlink(marker)
 
 

@@ -11,38 +11,32 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections import namedtuple
 from functools import partial
-from typing import Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import fast_start, memory_access, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
-from hvd_pods.common.launcher_options import KNOWLEDGE
-from hvd_pods.rank import child_rank, hydra, rank_end, ranks
-from hvd_pods.warm import client
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+from hvd_pods.rank import child_rank, hydra, rank_end, ranks, warm_client
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Mapping, Sequence
 
 
-class Arguments(NamedTuple):
+class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
     """How to bind, how many ranks the run has (0 when their number may change), and the script."""
 
-    binding: Binding
-    ranks: int
-    command: list[str]
 
-
-class Place(NamedTuple):
+class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
     """A rank's number and the number of ranks: in the run, and on its host."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:
     """Read the variables that the launcher set; None when no known launcher set all of its own."""
-    for names in KNOWLEDGE["rankVariables"].values():
+    for names in LAUNCHER_OPTIONS["rankVariables"].values():
         if all(name in environment for name in names):
             return Place(*(int(environment[name]) for name in names))
     return None
@@ -73,7 +67,7 @@ def format_cpus(cpus: set[int]) -> str:
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Parse what files/launch.py writes."""
+    """Parse what master/launch.py writes."""
     options = {"--bind-to": "none", "--cores-per-rank": "0", "--ranks-per-socket": "0"}
     rest = list(words)
     while rest[0] in options:
@@ -99,7 +93,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
-    """Called in the script's process, before it begins."""
+    """Prepare a script's process before the script begins; called in that process."""
     child_rank.prepare_python(program, rank, ranks.open_stack_file(rank))
     ranks.register(rank, pid)
 
@@ -118,7 +112,7 @@ def main() -> int:
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)
-    # The chart turns this off in MPICH, and Gloo's ranks exchange by sockets.
+    # Only Open MPI: the chart turns this access off in MPICH, and Gloo's ranks use sockets.
     if place.rank == 0 and "OMPI_COMM_WORLD_RANK" in os.environ:
         warning = memory_access.find_warning(place.local_size)
         if warning:
@@ -126,15 +120,15 @@ def main() -> int:
     register = partial(ranks.register, place.rank)
     speaks = place.local_rank == 0
     command = arguments.command
-    status = client.run(command, place.rank, register, speaks)
+    status = warm_client.run(command, place.rank, register, speaks)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
-    # Before the launcher ends the others, which fail then, too.
+    # Sent before the launcher ends the other ranks, which fail then, too.
     rank_end.report_failure(place.rank, status)
     if arguments.ranks == 0:
         status = rank_end.exit_code_to_report(place.rank, status)
     rank_end.report_end(place.rank, status)
-    return hydra.finish(status) if "PMI_FD" in os.environ else client.exit_like_rank(status)
+    return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.exit_like_rank(status)
 
 
 if __name__ == "__main__":

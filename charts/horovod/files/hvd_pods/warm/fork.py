@@ -1,6 +1,6 @@
 """Forks of the warm process: a guard, and the rank that it starts, watches and ends.
 
-The guard is there because only a parent learns how a process ended, and because the launcher knows
+A guard is needed because only a parent learns how a process ended, and because the launcher knows
 the client alone: when that is killed, the guard kills the rank and all that the rank has started.
 """
 
@@ -22,8 +22,8 @@ from hvd_pods.common.fast_start import (
     set_process_option,
 )
 from hvd_pods.common.fence import GUARD
-from hvd_pods.warm import wire
-from hvd_pods.warm.wire import GO
+from hvd_pods.rank import warm_wire
+from hvd_pods.rank.warm_wire import GO
 
 COMM = Path("/proc/self/comm")
 # Launchers and terminals send these to a rank's whole process group.
@@ -54,7 +54,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         # The client was killed before it could pass on signals.
         os._exit(1)
     os.setsid()
-    # By this name files/fence.py waits for it: it still ends what its rank has started.
+    # common/fence.py finds guards by this name, and waits until they have ended their ranks.
     name = COMM.read_bytes()
     COMM.write_text(GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
@@ -76,7 +76,7 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         os.close(descriptor)
     # A client that was killed in this moment is noticed below.
     with contextlib.suppress(OSError):
-        wire.send(connection, {"pid": rank})
+        warm_wire.send(connection, {"pid": rank})
     _watch(connection, reader, rank)
 
 
@@ -87,7 +87,7 @@ def _do_nothing(number: int, frame: FrameType | None) -> None:
 def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
     """Pass on signals until the rank ends, and report how it ended; kill it with its client."""
     poll = select.poll()
-    # First, and so looked at first: until its end is read below, the rank's number is its own.
+    # Registered first, so that it is handled first: the rank's number is not reused before reap.
     poll.register(connection, select.POLLIN)
     poll.register(reader, select.POLLIN)
     status = None
@@ -101,10 +101,10 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
                 os._exit(0)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
     if code:
-        # The run has failed: nothing of it may go on beside the next one.
+        # The run has failed: none of its processes may go on beside the next attempt.
         kill_descendants()
     try:
-        wire.send(connection, {"status": code})
+        warm_wire.send(connection, {"status": code})
     except OSError:
         # The client was killed in this moment.
         os._exit(1)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from hvd_pods.common.fast_start import die_with_parent
-from hvd_pods.rank import exception_notice, ranks
-from hvd_pods.warm import fork, script, wire
+from hvd_pods.rank import exception_notice, ranks, warm_wire
+from hvd_pods.warm import fork, script
 from hvd_pods.warm.state import WarmState
 
-# How often the importing process is started; it is only ever killed for want of memory.
+# How often the importing process is started: only a lack of memory ever kills it.
 STARTS = 3
 # A client sends its request at once.
 REQUEST_SECONDS = 10.0
@@ -68,7 +68,7 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
 
 
 def ready_file(listener: socket.socket) -> Path:
-    """The file, beside the socket, that is there while the modules have been imported."""
+    """The file beside the socket that exists while the modules have been imported."""
     return Path(listener.getsockname()).with_suffix(".ready")
 
 
@@ -84,10 +84,10 @@ def wait_for_ranks(listener: socket.socket, reader: int) -> None:
         with listener.accept()[0] as connection:
             connection.settimeout(REQUEST_SECONDS)
             try:
-                _, received = wire.receive(connection)
-                wire.send(connection, {"cold": "the warm process was killed"})
+                _, received = warm_wire.receive(connection)
+                warm_wire.send(connection, {"cold": "the warm process was killed"})
             except (OSError, ValueError):
-                # The rank was killed as well.
+                # The rank has been killed, too.
                 continue
             for descriptor in received:
                 os.close(descriptor)
@@ -118,15 +118,15 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
 
 def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
     """Answer one client: refuse, or fork. Returns the request in the rank."""
-    if wire.peer_uid(connection) != os.geteuid():
+    if warm_wire.peer_uid(connection) != os.geteuid():
         say("refused a process of another user")
         return None
     connection.settimeout(REQUEST_SECONDS)
     received: list[int] = []
     try:
-        request, received = wire.receive(connection)
+        request, received = warm_wire.receive(connection)
         reason = _find_reason(state, request, received[-1])
-        wire.send(connection, {"cold": reason} if reason else {})
+        warm_wire.send(connection, {"cold": reason} if reason else {})
         connection.settimeout(None)
         if reason is None and fork.fork_rank(connection, listener, alive, received):
             return request, received

@@ -24,7 +24,7 @@ THREADS_SECONDS = 1.0
 
 
 class WarmState:
-    """What a process was when it had imported the modules."""
+    """The state of the warm process when it had imported the modules."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -61,7 +61,7 @@ class WarmState:
                 return
         self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
         self._files = {file: _changed(file) for file in _own_files()}
-        # Noted now: while a rank is asked for, its own files are open here, too.
+        # Noted now, because during a request the files of the rank are open here, too.
         now = open_descriptors()
         self.opened = {n: path for n, path in now.items() if n not in self._before}
 

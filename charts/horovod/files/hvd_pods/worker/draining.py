@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fence
-from hvd_pods.rank import rank_end, ranks
+from hvd_pods.common import fence, notices
+from hvd_pods.rank import ranks
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended.
 REPORT_WITHIN = 10.0
@@ -31,24 +31,25 @@ def leave(sshd: subprocess.Popen[bytes], grace: float, wait: Callable[[], None])
     `wait` waits for a moment, and reaps the processes that have ended.
     The kubelet kills a worker that does not end in `grace` seconds.
     """
-    # No other attempt may begin here. Sessions go on without the listener.
+    # No other attempt may begin here. Open sessions go on without the listening sshd.
     sshd.kill()
     while sshd.returncode is None:
         wait()
     told: set[ranks.Script] = set()
     # A master that does not answer would cost each rank seconds of the grace period.
     is_heard = True
-    # None has run yet: nothing will be reported.
+    # Until a rank has been found, there is nothing to be reported.
     give_up_at = 0.0
     while True:
         scripts = list(ranks.running())
         if scripts or ranks.is_any_waiting():
             give_up_at = time.monotonic() + REPORT_WITHIN
-        # Before a rank ends: this is the cause of the attempt's end, and the others are waited for.
+        # The master must know before a rank ends: this is the cause of the attempt's end, and the
+        # launcher waits for the other ranks.
         for script in scripts:
             if script not in told and is_heard:
                 told.add(script)
-                is_heard = ranks.notify(script, kind="leaving", seconds=grace)
+                is_heard = ranks.notify(script, kind=notices.LEAVING, seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)
         if time.monotonic() > give_up_at or not (scripts or any(fence.older_processes(ALL))):
@@ -61,7 +62,7 @@ def main() -> int:
     scripts = list(ranks.running())
     for script in scripts:
         if not ranks.was_asked_to_end(script):
-            ranks.notify(script, kind=rank_end.ASKED)
+            ranks.notify(script, kind=notices.ASKED)
     for script in scripts:
         ranks.ask_to_end(script)
     print(len(scripts))

@@ -24,8 +24,8 @@ from hvd_pods.common import memory_access, packages, ssh, threads
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import CODE, PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
-from hvd_pods.warm import client
-from hvd_pods.worker import draining, rank_watch
+from hvd_pods.rank import warm_client
+from hvd_pods.worker import draining, rank_watch, sshd
 
 # What sshd prints when a client connects and leaves, as the kubelet's startup probe and the master
 # do at the start and the end of each run. No LogLevel hides this message alone.
@@ -40,24 +40,24 @@ TITLE = " " * 2000
 
 
 def preloaded(environment: Mapping[str, str]) -> list[str]:
-    """The modules that ranks find imported: launch.preload, or what the image names."""
+    """The modules to import for ranks: launch.preload, or the modules that the image names."""
     return environment.get("HVD_PRELOAD", "").replace(",", " ").split()
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
-    """Start to import in a process of its own, beside sshd; ranks connect to its socket."""
-    for left in (client.SOCKET, client.DESCRIPTION):
+    """Start a process that imports the modules while sshd starts; ranks connect to its socket."""
+    for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
     modules = preloaded(environment)
     if not modules:
         return
-    # As files/rank.py sets them: libraries read them when they are imported.
+    # As rank/start.py sets them: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)
     slots = int(environment.get("HVD_SLOTS", "1"))
     environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
-    listener.bind(client.SOCKET)
+    listener.bind(warm_client.SOCKET)
     os.umask(before)
     listener.listen(socket.SOMAXCONN)
     number = listener.detach()
@@ -72,7 +72,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     os.close(number)
     described = {"python": python, "modules": modules, "environment": environment}
     # Values may be secrets.
-    ssh.write_private_file(Path(client.DESCRIPTION), json.dumps(described).encode())
+    ssh.write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
 
 
 def start_metrics(environment: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ def start_metrics(environment: Mapping[str, str]) -> None:
 
 
 class Signals:
-    """The requests to end, and what wakes this process for them and for processes that ended."""
+    """Signal state and wake-up pipe: for requests to end, and for processes that have ended."""
 
     def __init__(self) -> None:
         self.asked_to_end = False
@@ -105,13 +105,13 @@ class Signals:
         self.asked_to_end = True
 
     def wait(self, seconds: float) -> None:
-        """Wait for the next signal, at most so long."""
+        """Wait for the next signal, at most this many seconds."""
         if select.select([self._reader], [], [], seconds)[0]:
             os.read(self._reader, 4096)
 
 
 def reap(sshd: subprocess.Popen[bytes]) -> None:
-    """Reap ended processes, also those that others have left to the container's first one."""
+    """Reap ended processes, also orphans: the container's first process inherits them."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -125,7 +125,7 @@ def reap(sshd: subprocess.Popen[bytes]) -> None:
 
 
 def pass_on(errors: IO[bytes]) -> None:
-    """Write sshd's messages to the log of this pod, but for those of clients that have left."""
+    """Write sshd's messages to this pod's log, except messages about clients that have left."""
     for line in errors:
         if not LEFT.fullmatch(line.rstrip()):
             os.write(2, line)
@@ -133,9 +133,9 @@ def pass_on(errors: IO[bytes]) -> None:
 
 def serve(command: list[str], signals: Signals) -> int:
     """Run sshd until this pod is asked to end; its exit code when it ends before."""
-    sshd = subprocess.Popen(command, stderr=subprocess.PIPE)
-    assert sshd.stderr  # noqa: S101
-    messages = threading.Thread(target=pass_on, args=[sshd.stderr], daemon=True)
+    server = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert server.stderr  # noqa: S101
+    messages = threading.Thread(target=pass_on, args=[server.stderr], daemon=True)
     messages.start()
     # Ranks cannot start yet: sshd has not answered.
     memory_access.note(int(os.environ.get("HVD_SLOTS", "1")))
@@ -143,32 +143,32 @@ def serve(command: list[str], signals: Signals) -> int:
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)
-        reap(sshd)
+        reap(server)
 
-    while sshd.returncode is None:
+    while server.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get("HVD_GRACE", "0"))
-            draining.leave(sshd, grace, lambda: wait(draining.LOOK_EVERY))
+            draining.leave(server, grace, lambda: wait(draining.LOOK_EVERY))
             return 0
         wait(rank_watch.LOOK_EVERY)
         watch.look()
     messages.join(DRAIN_WITHIN)
-    log(f"sshd has ended with exit code {sshd.returncode}")
-    return int(sshd.returncode)
+    log(f"sshd has ended with exit code {server.returncode}")
+    return int(server.returncode)
 
 
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
     signals = Signals()
     if CODE.is_dir():
-        # Before the packages are there: sessions and forks find them at this path later.
+        # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     try:
         start_warm_process(sys.executable, os.environ)
-        command = ssh.prepare_worker(
+        command = sshd.prepare(
             int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable
         )
-        ssh.write_environment(os.environ)
+        sshd.write_environment(os.environ)
         start_metrics(os.environ)
     except RunError as error:
         return report_failure(error)

@@ -9,25 +9,25 @@ from __future__ import annotations
 import time
 from typing import Mapping
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import fast_start, notices
 from hvd_pods.rank import ranks
 
 LOOK_EVERY = 5.0
-# Horovod's own variable: it names ranks that have not joined for so many seconds, each time anew.
+# Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
 PERIOD, DEFAULT_PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS", 60.0
 # States of proc(5): stopped by a signal, and by a debugger.
 STOPPED = ("T", "t")
 
 
 class RankWatch:
-    """Looks at the ranks of a worker every now and then."""
+    """Remembers which ranks of this worker are stopped, and since when."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         try:
             self._period = float(environment.get(PERIOD) or DEFAULT_PERIOD)
         except ValueError:
             self._period = DEFAULT_PERIOD
-        # Of each process that is stopped: since when, and when the master was told.
+        # For each stopped process: since when, and when the master was last told.
         self._stopped: dict[int, tuple[float, float]] = {}
 
     def look(self) -> None:
@@ -38,7 +38,9 @@ class RankWatch:
         for pid, (since, told) in self._stopped.items():
             if now - told >= self._period:
                 self._stopped[pid] = (since, now)
-                ranks.notify(stopped[pid], kind="stopped", seconds=now - since, period=self._period)
+                ranks.notify(
+                    stopped[pid], kind=notices.STOPPED, seconds=now - since, period=self._period
+                )
 
 
 def is_stopped(pid: int) -> bool:

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common.metrics import read_script_file
-from hvd_pods.common.progress_samples import parse_progress, select_samples
+from hvd_pods.common.metrics import parse_progress, read_script_file, select_progress
 
 # Seconds between two looks at the files.
 LOOK_EVERY = 1.0
 
 
 def read_folder(folder: Path, since: float) -> str:
-    """What the first rank here tells that has written after `since`: earlier runs left files."""
+    """The samples of the first rank that has written after `since`: earlier runs left files."""
     try:
         files = [file for file in folder.iterdir() if file.name.isdecimal()]
     except OSError:
@@ -32,17 +31,17 @@ def read_folder(folder: Path, since: float) -> str:
             is_present = file.stat().st_mtime >= since
         except OSError:
             continue
-        samples = select_samples(read_script_file(file)) if is_present else []
+        samples = select_progress(read_script_file(file)) if is_present else []
         if parse_progress(samples):
             return "\t".join(samples)
     return ""
 
 
 def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None:
-    """Print what the ranks here tell, each time that it changes, until standard input ends.
+    """Print the progress of this worker's ranks when it changes, until standard input ends.
 
-    They were started so many seconds ago: the files of the attempt before, whose loss may be the
-    reason for its end, are older.
+    The ranks were started `seconds` ago. Older files are of the attempt before, which may have
+    ended for the loss in them.
     """
     since, last, is_over = time.time() - seconds, "", False
     while not is_over:
@@ -54,11 +53,11 @@ def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    """On a worker: tell the master."""
+    """Report to the master from a worker."""
     try:
         report(Path(environment["HVD_METRICS_DIR"]), float(sys.argv[1]))
     except (BrokenPipeError, KeyError):
-        # The master has gone; or a worker that an earlier version of the chart has started.
+        # The master is gone; or an earlier version of the chart has started this worker.
         return 1
     return 0
 

@@ -28,7 +28,7 @@ def prepare_session(
 
 
 def read_environment() -> dict[str, str]:
-    """Return the environment that ssh.write_environment saved."""
+    """Return the environment that sshd.write_environment saved."""
     entries = fast_start.read(fast_start.ENVIRONMENT).split(b"\0")
     pairs = (entry.split(b"=", 1) for entry in entries if entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}

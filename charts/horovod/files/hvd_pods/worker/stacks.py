@@ -29,7 +29,10 @@ OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 
 
 def ask(script: ranks.Script) -> str | None:
-    """What a rank does; None when it is writing its stack to its file. Raises OSError."""
+    """Ask a rank for its stack: what to say of it, or None while it writes to its file.
+
+    Raises OSError when the rank has ended.
+    """
     state = STATES.get(fast_start.read_stat(script.pid)[0], "")
     if state:
         return state
@@ -55,7 +58,7 @@ def has_open(pid: int, file: str) -> bool:
             if os.readlink(f"{folder}/{name}") == path:
                 return True
         except OSError:
-            # Closed meanwhile.
+            # The process has closed this descriptor since.
             continue
     return False
 
@@ -78,9 +81,9 @@ def is_writing(pid: int) -> bool:
 
 
 def read(rank: int, pid: int, until: float) -> str:
-    """What a rank has written of its stack, when it adds no more lines.
+    """Return the stack that a rank has written, when it adds no more lines.
 
-    A machine that is busy may let it stand still between two lines.
+    On a busy machine, the rank may pause between two lines.
     """
     before, is_late = b"", False
     while not is_late:

@@ -1,0 +1,364 @@
+"""All rules of a run's life: what follows from an event.
+
+`decide` is pure: it reads no clock, waits for nothing and changes nothing but the state that it
+returns. docs/inside.md shows how a run goes through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from hvd_pods.common.errors import (
+    ConfigurationError,
+    LostHostError,
+    NotANumberError,
+    RunError,
+    WorkerLeftError,
+)
+from hvd_pods.master import ending, gathering, holding, training
+from hvd_pods.master import messages as m
+from hvd_pods.master.kube import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.master.reported_progress import Progress
+from hvd_pods.master.state import FINISHED, RUNNING, Attempt, Phase, State, Step
+
+Handler = Callable[[Step, Any], None]
+# The timers of an attempt, which end with it.
+OF_ATTEMPT = ("hosts", "list", "pods", "resume", "loss", "kill", "end", "stalls", "deliver")
+
+
+def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
+    """Return the state after an event, and what is to be done, in this order."""
+    step = Step(state, moment)
+    step.then(event)
+    while step.following:
+        _handle(step, step.following.pop(0))
+    return step.state, tuple(step.effects)
+
+
+def _handle(step: Step, event: m.Event) -> None:
+    if isinstance(event, m.AttemptEvent) and event.attempt != step.state.attempt.number:
+        # It comes too late: its attempt has ended.
+        return
+    HANDLERS[type(event)](step, event)
+
+
+def on_started(step: Step, event: m.Started) -> None:
+    """Take the record."""
+    holding.begin(step)
+
+
+def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
+    """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
+    state, run = step.state, step.state.run
+    if state.is_stopped:
+        _read_job(step)
+        return
+    number, epoch = state.attempts + 1, state.hold.epoch + 1
+    step.set_hold(epoch=epoch)
+    step.set(attempts=number, attempt=Attempt(number), progress=Progress(), phase=Phase.GATHERING)
+    step.record(RUNNING, state.last_failure)
+    step.do(m.BeginAttempt(number, epoch))
+    step.write_record("begin")
+    if run.api and not state.facts.is_test:
+        step.do(m.FitWorkers())
+    is_resumed = run.elastic and state.was_training
+    step.do(m.WatchHosts(number), m.Prepare(number, is_resumed))
+    step.do(m.Emit("Started", f"waiting for workers of {run.ranks} ranks"))
+    step.log(f"waiting for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s")
+    gathering.begin(step)
+
+
+def on_prepared(step: Step, event: m.Prepared) -> None:
+    """The launcher is prepared."""
+    if step.state.phase != Phase.GATHERING:
+        return
+    if event.problem:
+        step.end_attempt(event.problem)
+        return
+    step.set_attempt(is_prepared=True)
+    gathering.start_if_possible(step)
+
+
+def on_host_answers(step: Step, event: m.HostAnswers) -> None:
+    """A host answers."""
+    gathering.on_answer(step, event)
+    training.on_hosts(step)
+
+
+def on_host_problem(step: Step, event: m.HostProblem) -> None:
+    """A host does not answer."""
+    gathering.on_problem(step, event)
+    training.on_hosts(step)
+
+
+def on_host_gone(step: Step, event: m.HostGone) -> None:
+    """A host has another pod, or none."""
+    gathering.on_gone(step, event)
+    training.on_hosts(step)
+
+
+def on_delivered(step: Step, event: m.Delivered) -> None:
+    """Hosts have the user's code."""
+    if step.state.phase == Phase.DELIVERING:
+        training.begin(step, event)
+    elif step.state.phase == Phase.TRAINING:
+        training.on_delivered(step, event)
+
+
+def on_launch_failed(step: Step, event: m.LaunchFailed) -> None:
+    """The launcher could not be started."""
+    step.end_attempt(event.problem)
+
+
+def on_stacks_shown(step: Step, event: m.StacksShown) -> None:
+    """The stacks of stalled ranks are in the log."""
+    training.end_stalled(step)
+
+
+def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
+    """The attempt is over: take the last step that was reported, then read the Job."""
+    attempt = step.state.attempt
+    step.clear_timers(*OF_ATTEMPT)
+    step.set_attempt(problem=event.problem)
+    step.set(phase=Phase.JUDGING)
+    step.do(m.StopWatching())
+    # The next attempt is compared with the last step. A host that is lost cannot tell it.
+    is_known = not isinstance(event.problem, LostHostError)
+    step.do(m.StopProgress(attempt.number, tells_last=is_known))
+
+
+def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
+    """Everything that an attempt has told is known: read what the Job says of another one."""
+    state = step.state
+    if state.phase != Phase.JUDGING:
+        return
+    if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
+        step.set_attempt(problem=NotANumberError())
+    if state.hold.lost_to:
+        step.end(holding.superseded(state.hold.lost_to))
+    elif state.facts.is_test:
+        conclude(step, state.job)
+    else:
+        _read_job(step)
+
+
+def _read_job(step: Step) -> None:
+    state = step.state
+    step.set(phase=Phase.CONCLUDING)
+    if not state.run.api:
+        conclude(step, None)
+        return
+    # Only the end depends on what the Job says: another attempt does not wait long for it.
+    is_failure = state.attempt.problem is not None and not state.is_stopped
+    step.do(m.ReadJob(state.is_stopped, AGAIN_RETRY_SECONDS if is_failure else None))
+
+
+def on_job(step: Step, event: m.JobRead) -> None:
+    """The Job was read."""
+    state = step.state
+    step.set(job=event.job)
+    if state.phase == Phase.CONCLUDING:
+        conclude(step, event.job)
+    elif state.phase == Phase.FINISHING:
+        ending.scale_down(step)
+    elif state.phase == Phase.READING:
+        step.set(retries=state.retries.note_job(event.job))
+        step.begin_attempt()
+
+
+def conclude(step: Step, job: Object | None) -> None:
+    """Decide whether another attempt follows, now that the Job is known."""
+    state, run, problem = step.state, step.state.run, step.state.attempt.problem
+    has_failed = problem is not None or state.attempt.launched is None
+    if state.is_stopped and has_failed and not state.facts.is_test:
+        problem = ending.interruption(job)
+        ending.announce(step, problem)
+        ending.finish(step, problem)
+    elif problem is None:
+        step.log("training finished")
+        step.do(m.Emit("Finished", "the training ended with exit code 0"))
+        ending.finish(step, None)
+    else:
+        ending.announce(step, problem)
+        _retry(step, problem, is_deleted=run.api and job is None)
+
+
+def _retry(step: Step, problem: RunError, is_deleted: bool) -> None:
+    state = step.state
+    if isinstance(problem, WorkerLeftError):
+        step.set(last_failure=str(problem))
+        step.log("the next attempt begins at once; this one does not count as a failure")
+        pause: float | None = 0.0
+    else:
+        step.set(failures=state.failures + 1, last_failure=str(problem))
+        retries, failures = state.retries.note_job(state.job), step.state.failures
+        verdict = retries.judge(problem, state.attempt.seconds, failures, state.progress.step)
+        step.set(retries=verdict.retries)
+        if verdict.explanation:
+            step.log(verdict.explanation)
+        pause = verdict.pause
+    if is_deleted or pause is None or state.facts.is_test:
+        ending.finish(step, problem)
+    elif pause:
+        step.set(phase=Phase.PAUSING)
+        step.set_timer("pause", step.now + pause)
+    else:
+        step.begin_attempt()
+
+
+def on_repeat_end(step: Step, event: m.RepeatEnd) -> None:
+    """Report how this run ended before, instead of running it again."""
+    earlier = event.data
+    result = f"this run already {earlier['state'].lower()} at {earlier.get('time')}"
+    remedy = "to run the same values again, increment master.generation"
+    problem: RunError | None = None
+    if earlier["state"] == FINISHED:
+        step.log(f"{result}: nothing to do; {remedy}")
+        step.do(m.Emit("Finished", f"{result}; {remedy}"))
+    else:
+        problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
+        ending.announce(step, problem)
+    step.set(phase=Phase.FINISHING, problem=problem)
+    step.do(m.ReadJob(is_stopped=False, within=AGAIN_RETRY_SECONDS))
+
+
+def on_end_reached(step: Step, event: m.EndReached) -> None:
+    """End this master, and leave record and workers as they are."""
+    if step.state.phase == Phase.OVER:
+        return
+    ending.announce(step, event.problem)
+    step.set(problem=event.problem)
+    step.do(m.StopWatching())
+    ending.leave(step)
+
+
+def on_record_written(step: Step, event: m.RecordWritten) -> None:
+    """The record has the news."""
+    if event.purpose == ending.END:
+        _end_is_recorded(step)
+    else:
+        holding.on_written(step, event)
+
+
+def on_record_failed(step: Step, event: m.RecordFailed) -> None:
+    """The record does not have the news."""
+    holding.on_failed(step, event)
+    if event.purpose == ending.END:
+        _end_is_recorded(step)
+
+
+def _end_is_recorded(step: Step) -> None:
+    if step.state.phase == Phase.FINISHING:
+        ending.scale_down(step)
+
+
+def on_record_read(step: Step, event: m.RecordRead) -> None:
+    """The record was read."""
+    holding.look(step, event.data)
+
+
+def on_workers_provided(step: Step, event: m.WorkersProvided) -> None:
+    """The workers of a test are there."""
+    if event.problem:
+        step.end(event.problem)
+    else:
+        step.begin_attempt()
+
+
+def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
+    """The workers are gone."""
+    if step.state.phase == Phase.FINISHING:
+        ending.store_results(step)
+
+
+def on_record_released(step: Step, event: m.RecordReleased) -> None:
+    """Nothing is left to do."""
+    step.do(m.Exit(step.state.problem))
+
+
+def on_timer(step: Step, event: m.Timer) -> None:
+    """The time of a timer has come."""
+    if event.name not in step.state.timers:
+        return
+    step.clear_timers(event.name)
+    TIMERS[event.name](step)
+
+
+def on_terminated(step: Step, event: m.Terminated) -> None:
+    """This pod is asked to end: ranks may save, and nothing new begins."""
+    if step.state.is_stopped:
+        return
+    step.set(is_stopped=True)
+    step.do(m.Interrupt())
+    if step.state.phase == Phase.TRAINING:
+        training.interrupt(step)
+        return
+    step.log("this pod is terminating")
+    if step.state.phase == Phase.GATHERING:
+        gathering.interrupt(step)
+    elif step.state.phase == Phase.HOLDING and "look" in step.state.timers:
+        # The next look ends this master.
+        step.clear_timers("look")
+        step.do(m.ReadRecord())
+    elif step.state.phase == Phase.PAUSING:
+        step.clear_timers("pause")
+        _read_job(step)
+
+
+def on_timed_out(step: Step, event: m.TimedOut) -> None:
+    """The time of a test is over, whatever it waits for."""
+    if step.state.phase == Phase.TRAINING:
+        step.set(is_stopped=True)
+        step.do(m.EndLauncher())
+    else:
+        on_terminated(step, m.Terminated())
+
+
+TIMERS: Mapping[str, Callable[[Step], None]] = {
+    "look": lambda step: step.do(m.ReadRecord()),
+    "renew": holding.renew,
+    "hosts": gathering.on_deadline,
+    "list": gathering.time_out,
+    "pods": gathering.list_pods,
+    "resume": gathering.start_if_possible,
+    "loss": training.on_hosts,
+    "stalls": training.report_stalls,
+    "deliver": training.deliver,
+    "kill": lambda step: step.do(m.EndLauncher(kills=True)),
+    "end": lambda step: step.do(m.EndLauncher()),
+    "pause": lambda step: step.begin_attempt(),
+}
+HANDLERS: Mapping[type, Handler] = {
+    m.Started: on_started,
+    m.RecordRead: on_record_read,
+    m.RecordWritten: on_record_written,
+    m.RecordChanged: holding.on_changed,
+    m.RecordFailed: on_record_failed,
+    m.RecordReleased: on_record_released,
+    m.RepeatEnd: on_repeat_end,
+    m.JobRead: on_job,
+    m.AttemptBegins: on_attempt_begins,
+    m.Prepared: on_prepared,
+    m.HostAnswers: on_host_answers,
+    m.HostProblem: on_host_problem,
+    m.HostGone: on_host_gone,
+    m.PodsListed: gathering.on_pods,
+    m.Delivered: on_delivered,
+    m.LaunchFailed: on_launch_failed,
+    m.NoticeTaken: training.on_notice,
+    m.RankMissing: training.on_missing_rank,
+    m.StacksShown: on_stacks_shown,
+    m.RanksAsked: training.on_asked,
+    m.ProgressReported: training.on_progress,
+    m.LauncherEnded: training.on_launcher_ended,
+    m.CauseFound: training.on_cause,
+    m.AttemptEnds: on_attempt_ends,
+    m.ProgressStopped: on_progress_stopped,
+    m.WorkersProvided: on_workers_provided,
+    m.WorkersScaled: on_workers_scaled,
+    m.ResultsStored: ending.on_results,
+    m.EndReached: on_end_reached,
+    m.Terminated: on_terminated,
+    m.TimedOut: on_timed_out,
+    m.Timer: on_timer,
+}

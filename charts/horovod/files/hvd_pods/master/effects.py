@@ -1,0 +1,383 @@
+"""Carries the effects out that `decide` asks for. What takes time happens in lanes."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, Mapping, Sequence
+
+from hvd_pods.common import ssh
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.fence import EPOCH
+from hvd_pods.common.reporting import log, report_failure
+from hvd_pods.common.run import Host
+from hvd_pods.master import messages as m
+from hvd_pods.master import remote, results
+from hvd_pods.master.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.master.carriers import Lanes, Tell
+from hvd_pods.master.job_events import EventRecorder
+from hvd_pods.master.kube import Api, ApiError, Object
+from hvd_pods.master.launch import build_command, write_live_hosts
+from hvd_pods.master.launcher import Launcher
+from hvd_pods.master.mpi import HOSTFILE, format_hostfile
+from hvd_pods.master.notice_server import NoticeServer
+from hvd_pods.master.preparation import Preparation
+from hvd_pods.master.probing import Prober
+from hvd_pods.master.progress import ProgressFollower
+from hvd_pods.master.record_io import RecordClient, read_job
+from hvd_pods.master.staged import record_nodes
+from hvd_pods.master.state import Facts, State
+from hvd_pods.master.statefulsets import (
+    creation_failure,
+    fit_to_run,
+    provide,
+    scale_to_zero,
+    set_number,
+)
+
+# The name by which ranks know the number of their attempt, from 1.
+ATTEMPT = "HVD_ATTEMPT"
+# Seconds in which a worker has to end leftovers, and in which a host has to show stacks.
+LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
+# Pods that are deleted at once.
+DELETE_THREADS = 8
+# Lanes: calls for the record and the Job stay in order, and do not wait for those about pods.
+RECORD, PODS, WORK, JUDGE, SSH, LEFTOVERS = (
+    *("record", "pods", "work", "judge"),
+    *("ask-ranks", "end-leftovers"),
+)
+
+
+class Effects:
+    """Everything that the master does. `exit` is set by the last effect, an Exit."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        api: Api | None,
+        events: EventRecorder,
+        notices: NoticeServer | None,
+        tell: Tell,
+    ) -> None:
+        self._facts, self._run, self._api = facts, facts.run, api
+        self._events, self._notices, self._tell = events, notices, tell
+        self._lanes = Lanes(tell)
+        self._record = RecordClient(api, facts) if api else None
+        self.is_stopped = False
+        self._preparation = Preparation()
+        self._variables: dict[str, str] = {}
+        self._arguments: Sequence[str] = ()
+        self._hosts: HostWatch | None = None
+        self._launcher: Launcher | None = None
+        self._progress: ProgressFollower | None = None
+        # Workers that a test has scaled up, and their numbers before.
+        self.provided: dict[str, int] = {}
+        self.exit: m.Exit | None = None
+        if api:
+            api.is_stopped = self.was_stopped
+        self._methods: Mapping[type, Callable[[Any], None]] = {
+            m.Log: lambda effect: log(effect.message),
+            m.Emit: self._emit,
+            m.ReportFailure: self._report_failure,
+            m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
+            m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
+            m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
+            m.ReadJob: lambda effect: self._call(RECORD, partial(self._read_job, effect)),
+            m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
+            m.BeginAttempt: self._begin_attempt,
+            m.FitWorkers: lambda effect: self._call(PODS, self._fit_workers),
+            m.WatchHosts: self._watch_hosts,
+            m.FreezeHosts: self._freeze_hosts,
+            m.StopWatching: self._stop_watching,
+            m.Prepare: lambda effect: self._call(WORK, partial(self._prepare, effect)),
+            m.ListPods: lambda effect: self._call(PODS, partial(self._list_pods, effect)),
+            m.DeletePods: lambda effect: self._call(PODS, partial(self._delete_pods, effect)),
+            m.ScaleUp: lambda effect: self._call(PODS, partial(self._scale_up, effect)),
+            m.Deliver: lambda effect: self._call(WORK, partial(self._deliver, effect)),
+            m.WriteLiveHosts: lambda effect: write_live_hosts(self._of(effect.hosts)),
+            m.Launch: self._launch,
+            m.EndLauncher: self._end_launcher,
+            m.FindCause: lambda effect: self._call(JUDGE, partial(self._find_cause, effect)),
+            m.AskRanks: lambda effect: self._call(SSH, partial(self._ask_ranks, effect)),
+            m.ReleaseRanks: self._release_ranks,
+            m.ShowStacks: lambda effect: self._call(SSH, partial(self._show_stacks, effect)),
+            m.EndLeftovers: lambda e: self._call(LEFTOVERS, partial(self._end_leftovers, e)),
+            m.FollowProgress: self._follow_progress,
+            m.StopProgress: lambda effect: self._call(JUDGE, partial(self._stop_progress, effect)),
+            m.ScaleDown: lambda effect: self._call(RECORD, self._scale_down),
+            m.StoreResults: lambda effect: self._call(WORK, partial(self._store_results, effect)),
+            m.Interrupt: self._interrupt,
+            m.Exit: self._exit,
+        }
+
+    def carry_out(self, effect: m.Effect) -> None:
+        """Carry an effect out, or ask a lane for it."""
+        self._methods[type(effect)](effect)
+
+    def was_stopped(self) -> bool:
+        """Whether this pod was asked to end."""
+        return self.is_stopped
+
+    def give_up(self, state: State) -> None:
+        """After a defect: end what runs, and let another master have the record at once."""
+        if self._hosts:
+            self._hosts.close()
+        if self._launcher:
+            self._launcher.end(kills=False)
+        hold = state.hold
+        if self._record and hold.is_held and not hold.lost_to:
+            self._record.release(m.ReleaseRecord(state.news(), hold.epoch))
+
+    @property
+    def _client(self) -> RecordClient:
+        assert self._record  # noqa: S101 - without access to the API nothing asks for the record
+        return self._record
+
+    @property
+    def _access(self) -> Api:
+        assert self._api  # noqa: S101 - as above
+        return self._api
+
+    def _call(self, lane: str, work: Callable[[], m.Event | None]) -> None:
+        self._lanes.call(lane, work)
+
+    def _of(self, names: Sequence[str]) -> list[Host]:
+        return [self._facts.hosts[name] for name in names]
+
+    def _emit(self, effect: m.Emit) -> None:
+        is_warning = effect.kind in ("warning", "failure")
+        self._events.put(effect.reason, effect.message, is_warning)
+
+    def _interrupt(self, effect: m.Interrupt) -> None:
+        self.is_stopped = True
+
+    def _exit(self, effect: m.Exit) -> None:
+        self.exit = effect
+
+    def _read_job(self, effect: m.ReadJob) -> m.Event:
+        return read_job(self._access, effect, time.time())
+
+    def _provide(self) -> m.Event:
+        try:
+            self.provided = provide(self._access, self._run.needed_workers)
+        except ApiError as problem:
+            return m.WorkersProvided(RunError(str(problem)))
+        return m.WorkersProvided()
+
+    def _begin_attempt(self, effect: m.BeginAttempt) -> None:
+        os.environ[ATTEMPT] = str(effect.attempt)
+        # The ssh of this pod sends it to the workers (common/fence.py).
+        os.environ[EPOCH] = str(effect.epoch)
+
+    def _fit_workers(self) -> None:
+        fit_to_run(self._access, self._run)
+
+    def _watch_hosts(self, effect: m.WatchHosts) -> None:
+        self._hosts = HostWatch(self._facts, self._api, self._tell, effect.attempt)
+
+    def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
+        if self._hosts:
+            self._hosts.freeze()
+
+    def _end_launcher(self, effect: m.EndLauncher) -> None:
+        if self._launcher:
+            self._launcher.end(kills=effect.kills)
+
+    def _release_ranks(self, effect: m.ReleaseRanks) -> None:
+        if self._notices:
+            self._notices.release(effect.connections)
+
+    def _report_failure(self, effect: m.ReportFailure) -> None:
+        report_failure(effect.problem)
+
+    def _stop_watching(self, effect: m.StopWatching) -> None:
+        if self._hosts:
+            self._hosts.close()
+
+    def _prepare(self, effect: m.Prepare) -> m.Event:
+        run = replace(self._run, resumed=effect.is_resumed)
+        try:
+            mpi, self._variables = self._preparation.prepare(run, self._api, self.was_stopped)
+            self._arguments = build_command(run, mpi)
+        except RunError as problem:
+            return m.Prepared(effect.attempt, problem)
+        return m.Prepared(effect.attempt)
+
+    def _list_pods(self, effect: m.ListPods) -> m.Event:
+        api, run, refusals = self._access, self._run, {}
+        query = {"labelSelector": run.worker_selector}
+        try:
+            items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
+        except ApiError as problem:
+            return m.PodsListed(effect.attempt, problem=str(problem))
+        pods = {item["metadata"]["name"]: _shorten(item) for item in items}
+        for host in self._of([name for name in effect.missing if name not in pods]):
+            # The controller stops at the first pod that is refused, which stands for all.
+            if host.stateful_set not in refusals:
+                refusals[host.stateful_set] = _refusal(api, host)
+        return m.PodsListed(effect.attempt, pods, refusals)
+
+    def _delete_pods(self, effect: m.DeletePods) -> None:
+        def delete(name: str, uid: str) -> None:
+            try:
+                path = f"core/pods/{name}"
+                self._access.delete(path, uid, retry_seconds=0.0, grace=effect.grace)
+            except ApiError as problem:
+                # Somebody else deleted it, and perhaps there is a new one.
+                if problem.status not in (404, 409):
+                    log(f"cannot replace {name}: {problem}")
+
+        if not self.is_stopped:
+            with ThreadPoolExecutor(DELETE_THREADS) as pool:
+                list(pool.map(delete, effect.uids.keys(), effect.uids.values()))
+
+    def _scale_up(self, effect: m.ScaleUp) -> None:
+        name, number = effect.stateful_set, effect.number
+        try:
+            if not self.is_stopped:
+                set_number(self._access, name, number, retry_seconds=0.0, below=effect.below)
+        except ApiError as problem:
+            log(f"cannot scale {name} to {number}: {problem}")
+
+    def _deliver(self, effect: m.Deliver) -> m.Event:
+        pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
+        addresses = {host: pod.address for host, pod in pods.items()}
+        ssh.write_client_config(self._run.ssh_port, addresses)
+        code, problem = self._preparation.code, None
+        try:
+            code.deliver(pods)
+        except RunError as error:
+            problem = error
+        record_nodes(self._run, self._api, pods)
+        reached = [host.name for host, pod in pods.items() if code.is_on(host, pod)]
+        return m.Delivered(effect.attempt, reached, problem)
+
+    def _launch(self, effect: m.Launch) -> None:
+        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
+        mpi, directory = self._preparation.mpi, self._preparation.code.directory
+        HOSTFILE.write_text(format_hostfile(self._run, addresses, mpi))
+        try:
+            self._launcher = Launcher(
+                self._arguments, self._variables, directory, self._tell, effect.attempt
+            )
+        except RunError as problem:
+            self._tell(m.LaunchFailed(effect.attempt, problem))
+
+    def _find_cause(self, effect: m.FindCause) -> m.Event:
+        assert self._launcher  # noqa: S101 - it has ended
+        cause = self._launcher.find_cause(
+            self._of(effect.hosts),
+            effect.code,
+            [dict(notice) for notice in effect.raised],
+            [dict(notice) for notice in effect.failed],
+        )
+        return m.CauseFound(effect.attempt, cause)
+
+    def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
+        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._of(effect.hosts)))
+
+    def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
+        for name, ranks in effect.ranks.items():
+            host = self._facts.hosts[name]
+            program = ["worker/stacks.py", *map(str, ranks)]
+            answer = remote.call([host], program, seconds=STACKS_WITHIN)
+            for line in answer[host][1].splitlines():
+                log(f"{name}: {line}")
+        return m.StacksShown(effect.attempt)
+
+    def _end_leftovers(self, effect: m.EndLeftovers) -> None:
+        watched = self._hosts
+        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
+        if watched is None or watched.is_closed:
+            return
+        ssh.write_client_config(self._run.ssh_port, addresses)
+        # A session of a newer epoch ends what older ones have left: the program need do nothing.
+        hosts = self._of(effect.hosts)
+        answers = remote.call(
+            hosts,
+            ["common/fast_start.py"],
+            seconds=LEFTOVERS_WITHIN,
+            is_stopped=lambda: watched.is_closed,
+        )
+        for host, (code, output) in answers.items():
+            if code and not watched.is_closed:
+                log(f"cannot end what earlier attempts may have left on {host.name}: {output}")
+
+    def _follow_progress(self, effect: m.FollowProgress) -> None:
+        self._progress = ProgressFollower(self._of(effect.hosts), self._tell, effect.attempt)
+
+    def _stop_progress(self, effect: m.StopProgress) -> m.Event:
+        progress, self._progress = self._progress, None
+        if progress:
+            progress.close(tells_last=effect.tells_last)
+        return m.ProgressStopped(effect.attempt)
+
+    def _scale_down(self) -> m.Event:
+        scale_to_zero(self._access, self._run.stateful_sets)
+        return m.WorkersScaled()
+
+    def _store_results(self, effect: m.StoreResults) -> m.Event:
+        return m.ResultsStored(results.store(effect.within, self.was_stopped))
+
+
+class HostWatch:
+    """Asks the hosts of one attempt, at the addresses that the API or DNS has."""
+
+    def __init__(self, facts: Facts, api: Api | None, tell: Tell, attempt: int) -> None:
+        run = facts.run
+        self.is_closed = False
+        self._frozen: Mapping[str, Endpoint] = {}
+        self._source: SliceAddresses | DnsAddresses = (
+            SliceAddresses(api, run, self._wake) if api else DnsAddresses(run.hosts, self._wake)
+        )
+        self._prober = Prober(
+            run.hosts,
+            run.ssh_port,
+            lambda: self._frozen or self._source.endpoints(),
+            lambda: self._source.missing,
+            tell,
+            attempt,
+            run.lost_after,
+        )
+        self._is_watched = bool(run.lost_after)
+        self._prober.start()
+        self._source.start()
+
+    def freeze(self) -> None:
+        """Keep the addresses that are known now."""
+        self._frozen = self._source.endpoints()
+        self._source.close()
+        if not self._is_watched:
+            self._prober.close()
+
+    def close(self) -> None:
+        """Ask no longer."""
+        self.is_closed = True
+        self._source.close()
+        self._prober.close()
+
+    def _wake(self) -> None:
+        self._prober.wake()
+
+
+def _shorten(pod: Object) -> Object:
+    """Return what decisions need of a pod: its environment may have secrets."""
+    kept: dict[str, Sequence[str]] = {
+        "metadata": ("name", "uid", "labels", "deletionTimestamp"),
+        "spec": ("nodeName", "schedulingGates"),
+    }
+    parts = {
+        part: {key: value for key, value in pod.get(part, {}).items() if key in names}
+        for part, names in kept.items()
+    }
+    return {**parts, "status": pod.get("status", {})}
+
+
+def _refusal(api: Api, host: Host) -> str:
+    try:
+        return creation_failure(api, host.stateful_set, host.name)
+    except ApiError as problem:
+        return str(problem)

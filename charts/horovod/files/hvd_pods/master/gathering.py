@@ -1,0 +1,424 @@
+"""Rules of the hosts: which ones an attempt uses, which are missing and why, which are lost.
+
+A run that is not elastic has a fixed number of hosts in each group. It begins as soon as so many of
+a group answer, whichever these are, and leaves the others idle: spares. After a failure the next
+attempt chooses again, so that a spare takes the place of a host that is gone.
+
+An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
+master replaces. The pod of a node that is gone, which Kubernetes has given up after some minutes,
+stays until somebody deletes it for good: its StatefulSet creates no other one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Collection, Mapping, Sequence
+
+from hvd_pods.common import pod_problems
+from hvd_pods.common.errors import (
+    ConfigurationError,
+    HostsTimeoutError,
+    InterruptedRunError,
+    LostHostError,
+    RunError,
+)
+from hvd_pods.common.pod_problems import Diagnosis
+from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.common.ssh import STALE
+from hvd_pods.master import messages as m
+from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
+from hvd_pods.master.kube import Object, parse_time
+from hvd_pods.master.state import Attempt, Gathered, Phase, Step
+
+# Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
+# pods that will never answer; then seldom, because each is a request to the API server.
+FIRST_REPORT_AFTER, REPORT_EVERY = 1.0, 5.0
+# An unchanged report is repeated after this many seconds, to show that the master still waits.
+REPEAT_REPORT_AFTER = 60.0
+# Seconds that a run which was training already waits for more hosts than it needs: each that joins
+# later interrupts the ranks.
+RESUME_WITHIN = 10.0
+# Seconds after the deadline in which the pods must have been listed, to say what is missing.
+LIST_WITHIN = 15.0
+# Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
+GIVE_UP_AFTER = 60.0
+# When all hosts are silent, it may be the master's own network: it waits so many times as long.
+MASTER_OFFLINE_FACTOR = 5
+NO_ANSWER = "it has not responded yet"
+
+
+def begin(step: Step) -> None:
+    """Wait for the hosts of an attempt that begins."""
+    step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
+    if step.state.run.elastic and step.state.was_training:
+        step.set_timer("resume", step.now + RESUME_WITHIN)
+    _extend_deadline(step)
+
+
+def _extend_deadline(step: Step) -> None:
+    until = min(step.now + step.state.run.hosts_timeout, step.state.facts.until)
+    step.set_gathered(deadline=until)
+    step.clear_timers("list")
+    step.set_timer("hosts", until)
+
+
+def on_answer(step: Step, event: m.HostAnswers) -> None:
+    """A host answers: it may be the last one that was missing."""
+    gathered = step.state.gathered
+    reasons = {name: why for name, why in gathered.reasons.items() if name != event.host}
+    answering = {**gathered.answering, event.host: event.pod}
+    step.set_gathered(answering=answering, reasons=reasons, is_alone=False)
+    if step.state.phase == Phase.GATHERING and event.host not in gathered.arrived:
+        # An autoscaler may bring one node after the other.
+        step.set_gathered(arrived=gathered.arrived | {event.host})
+        _extend_deadline(step)
+    start_if_possible(step)
+
+
+def on_problem(step: Step, event: m.HostProblem) -> None:
+    """A host does not answer. One that did is lost when it has been silent for long."""
+    gathered, limit = step.state.gathered, step.state.run.lost_after
+    step.set_gathered(reasons={**gathered.reasons, event.host: event.reason})
+    if event.reason.startswith(STALE) and event.reason != gathered.reasons.get(event.host):
+        list_pods(step)
+    if event.host not in gathered.answering:
+        return
+    if event.silent >= limit and event.is_alone:
+        limit *= MASTER_OFFLINE_FACTOR
+        if not gathered.is_alone:
+            why = "this pod may have lost the network"
+            step.log(f"no host responds: {why}; waiting {limit:.0f} s")
+        step.set_gathered(is_alone=True)
+    if event.silent >= limit:
+        _drop(step, event.host)
+
+
+def on_gone(step: Step, event: m.HostGone) -> None:
+    """A host's pod ends, or is another one now."""
+    _drop(step, event.host)
+    reasons = step.state.gathered.reasons
+    step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.host})
+
+
+def _drop(step: Step, host: str) -> None:
+    answering = step.state.gathered.answering
+    step.set_gathered(answering={name: pod for name, pod in answering.items() if name != host})
+
+
+def start_if_possible(step: Step) -> None:
+    """Hand out the code as soon as enough hosts answer and the launcher is prepared."""
+    state = step.state
+    is_waiting = (
+        state.phase == Phase.GATHERING and state.attempt.is_prepared and not state.is_stopped
+    )
+    if not is_waiting or not is_enough(step):
+        return
+    run, answering = state.run, state.gathered.answering
+    chosen = _in_order(run, answering) if run.elastic else choose_hosts(run, answering)
+    for name, pod in chosen.items():
+        step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
+    spares = describe_spares(run, len(answering) - len(chosen))
+    step.do(m.Emit("HostsReady", f"{len(chosen)} hosts respond{spares}"))
+    step.clear_timers("hosts", "resume")
+    if not run.elastic:
+        # Another master may replace the workers while this one ends: it must not do the same. And
+        # a pod that is to end still trains until its grace period is over.
+        step.clear_timers("pods")
+        step.do(m.FreezeHosts())
+    step.set(phase=Phase.DELIVERING)
+    step.do(m.Deliver(state.attempt.number, chosen))
+
+
+def is_enough(step: Step) -> bool:
+    """Whether the attempt can start with the hosts that answer."""
+    state, run = step.state, step.state.run
+    answering = state.gathered.answering
+    if not run.elastic:
+        return not count_missing_workers(run, answering)
+    slots = sum(state.facts.hosts[name].slots for name in answering)
+    is_resumed = state.was_training and "resume" not in state.timers
+    return slots >= (run.min_ranks if is_resumed else run.ranks)
+
+
+def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int]:
+    """Count the hosts that groups still need, by the name of their StatefulSet."""
+    present = Counter(host.stateful_set for host in run.hosts if host.name in answering)
+    lacking = {name: number - present[name] for name, number in run.needed_workers.items()}
+    return {name: number for name, number in lacking.items() if number > 0}
+
+
+def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
+    """Return the hosts to use, in the run's order: the first of each group.
+
+    By that order, ranks stay where they were as long as their hosts answer.
+    """
+    left, chosen = dict(run.needed_workers), {}
+    for host in run.hosts:
+        if host.name in answering and left[host.stateful_set]:
+            left[host.stateful_set] -= 1
+            chosen[host.name] = answering[host.name]
+    return chosen
+
+
+def _in_order(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
+    return {host.name: answering[host.name] for host in run.hosts if host.name in answering}
+
+
+def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
+    """Return the hosts that do not answer, of groups that need more; spares are among them."""
+    lacking = count_missing_workers(run, answering)
+    return [
+        host
+        for host in run.hosts
+        if host.name not in answering
+        and (not host.optional if run.elastic else host.stateful_set in lacking)
+    ]
+
+
+def list_pods(step: Step) -> None:
+    """Look at the pods of missing hosts, unless that is under way."""
+    state = step.state
+    may_list = state.phase in (Phase.GATHERING, Phase.DELIVERING) or state.run.elastic
+    if not may_list or state.gathered.is_listing:
+        return
+    step.set_timer("pods", step.now + REPORT_EVERY)
+    missing = []
+    if state.phase == Phase.GATHERING:
+        missing = find_missing(state.run, state.gathered.answering)
+    if not (missing or _stale(state.gathered)):
+        return
+    if not state.run.api:
+        report(step, m.PodsListed(state.attempt.number))
+        return
+    step.set_gathered(is_listing=True)
+    step.do(m.ListPods(state.attempt.number, [host.name for host in missing]))
+
+
+def _stale(gathered: Gathered) -> set[str]:
+    return {name for name, reason in gathered.reasons.items() if reason.startswith(STALE)}
+
+
+def on_pods(step: Step, event: m.PodsListed) -> None:
+    """The pods were listed: replace those in the way, and say why hosts are missing, or lost."""
+    state = step.state
+    step.set_gathered(is_listing=False)
+    launched = state.attempt.launched
+    if launched and launched.lost:
+        _explain_loss(step, event, launched.lost)
+    if state.is_stopped or not (state.phase == Phase.GATHERING or state.run.elastic):
+        return
+    _replace(step, event.pods)
+    if state.phase == Phase.GATHERING:
+        _scale_up(step, event)
+        report(step, event)
+
+
+def _replace(step: Step, pods: Mapping[str, Object]) -> None:
+    """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
+    gathered, hosts = step.state.gathered, step.state.facts.hosts
+    stale = {
+        name: pods[name]["metadata"]["uid"]
+        for name, host in hosts.items()
+        if name in pods
+        and _is_stale(host, pods[name])
+        and "deletionTimestamp" not in pods[name]["metadata"]
+    }
+    stale = {name: uid for name, uid in stale.items() if uid not in gathered.deleted}
+    if stale:
+        step.log(f"replacing workers {STALE}: {format_hosts([hosts[name] for name in stale])}")
+        step.do(m.DeletePods(stale))
+    ending = {}
+    for name, pod in pods.items():
+        item = pod["metadata"]
+        if name not in hosts or name in gathered.answering or "deletionTimestamp" not in item:
+            continue
+        late = step.wall - parse_time(item["deletionTimestamp"])
+        if late > GIVE_UP_AFTER and item["uid"] not in gathered.deleted:
+            node = pod.get("spec", {}).get("nodeName")
+            step.log(f"{name} should have ended {late:.0f} s ago on {node}: replacing it")
+            ending[name] = item["uid"]
+    if ending:
+        step.do(m.DeletePods(ending, grace=0))
+    step.set_gathered(deleted=gathered.deleted | {*stale.values(), *ending.values()})
+
+
+def _is_stale(host: Host, pod: Object) -> bool:
+    return bool(pod["metadata"].get("labels", {}).get("horovod/revision") != host.revision)
+
+
+def _scale_up(step: Step, event: m.PodsListed) -> None:
+    """Scale up the StatefulSets without the pods of missing hosts.
+
+    An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
+    after an eviction, which does not count as a failure, or a roll-back. Or the API server was away
+    when the attempt began. A run that ends or trains leaves them alone: it may be the suspension of
+    the run that took them away.
+    """
+    run = step.state.run
+    missing = find_missing(run, step.state.gathered.answering)
+    absent = {host.stateful_set for host in missing if host.name not in event.pods}
+    for name in sorted(absent) if not event.problem else []:
+        # A person may have chosen the number of an elastic run.
+        below = 1 if run.elastic else run.needed_workers[name]
+        step.do(m.ScaleUp(name, run.initial_workers[name], below))
+
+
+def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Host, Diagnosis]:
+    """Explain why each of these hosts is missing or lost."""
+    reasons, found = step.state.gathered.reasons, {}
+    for host in hosts:
+        reason, pod = reasons.get(host.name, NO_ANSWER), event.pods.get(host.name)
+        if event.problem:
+            found[host] = Diagnosis(f"{reason}; cannot read pods: {event.problem}")
+        elif not step.state.run.api:
+            found[host] = Diagnosis(reason)
+        elif pod is None:
+            found[host] = pod_problems.diagnose_refusal(event.refusals.get(host.stateful_set, ""))
+        elif _is_stale(host, pod):
+            found[host] = Diagnosis(STALE)
+        else:
+            diagnosis = pod_problems.diagnose(pod)
+            # A container that does not run does not listen either: no need to say so.
+            if diagnosis.wait_seconds is None:
+                diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {reason}")
+            found[host] = diagnosis
+    return found
+
+
+def report(step: Step, event: m.PodsListed) -> None:
+    """Log why hosts are missing, and let the attempt fail for a problem that lasts."""
+    state, gathered = step.state, step.state.gathered
+    missing = find_missing(state.run, gathered.answering)
+    if not missing:
+        return
+    found = diagnose(step, missing, event)
+    since = {
+        host.name: gathered.since.get(host.name, step.now)
+        for host, item in found.items()
+        if item.wait_seconds is not None
+    }
+    step.set_gathered(diagnoses={host.name: item for host, item in found.items()}, since=since)
+    if any(item.queued for item in found.values()):
+        # launch.hostsTimeoutSeconds begins when they are admitted, and have their data.
+        _extend_deadline(step)
+    text = f"waiting for {_count_missing(step, missing)}: {'; '.join(describe(found))}"
+    if text != gathered.report or step.now - gathered.reported_at > REPEAT_REPORT_AFTER:
+        step.log(f"{text} ({step.state.gathered.deadline - step.now:.0f} s left)")
+        step.set_gathered(report=text, reported_at=step.now)
+    stuck = {host: item for host, item in found.items() if item.wait_seconds is not None}
+    reasons = {item.reason for item in stuck.values()}
+    if reasons - gathered.announced:
+        step.set_gathered(announced=gathered.announced | reasons)
+        step.do(m.Emit("HostsMissing", "; ".join([*describe(stuck), *_remedies(stuck)]), "warning"))
+    lasting = [
+        host
+        for host, item in stuck.items()
+        if step.now - since[host.name] >= (item.wait_seconds or 0.0)
+    ]
+    if _is_too_few(state.run, lasting):
+        step.end_attempt(_missing_error(step, found, "cannot start", RunError))
+    elif step.now >= step.state.gathered.deadline:
+        time_out(step)
+
+
+def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
+    """Whether a group has more hosts with problems that last than spares."""
+    problems = Counter(host.stateful_set for host in lasting)
+    return any(
+        problems[name] > run.initial_workers[name] - run.needed_workers[name]
+        for name in run.stateful_sets
+    )
+
+
+def on_deadline(step: Step) -> None:
+    """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
+    if step.state.phase != Phase.GATHERING or "list" in step.state.timers:
+        return
+    step.set_timer("list", step.now + LIST_WITHIN)
+    list_pods(step)
+
+
+def time_out(step: Step) -> None:
+    """Let the attempt fail because hosts are missing."""
+    state = step.state
+    if state.phase != Phase.GATHERING or step.now < state.gathered.deadline:
+        return
+    missing = find_missing(state.run, state.gathered.answering)
+    found = {
+        host: state.gathered.diagnoses.get(host.name)
+        or Diagnosis(state.gathered.reasons.get(host.name, NO_ANSWER))
+        for host in missing
+    }
+    what = f"did not answer within launch.hostsTimeoutSeconds={state.run.hosts_timeout:.0f}"
+    step.end_attempt(_missing_error(step, found, what, HostsTimeoutError))
+
+
+def interrupt(step: Step) -> None:
+    """This pod is asked to end while it waits for hosts."""
+    step.end_attempt(InterruptedRunError("terminated while waiting for hosts"))
+
+
+def _count_missing(step: Step, missing: Sequence[Host]) -> str:
+    """Report how many of the hosts to start with are missing: spares may replace them."""
+    run = step.state.run
+    needed = sum(run.needed_workers.values())
+    lacking = sum(count_missing_workers(run, step.state.gathered.answering).values())
+    number = len(missing) if run.elastic else min(lacking, len(missing))
+    return f"{number} of {needed} hosts"
+
+
+def _missing_error(
+    step: Step, found: Mapping[Host, Diagnosis], what: str, kind: type[RunError]
+) -> RunError:
+    lines = [
+        f"{_count_missing(step, list(found))} {what}:",
+        *(f"  {line}" for line in describe(found)),
+        *_remedies(found),
+    ]
+    is_permanent = any(item.permanent for item in found.values())
+    return (ConfigurationError if is_permanent else kind)("\n".join(lines))
+
+
+def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
+    remedies = dict.fromkeys(item.remedy for item in found.values() if item.remedy)
+    return [f"what to do: {remedy}" for remedy in remedies]
+
+
+def find_lost(step: Step, attempt: Attempt) -> dict[Host, str]:
+    """Return the hosts of a launch that do not answer, and why, if one of them is lost."""
+    assert attempt.launched  # noqa: S101
+    gathered, hosts = attempt.gathered, step.state.facts.hosts
+    used = attempt.launched.hosts
+    if all(name in gathered.answering for name in used):
+        return {}
+    return {hosts[n]: gathered.reasons.get(n, NO_ANSWER) for n in used if _is_broken(gathered, n)}
+
+
+def _is_broken(gathered: Gathered, name: str) -> bool:
+    return name in gathered.reasons or name not in gathered.answering
+
+
+def broken_hosts(step: Step) -> dict[Host, str]:
+    """Return the hosts of the launch that do not answer at this moment, and why."""
+    attempt, hosts = step.state.attempt, step.state.facts.hosts
+    used = attempt.launched.hosts if attempt.launched else ()
+    return {hosts[n]: attempt.gathered.reasons[n] for n in used if n in attempt.gathered.reasons}
+
+
+def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
+    """Let the pods of lost hosts be listed, to say why; the problem of the attempt."""
+    names = [host.name for host in lost]
+    step.set_launched(lost=tuple(names))
+    if step.state.run.api:
+        step.do(m.ListPods(step.state.attempt.number, names))
+    else:
+        _explain_loss(step, m.PodsListed(step.state.attempt.number), names)
+    return LostHostError(describe_loss(lost), 1)
+
+
+def _explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
+    hosts = [step.state.facts.hosts[name] for name in lost]
+    text = f"lost {'; '.join(describe(diagnose(step, hosts, event)))}"
+    step.log(f"{text}: ending this attempt")
+    step.do(m.Emit("HostLost", text, "warning"))
+    step.set_launched(lost=())

@@ -1,0 +1,235 @@
+"""Rules of the record: which master controls the workers, and what the record says of this run.
+
+The record is a ConfigMap of the release that outlives the run's Job. Two masters of a release can
+exist at once: of two runs, where nothing prunes the earlier Job, or of one run, when a node does
+not answer and its pod was given up. The holder writes its name into the record and renews it.
+Another master waits, and takes the record over when the holder has given it back or has not renewed
+it. Each time, the epoch grows: workers refuse a master of an earlier one (common/fence.py). That
+protects them even from a master that cannot reach the API server and does not know yet that it was
+replaced. The record also keeps a run that has ended from being repeated, when manifests are applied
+again (an upgrade, a roll-back, a GitOps tool).
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.common.run import Run
+from hvd_pods.master import messages as m
+from hvd_pods.master.kube import START_RETRY_SECONDS
+from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
+
+# Seconds between two renewals, and without one after which the holder has lost the record. The
+# waiting master measures them by its own clock.
+RENEW_EVERY, EXPIRES_AFTER = 10.0, 30.0
+# Seconds between two looks at a record that another master holds.
+LOOK_EVERY = 1.0
+# Seconds for which the training waits for the record to be written. It then begins all the same.
+TAKE_RETRY_SECONDS = 10.0
+# More than the attempts that a holder makes whose epochs cannot be written to the record.
+MOST_UNWRITTEN = 1000
+# No number in the record has more digits: it may be edited by hand.
+MOST_DIGITS = 18
+# Seconds that the launcher has to end when another master has taken the workers over.
+KILL_AFTER = 5.0
+TAKE, RENEW = "take", "renew"
+
+
+def begin(step: Step) -> None:
+    """Take the record, or begin at once where this master has no access to the API."""
+    if step.state.run.api:
+        step.do(m.ReadRecord())
+    else:
+        step.set_hold(epoch=new_epoch(0, step.wall))
+        hold(step, {})
+
+
+def look(step: Step, data: Mapping[str, str]) -> None:
+    """Take the record if it is free; otherwise wait for its holder."""
+    state, facts = step.state, step.state.facts
+    if state.phase != Phase.HOLDING:
+        return
+    if data.get("superseded") == facts.uid != "":
+        step.end(
+            SupersededError(
+                f"{data.get('holderJob')} has taken the workers over from this Job: delete the "
+                "Job, which is obsolete"
+            )
+        )
+        return
+    holder, is_free = describe_holder(data), _is_free(step, data)
+    is_silent = renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
+    if is_free or is_silent:
+        changes = {}
+        if not is_free:
+            step.log(f"{holder} has not renewed its hold: taking over")
+            changes["superseded"] = data.get("holderUid", "")
+        epoch = new_epoch(number(data.get("epoch")) + MOST_UNWRITTEN, step.wall)
+        step.set_hold(epoch=epoch, data=dict(data))
+        known = state.hold.changes
+        step.do(m.WriteRecord(TAKE, changes, epoch, True, known, TAKE_RETRY_SECONDS))
+        return
+    if not state.hold.seen:
+        message = (
+            f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
+        )
+        step.log(message)
+        step.do(m.Emit("Waiting", message))
+    if renewal(data) != state.hold.seen:
+        step.set_hold(seen=renewal(data), seen_at=step.now)
+    if state.is_stopped:
+        step.end(InterruptedRunError(f"terminated while {holder} controls the workers"))
+    elif step.now >= facts.until:
+        step.end(RunError(f"{holder} still controls the workers"))
+    else:
+        step.set_timer("look", step.now + LOOK_EVERY)
+
+
+def hold(step: Step, data: Mapping[str, str]) -> None:
+    """Go on as the holder of a record that has these data: repeat how the run ended, or run."""
+    state, facts, run = step.state, step.state.facts, step.state.run
+    if state.hold.is_held:
+        step.set_timer("renew", step.now + RENEW_EVERY)
+    if facts.is_test:
+        step.set(phase=Phase.READING)
+        step.do(m.ProvideWorkers())
+        return
+    if data.get("run") == run.id and data.get("settings") == run.settings:
+        attempts, failures = (number(data.get(key)) for key in ("attempts", "failures"))
+        step.set(attempts=attempts, failures=failures)
+    step.set(was_training=bool(run.api) and data.get("trained") == facts.uid)
+    if not run.api:
+        step.begin_attempt()
+    elif has_ended(run, data, facts.uid):
+        step.set(results=data.get("results", ""))
+        step.then(m.RepeatEnd(data))
+    else:
+        step.set(phase=Phase.READING)
+        step.do(m.ReadJob(state.is_stopped, START_RETRY_SECONDS))
+
+
+def on_written(step: Step, event: m.RecordWritten) -> None:
+    """The record is held or was renewed."""
+    if event.purpose == TAKE:
+        step.set_hold(is_held=True)
+        hold(step, step.state.hold.data)
+    elif event.purpose == RENEW:
+        step.set_hold(is_renewing=False)
+
+
+def on_changed(step: Step, event: m.RecordChanged) -> None:
+    """Somebody else has changed the record: another master, which has taken it, or a person."""
+    step.set_hold(changes=event.changes)
+    if event.purpose == TAKE:
+        look(step, event.data)
+        return
+    hold_ = step.state.hold
+    holder = event.data.get("holder")
+    # One that has given it back since has a higher epoch than this master's own.
+    is_later = number(event.data.get("epoch")) > hold_.epoch
+    if not is_later and (not holder or holder == step.state.facts.holder):
+        step.write_record(event.purpose)
+        return
+    lose(step, describe_holder(event.data))
+
+
+def lose(step: Step, holder: str) -> None:
+    """Another master has taken the record: end, and leave the workers to that one."""
+    if step.state.hold.lost_to or step.state.phase == Phase.OVER:
+        return
+    step.log(f"{holder} controls the workers now")
+    step.set_hold(lost_to=holder)
+    step.clear_timers("renew")
+    if step.state.phase == Phase.TRAINING:
+        step.set_timer("kill", step.now + KILL_AFTER)
+        step.do(m.EndLauncher())
+    elif step.state.phase == Phase.FINISHING:
+        # The training has ended as it has; what is left is the other master's.
+        step.set(phase=Phase.OVER, timers={})
+        step.release_record()
+    elif step.state.phase != Phase.STORING:
+        step.end(superseded(holder))
+
+
+def superseded(holder: str) -> RunError:
+    """The end of a master that was replaced by another one."""
+    return SupersededError(f"{holder} has taken the workers over from this master")
+
+
+def on_failed(step: Step, event: m.RecordFailed) -> None:
+    """A call for the record has failed: go on without it where that is safe."""
+    if event.purpose == "read":
+        if event.status not in (403, 404):
+            why = f"cannot read which master controls the workers: {event.message}"
+            step.end(RunError(why))
+        else:
+            _continue_without(step, event.message)
+    elif event.purpose == TAKE and event.is_temporary:
+        step.log(f"cannot write the record: {event.message}; trying again during the training")
+        on_written(step, m.RecordWritten(TAKE))
+    elif event.purpose == TAKE:
+        _continue_without(step, event.message)
+    else:
+        # The training goes on, protected by its epoch; a renewal writes the record later.
+        step.log(f"cannot write the record of this run: {event.message}")
+        step.set_hold(is_renewing=False)
+
+
+def renew(step: Step) -> None:
+    """Renew the hold, unless the renewal before is still under way."""
+    if not step.state.hold.is_renewing:
+        step.set_hold(is_renewing=True)
+        hold_, news = step.state.hold, step.state.news()
+        step.do(m.WriteRecord(RENEW, news, hold_.epoch, hold_.is_held, hold_.changes))
+    step.set_timer("renew", step.now + RENEW_EVERY)
+
+
+def _continue_without(step: Step, message: str) -> None:
+    step.log(f"cannot hold the record: {message}; the workers accept the newest master")
+    step.set_hold(epoch=new_epoch(0, step.wall))
+    hold(step, {})
+
+
+def _is_free(step: Step, data: Mapping[str, str]) -> bool:
+    """Whether nobody holds the record, or a pod of this very Job that has ended.
+
+    The Job controller starts a pod when the one before has ended (podReplacementPolicy).
+    """
+    facts, holder = step.state.facts, data.get("holder")
+    return not holder or holder == facts.holder or data.get("holderUid") == facts.uid != ""
+
+
+def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
+    """Whether the record says that there is nothing left to do for this run.
+
+    A run that finished is never repeated. A run that failed is tried again with other settings, and
+    by its own Job (`uid`), whose last attempt may have expected that no other one would follow.
+    """
+    if data.get("run") != run.id:
+        return False
+    if data.get("state") == FAILED:
+        return data.get("settings") == run.settings and data.get("uid") != uid
+    return data.get("state") == FINISHED
+
+
+def new_epoch(last: int, wall: float) -> int:
+    """Return a number greater than the last one, also where nothing records that: the time."""
+    return max(last + 1, int(wall * 1000))
+
+
+def number(text: str | None) -> int:
+    """A number of the record, which may have been edited by hand; 0 for anything else."""
+    if text and len(text) <= MOST_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return 0
+
+
+def describe_holder(data: Mapping[str, str]) -> str:
+    """Name a record's holder in messages."""
+    return f"{data.get('holder') or 'a master'} of {data.get('holderJob')}"
+
+
+def renewal(data: Mapping[str, str]) -> str:
+    """Return what changes with each renewal, and with each holder."""
+    return f"{data.get('holder')} {data.get('epoch')} {data.get('renewed')}"

@@ -1,0 +1,77 @@
+"""How messages and the record name hosts: as ranges."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from typing import Collection, Iterable, Mapping, Sequence
+
+from hvd_pods.common.pod_problems import Diagnosis
+from hvd_pods.common.run import Host, Run
+
+# What a report shows at most: groups of hosts, characters of a reason, ranges of hosts in a group.
+MOST_GROUPS, LONGEST_REASON, MOST_RANGES = 8, 300, 8
+
+
+def describe(diagnoses: Mapping[Host, Diagnosis]) -> list[str]:
+    """One line for all hosts that are missing for the same reason, not longer than a person reads.
+
+    The kubelet keeps 4096 bytes of a termination message, whose beginning it cuts off.
+    """
+    hosts: dict[str, list[Host]] = {}
+    for host, found in diagnoses.items():
+        hosts.setdefault(found.reason, []).append(host)
+    lines = [
+        f"{format_hosts(same)}: {reason[:LONGEST_REASON]}"
+        for reason, same in list(hosts.items())[:MOST_GROUPS]
+    ]
+    others = sum(len(same) for same in list(hosts.values())[MOST_GROUPS:])
+    return [*lines, f"and {others} more, for other reasons"] if others else lines
+
+
+def describe_loss(lost: Mapping[Host, str]) -> str:
+    """Name the hosts that are lost, and what attempts to reach them met."""
+    by_reason: dict[str, list[Host]] = {}
+    for host, reason in lost.items():
+        by_reason.setdefault(reason, []).append(host)
+    return "; ".join(f"lost {format_hosts(same)}: {reason}" for reason, same in by_reason.items())
+
+
+def describe_spares(run: Run, idle: int) -> str:
+    """Tell how many of the run's spares answer and are idle; empty for a run without spares."""
+    number = sum(run.initial_workers.values()) - sum(run.needed_workers.values())
+    return f", and {idle} of {number} spares" if number else ""
+
+
+def record_hosts(run: Run, chosen: Collection[str]) -> str:
+    """Return the ordinals of the hosts to use as JSON, by StatefulSet; empty without spares."""
+    if run.initial_workers == run.needed_workers:
+        return ""
+    used = (host for host in run.hosts if host.name in chosen)
+    groups = groupby(used, key=lambda host: host.stateful_set)
+    return json.dumps({name: ",".join(format_ordinals(same)) for name, same in groups})
+
+
+def format_hosts(hosts: Sequence[Host]) -> str:
+    """Name hosts as ranges: `hvd-worker-[0-31,40]`, with their number if it is not obvious."""
+    parts = []
+    for name, same in groupby(hosts, key=lambda host: host.stateful_set):
+        ordinals = format_ordinals(same)
+        shown = ",".join(ordinals[:MOST_RANGES])
+        shown += ",..." if len(ordinals) > MOST_RANGES else ""
+        parts.append(f"{name}-{shown}" if shown.isdecimal() else f"{name}-[{shown}]")
+    more = " and other groups" if len(parts) > MOST_RANGES else ""
+    number = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
+    return ", ".join(parts[:MOST_RANGES]) + more + number
+
+
+def format_ordinals(hosts: Iterable[Host]) -> list[str]:
+    """Return the ordinals of a StatefulSet's hosts as ranges: `0-31` and `40`."""
+    found: list[tuple[int, int]] = []
+    for host in hosts:
+        number = int(host.name.rpartition("-")[2])
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return [f"{first}-{last}" if first != last else str(first) for first, last in found]

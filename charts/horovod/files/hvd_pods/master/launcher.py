@@ -1,0 +1,88 @@
+"""The launcher's process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Mapping, Sequence
+
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.fast_start import processes
+from hvd_pods.common.notices import Notice
+from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Host
+from hvd_pods.master.carriers import Tell, spawn
+from hvd_pods.master.failure import Cause, ErrorOutput
+from hvd_pods.master.messages import LauncherEnded, RankMissing
+from hvd_pods.master.stalls import StallReader
+
+
+class Launcher:
+    """A launcher that runs; its end and what its output says of stalled ranks become events.
+
+    Raises ConfigurationError when the image does not have the program.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        directory: Path,
+        tell: Tell,
+        attempt: int,
+    ) -> None:
+        program = arguments[0]
+        if shutil.which(program, path=environment["PATH"]) is None:
+            path = environment["PATH"]
+            raise ConfigurationError(f"the image has no {program} on PATH ({path})")
+        log(f"$ {shlex.join(arguments)}")
+        self._tell, self._attempt, self._began = tell, attempt, time.monotonic()
+        # The launchers start the ranks in the directory that they are started in.
+        self._process = subprocess.Popen(
+            list(arguments),
+            env=dict(environment),
+            cwd=directory,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stderr  # noqa: S101
+        self._stalls = StallReader()
+        self._errors = ErrorOutput(self._process.stderr, 2, self._read)
+        spawn("wait-for-launcher", self._wait)
+
+    def end(self, *, kills: bool) -> None:
+        """Send it SIGTERM, or SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL if kills else signal.SIGTERM)
+
+    def find_cause(
+        self, hosts: Sequence[Host], code: int, raised: Sequence[Notice], failed: Sequence[Notice]
+    ) -> Cause | None:
+        """Return why it ended with `code`; None when nothing says it."""
+        return self._errors.find_cause(hosts, code, raised, failed)
+
+    def _read(self, line: str) -> None:
+        missing = self._stalls.read(line)
+        if missing:
+            self._tell(RankMissing(self._attempt, *missing))
+
+    def _wait(self) -> None:
+        code = self._process.wait()
+        # Its SSH clients, or what a script has left, would run beside the next attempt.
+        end_session(self._process.pid)
+        seconds = time.monotonic() - self._began
+        self._tell(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))
+
+
+def end_session(leader: int) -> None:
+    """Kill what is left of the session of processes that this one led."""
+    for pid, _, _, session in processes():
+        if session == leader:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,556 @@
+"""What the master's loop takes and gives: events that happened, and effects that it asks for.
+
+Both are data. Sources put events on one queue, `decide` (master/decide.py) turns an event and the
+state into effects, and master/effects.py carries these out. Hosts are named by their pods. An event
+of an attempt has the attempt's number, so that one that comes too late is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, NamedTuple, Sequence
+
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.run import Pod
+from hvd_pods.master.failure import Cause
+from hvd_pods.master.kube import Object
+
+
+class Moment(NamedTuple):
+    """When an event is decided: by time.monotonic(), and by time.time()."""
+
+    now: float
+    wall: float
+
+
+class Event:
+    """Something that happened."""
+
+
+# Events of this pod:
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """This master begins."""
+
+
+@dataclass(frozen=True)
+class Terminated(Event):
+    """This pod is asked to end: it got SIGTERM."""
+
+
+@dataclass(frozen=True)
+class TimedOut(Event):
+    """The test that this master makes for `helm test` has used up its time."""
+
+
+@dataclass(frozen=True)
+class Timer(Event):
+    """The time of a timer has come (State.timers)."""
+
+    name: str
+
+
+# Events of the API server:
+
+
+@dataclass(frozen=True)
+class RecordRead(Event):
+    """The record as the API server has it."""
+
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RecordWritten(Event):
+    """A write of the record has succeeded, for the purpose of the effect."""
+
+    purpose: str
+
+
+@dataclass(frozen=True)
+class RecordChanged(Event):
+    """A write was refused because somebody has changed the record: what it has now.
+
+    `changes`: how often that has happened.
+    """
+
+    purpose: str
+    data: Mapping[str, str]
+    changes: int = 0
+
+
+@dataclass(frozen=True)
+class RecordFailed(Event):
+    """A call for the record has failed; `purpose` is "read" or that of the write."""
+
+    purpose: str
+    status: int
+    message: str
+    is_temporary: bool = True
+
+
+@dataclass(frozen=True)
+class JobRead(Event):
+    """The Job; None when it was deleted, UNREADABLE when the API server did not show it."""
+
+    job: Object | None
+
+
+# Events that a decision has caused:
+
+
+@dataclass(frozen=True)
+class AttemptBegins(Event):
+    """Follows a decision: make an attempt, the first or another one."""
+
+
+@dataclass(frozen=True)
+class AttemptEnds(Event):
+    """Follows a decision: the attempt is over, without a problem when the training has finished."""
+
+    problem: RunError | None
+
+
+@dataclass(frozen=True)
+class RepeatEnd(Event):
+    """Follows a decision: this run has ended before, as the record says."""
+
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class EndReached(Event):
+    """Follows a decision: this master ends, and leaves record and workers as they are."""
+
+    problem: RunError
+
+
+# Events of an attempt:
+
+
+@dataclass(frozen=True)
+class AttemptEvent(Event):
+    """Something that happened in an attempt; `attempt` is its number."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class WorkersProvided(Event):
+    """The workers of a test were scaled up; `problem` when that has failed."""
+
+    problem: RunError | None = None
+
+
+@dataclass(frozen=True)
+class Prepared(AttemptEvent):
+    """The keys, the code and the launcher are ready; `problem` when one of them is not."""
+
+    problem: RunError | None = None
+
+
+@dataclass(frozen=True)
+class HostAnswers(AttemptEvent):
+    """A host's SSH server answers as a worker of this run."""
+
+    host: str
+    pod: Pod
+
+
+@dataclass(frozen=True)
+class HostProblem(AttemptEvent):
+    """A host does not answer, for this reason.
+
+    `silent`: seconds since it was heard, 0 for a host that has not answered yet.
+    `is_alone`: no other host was heard just now, either.
+    """
+
+    host: str
+    reason: str
+    silent: float = 0.0
+    is_alone: bool = False
+
+
+@dataclass(frozen=True)
+class HostGone(AttemptEvent):
+    """A host has no address any more, or another one: its pod ends, or is another pod."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class PodsListed(AttemptEvent):
+    """The release's pods by name, and what the API server says of the StatefulSets without some.
+
+    `refusals`: why the newest pod of a StatefulSet was not created; empty for no known reason.
+    `problem`: why the pods could not be read.
+    """
+
+    pods: Mapping[str, Object] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Delivered(AttemptEvent):
+    """These hosts have the user's code; `problem` is why others do not."""
+
+    hosts: Sequence[str]
+    problem: RunError | None = None
+
+
+@dataclass(frozen=True)
+class LaunchFailed(AttemptEvent):
+    """The launcher could not be started."""
+
+    problem: RunError
+
+
+@dataclass(frozen=True)
+class LauncherEnded(AttemptEvent):
+    """The launcher has ended with this exit code (128 + N for signal N) after some seconds."""
+
+    code: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CauseFound(AttemptEvent):
+    """Why the launcher failed, as far as its output and the ranks' notices say it."""
+
+    cause: Cause | None
+
+
+@dataclass(frozen=True)
+class RankMissing(AttemptEvent):
+    """Horovod's first rank says that a rank has not joined `what` for `seconds`."""
+
+    rank: int
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class NoticeTaken(AttemptEvent):
+    """A worker or a rank has sent a notice; `connection` waits for an answer, 0 for none."""
+
+    notice: Mapping[str, Any]
+    connection: int = 0
+
+
+@dataclass(frozen=True)
+class RanksAsked(AttemptEvent):
+    """All ranks that could be reached were asked to end: so many."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class StacksShown(AttemptEvent):
+    """The stacks of stalled ranks are in the log, as far as their hosts have answered."""
+
+
+@dataclass(frozen=True)
+class ProgressReported(AttemptEvent):
+    """A rank has reported its progress (common/metrics.py)."""
+
+    progress: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ProgressStopped(AttemptEvent):
+    """The progress of this attempt is no longer followed: all of it was reported."""
+
+
+# Events of the end:
+
+
+@dataclass(frozen=True)
+class WorkersScaled(Event):
+    """The workers were scaled to zero, or the log says which were not."""
+
+
+@dataclass(frozen=True)
+class ResultsStored(Event):
+    """The sidecar has stored the results; `failure` says why it has not."""
+
+    failure: str
+
+
+@dataclass(frozen=True)
+class RecordReleased(Event):
+    """The record was given back, or the API server did not take it in time."""
+
+
+@dataclass(frozen=True)
+class Defect(Event):
+    """Something failed that should not: its traceback."""
+
+    traceback: str
+
+
+class Effect:
+    """Something to be done."""
+
+
+# Effects that tell:
+
+
+@dataclass(frozen=True)
+class Log(Effect):
+    """Print a line."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Emit(Effect):
+    """Create an event about the Job; `kind` is "stage", "failure", "note" or "warning"."""
+
+    reason: str
+    message: str
+    kind: str = "stage"
+
+
+@dataclass(frozen=True)
+class ReportFailure(Effect):
+    """Write why the run failed to the log and the termination message."""
+
+    problem: RunError
+
+
+# Effects on the record, the Job and the workers:
+
+
+@dataclass(frozen=True)
+class ReadRecord(Effect):
+    """Read the record: RecordRead or RecordFailed follows."""
+
+
+@dataclass(frozen=True)
+class WriteRecord(Effect):
+    """Change the record if it is as this master knows it: its news follow.
+
+    RecordWritten, RecordChanged or RecordFailed says how it went.
+
+    `holds`: this master holds the record, which each write renews. `changes`: of the last
+    RecordChanged that was decided about: a write that was asked for before is not made. `within`:
+    seconds for which the write is tried again; None for as long as any other call.
+    """
+
+    purpose: str
+    data: Mapping[str, str]
+    epoch: int
+    holds: bool
+    changes: int = 0
+    within: float | None = 0.0
+
+
+@dataclass(frozen=True)
+class ReadJob(Effect):
+    """Read the Job: JobRead follows.
+
+    `is_stopped`: wait a moment for its deadline, which may be why this pod is asked to end.
+    """
+
+    is_stopped: bool
+    within: float | None
+
+
+@dataclass(frozen=True)
+class ProvideWorkers(Effect):
+    """Scale up workers for a test: WorkersProvided follows."""
+
+
+@dataclass(frozen=True)
+class BeginAttempt(Effect):
+    """Let ranks and workers know the numbers of the attempt and of its epoch."""
+
+    attempt: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class FitWorkers(Effect):
+    """Give each StatefulSet the number of workers that the run starts with."""
+
+
+# Effects on hosts and pods:
+
+
+@dataclass(frozen=True)
+class WatchHosts(Effect):
+    """Ask all hosts whether they answer, until StopWatching."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class FreezeHosts(Effect):
+    """Follow the hosts' addresses no longer: those known now are the attempt's."""
+
+
+@dataclass(frozen=True)
+class StopWatching(Effect):
+    """Ask the hosts no longer."""
+
+
+@dataclass(frozen=True)
+class Prepare(Effect):
+    """Prepare what all attempts share, as far as it is not: Prepared follows."""
+
+    attempt: int
+    is_resumed: bool
+
+
+@dataclass(frozen=True)
+class ListPods(Effect):
+    """List the release's pods: PodsListed follows. `missing`: hosts whose absence is explained."""
+
+    attempt: int
+    missing: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DeletePods(Effect):
+    """Delete pods, if they still have these UIDs; `grace` 0 does not wait for their nodes."""
+
+    uids: Mapping[str, str]
+    grace: int | None = None
+
+
+@dataclass(frozen=True)
+class ScaleUp(Effect):
+    """Scale a StatefulSet to a number of workers if it has fewer than `below`."""
+
+    stateful_set: str
+    number: int
+    below: int
+
+
+@dataclass(frozen=True)
+class Deliver(Effect):
+    """Tell ssh the hosts' addresses, and hand them the user's code: Delivered follows."""
+
+    attempt: int
+    pods: Mapping[str, Pod]
+
+
+@dataclass(frozen=True)
+class WriteLiveHosts(Effect):
+    """Replace the list of hosts that an elastic run follows."""
+
+    hosts: Sequence[str]
+
+
+# Effects on the launcher and its ranks:
+
+
+@dataclass(frozen=True)
+class Launch(Effect):
+    """Start the launcher on these hosts: LauncherEnded or LaunchFailed follows."""
+
+    attempt: int
+    addresses: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class EndLauncher(Effect):
+    """Send the launcher SIGTERM, or SIGKILL."""
+
+    kills: bool = False
+
+
+@dataclass(frozen=True)
+class FindCause(Effect):
+    """Look for why the launcher ended with `code`: CauseFound follows."""
+
+    attempt: int
+    code: int
+    hosts: Sequence[str]
+    raised: Sequence[Mapping[str, Any]]
+    failed: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class AskRanks(Effect):
+    """Ask all ranks on these hosts to end: RanksAsked follows."""
+
+    attempt: int
+    hosts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ReleaseRanks(Effect):
+    """Answer ranks that wait to report their end."""
+
+    connections: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ShowStacks(Effect):
+    """Let ranks write what their Python code does to the log: StacksShown follows."""
+
+    attempt: int
+    ranks: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class EndLeftovers(Effect):
+    """End what earlier attempts have left on hosts that this one does not use."""
+
+    hosts: Sequence[str]
+    addresses: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class FollowProgress(Effect):
+    """Read the progress that ranks report from one of these hosts at a time."""
+
+    attempt: int
+    hosts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class StopProgress(Effect):
+    """End that, after the last step if `tells_last`: ProgressStopped follows."""
+
+    attempt: int
+    tells_last: bool
+
+
+# Effects of the end:
+
+
+@dataclass(frozen=True)
+class ScaleDown(Effect):
+    """Scale the workers to zero: WorkersScaled follows."""
+
+
+@dataclass(frozen=True)
+class StoreResults(Effect):
+    """Let the sidecar store the results within some seconds: ResultsStored follows."""
+
+    within: float
+
+
+@dataclass(frozen=True)
+class Interrupt(Effect):
+    """This pod is asked to end: calls that wait give up soon."""
+
+
+@dataclass(frozen=True)
+class ReleaseRecord(Effect):
+    """Give the record back with these last data: RecordReleased follows."""
+
+    data: Mapping[str, str]
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Exit(Effect):
+    """End this master; `problem` is None when the run has finished."""
+
+    problem: RunError | None

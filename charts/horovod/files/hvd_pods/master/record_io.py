@@ -1,0 +1,122 @@
+"""The calls for the record of a release, and for the Job: what master/holding.py decides about."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+from typing import Any, Mapping
+
+from hvd_pods.common.reporting import log
+from hvd_pods.master import messages as m
+from hvd_pods.master.ending import CLOCK_SKEW, UNREADABLE, deadline, failure_reason
+from hvd_pods.master.kube import Api, ApiError, Object
+from hvd_pods.master.state import Facts
+
+# Seconds for which giving the record back is tried.
+RELEASE_RETRY_SECONDS = 10.0
+# Seconds to wait for the condition DeadlineExceeded: the controller sets it when it ends the pod.
+CONDITION_WITHIN = 10
+CONFLICT, RELEASE = 409, "release"
+
+
+class RecordClient:
+    """Reads and writes the record; a write is refused when somebody else has changed it."""
+
+    def __init__(self, api: Api, facts: Facts) -> None:
+        self._api, self._path = api, f"core/configmaps/{facts.run.record}"
+        # The pod of `helm test` has no Job.
+        own = {"holder": facts.holder, "holderJob": facts.job or "helm test"}
+        self._own = {**own, "holderUid": facts.uid}
+        # Of the record as it was read last, and how often it was another one than expected.
+        self._version, self._changes = "", 0
+        self._data: Mapping[str, str] = {}
+
+    def read(self) -> m.Event:
+        """Read the record."""
+        try:
+            return m.RecordRead(self._read())
+        except ApiError as problem:
+            return _failed("read", problem)
+
+    def write(self, effect: m.WriteRecord) -> m.Event:
+        """Change the record, with a renewal of the hold if this master has it."""
+        try:
+            return self._patch(effect.purpose, effect.data, effect)
+        except ApiError as problem:
+            return _failed(effect.purpose, problem)
+
+    def release(self, effect: m.ReleaseRecord) -> m.Event:
+        """Give the record back, so that another master need not wait."""
+        news = {**effect.data, "holder": ""}
+        own = m.WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
+        try:
+            # A person may change the record meanwhile; another master's is left as it is.
+            while self._data.get("holder") == self._own["holder"]:
+                self._patch(RELEASE, news, own)
+        except ApiError as problem:
+            log(f"cannot give the record back: {problem}")
+        return m.RecordReleased()
+
+    def _read(self) -> Mapping[str, str]:
+        item = self._api.get(self._path)
+        self._version = item["metadata"].get("resourceVersion", "")
+        self._data = item.get("data") or {}
+        return self._data
+
+    def _patch(self, purpose: str, data: Mapping[str, str], effect: m.WriteRecord) -> m.Event:
+        body: dict[str, Any] = {"data": dict(data)}
+        if effect.changes != self._changes and purpose != RELEASE:
+            # Written now, it would take back the record that another master has taken.
+            return m.RecordChanged(purpose, self._data, self._changes)
+        if effect.holds:
+            hold = {**self._own, "epoch": str(effect.epoch), "renewed": _now()}
+            # The version makes the API server refuse this if the record is another by now.
+            metadata = {"resourceVersion": self._version}
+            body = {"data": {**hold, **data}, "metadata": metadata}
+        try:
+            item = self._api.merge_patch(self._path, body, effect.within)
+        except ApiError as problem:
+            if problem.status != CONFLICT:
+                raise
+            self._changes += 1
+            return m.RecordChanged(purpose, self._read(), self._changes)
+        if effect.holds:
+            self._version = item["metadata"].get("resourceVersion", "")
+            self._data = item.get("data") or {}
+        return m.RecordWritten(purpose)
+
+
+def _failed(purpose: str, problem: ApiError) -> m.Event:
+    return m.RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def read_job(api: Api, effect: m.ReadJob, wall: float) -> m.Event:
+    """Read the Job; a master that is asked to end waits for its deadline, if that is the reason."""
+    name, within = os.environ["HVD_JOB"], effect.within
+    try:
+        job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
+    except ApiError as problem:
+        log(f"cannot read the Job: {problem}")
+        # An upgrade removes the Job, and its Role names the new one only.
+        return m.JobRead(None if problem.status in (403, 404) else UNREADABLE)
+    if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
+        job = _wait_for_failure(api, name, job)
+    return m.JobRead(None if "deletionTimestamp" in job["metadata"] else job)
+
+
+def _wait_for_failure(api: Api, name: str, job: Object) -> Object:
+    """Return the Job as soon as it has failed, or as it is after CONDITION_WITHIN seconds."""
+    query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(CONDITION_WITHIN)}
+    try:
+        for event in api.watch("batch/jobs", query):
+            if event["type"] != "ERROR":
+                job = event["object"]
+            if event["type"] in ("DELETED", "ERROR") or failure_reason(job):
+                break
+    except ApiError as problem:
+        log(f"cannot watch the Job: {problem}")
+    return job

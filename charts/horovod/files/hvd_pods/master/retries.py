@@ -1,0 +1,94 @@
+"""Whether another attempt follows a failed one, and when.
+
+A failed attempt ends neither the master nor the workers: the next one only waits for hosts that are
+missing. The Job makes another master for a master that is lost, which counts on in the record.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+
+from hvd_pods.common.errors import (
+    BAD_CONFIGURATION,
+    HostsTimeoutError,
+    LostHostError,
+    NotANumberError,
+    RunError,
+)
+from hvd_pods.master.kube import Object
+
+# A launcher that ran for this many seconds had trained: what failed then is not what the script
+# does first, and the next attempt begins at once.
+TRAINED_AFTER = 60.0
+# Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What follows a failure: seconds until the next attempt, None for none, and what the log says.
+
+    `retries` is what the next verdict depends on.
+    """
+
+    retries: Retries
+    pause: float | None
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
+class Retries:
+    """What decides about the next attempt.
+
+    `limit`: how many failures may be followed by another attempt; None while the Job, which has the
+    number, could not be read. Then the run is tried on.
+    """
+
+    limit: int | None = None
+    lost_masters: int = 0
+    # Attempts in a row that failed before they had trained.
+    quick: int = 0
+    # The furthest step of all attempts, and what failed last and is sure to happen again.
+    furthest: int = 0
+    last: str = ""
+
+    def note_job(self, job: Object | None) -> Retries:
+        """Take the limit from the Job, if it was read: an upgrade may have changed it."""
+        if not job or "backoffLimit" not in job["spec"]:
+            return self
+        failed = int(job.get("status", {}).get("failed") or 0)
+        return replace(self, limit=int(job["spec"]["backoffLimit"]), lost_masters=failed)
+
+    def judge(self, problem: RunError, seconds: float, failures: int, step: int) -> Verdict:
+        """Decide about the attempt after one that failed.
+
+        `seconds`: how long the launcher ran. `failures`: of all attempts, this one included.
+        `step`: the last one that the script has reported, 0 without such a report.
+        """
+        limit = sys.maxsize if self.limit is None else self.limit
+        left = limit - failures - self.lost_masters + 1
+        if problem.exit_code == BAD_CONFIGURATION or left <= 0:
+            return Verdict(self, None)
+        if isinstance(problem, HostsTimeoutError):
+            why = "another attempt would wait for the same hosts"
+            return Verdict(self, None, f"the run is not retried: {why}")
+        repeats = getattr(problem, "repeats", "")
+        is_same = repeats != "" and repeats == self.last
+        # An attempt that came further than all before had trained, too.
+        has_trained = seconds >= TRAINED_AFTER or step > self.furthest
+        changed = replace(self, last=repeats, furthest=max(self.furthest, step))
+        if is_same and (not has_trained or isinstance(problem, NotANumberError)):
+            why = "the script failed twice in the same way"
+            return Verdict(changed, None, f"the run is not retried: {why}")
+        # A host that is lost is no failure of the script, which may wait for the host anyway.
+        is_honest = has_trained or isinstance(problem, LostHostError)
+        changed = replace(changed, quick=0 if is_honest else self.quick + 1)
+        pause = 0.0
+        if changed.quick > 1:
+            pause = min(FIRST_PAUSE * 2 ** (changed.quick - 2), LONGEST_PAUSE)
+        when = f"in {pause:.0f} s" if pause else "at once"
+        how_many = f"{left} of {limit} retries are left"
+        if self.limit is None:
+            how_many = "the Job, which has the number of retries, cannot be read"
+        return Verdict(changed, pause, f"the next attempt begins {when}; {how_many}")

@@ -1,0 +1,96 @@
+"""Ranks that keep the others waiting: named in the log, and the end of the attempt after a time.
+
+Horovod's first rank finds those that do not join a collective operation, and writes them to its
+standard error again and again. A rank that is stopped is reported by its worker
+(worker/rank_watch.py).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Mapping, NamedTuple, Sequence
+
+# Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
+STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d{1,9}) seconds")
+MISSING = re.compile(r"(\d{1,9})!?: \[(.*)\]")
+# Lines of other ranks that may come between those of a message.
+STRAY_LINES = 20
+# Seconds in which the lines of a message arrive.
+COLLECT = 0.5
+# A rank that is not named for so many periods had joined, and is named anew.
+FORGET_AFTER = 2.5
+# Ranks that are named at a time, and characters of what they have not joined.
+MOST_RANKS, MOST_TEXT = 8, 160
+
+
+class Stall(NamedTuple):
+    """A rank that keeps the others waiting: since when, when it was named, and for what."""
+
+    rank: int
+    host: str
+    what: str
+    since: float
+    seen: float
+    period: float
+
+    def __str__(self) -> str:
+        on = f" on {self.host}" if self.host else ""
+        return f"rank {self.rank}{on} {self.what} for {self.seen - self.since:.0f} s"
+
+
+@dataclass(frozen=True)
+class Stalls:
+    """The stalled ranks of a launch: all of them by rank, and those that were named just now."""
+
+    known: Mapping[int, Stall] = field(default_factory=dict)
+    new: Mapping[int, Stall] = field(default_factory=dict)
+    # The description of ranks that have stalled too long, while their stacks are asked for.
+    late: str = ""
+
+    def add(
+        self, rank: int, host: str, what: str, seconds: float, period: float, now: float
+    ) -> Stalls:
+        """Note that a rank has stalled for `seconds`, and is named once in a period."""
+        before, since = self.known.get(rank), now - seconds
+        if before and now - before.seen < FORGET_AFTER * period + COLLECT:
+            since = min(since, before.since)
+        stall = Stall(rank, host, what, since, now, period)
+        return replace(self, new={**self.new, rank: stall})
+
+    def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
+        """Take the ranks of a message: those that are named for the first time, and all of it."""
+        stalls = list(self.new.values())
+        first = [stall for stall in stalls if not _is_same(self.known.get(stall.rank), stall)]
+        known = {**self.known, **{stall.rank: stall for stall in stalls}}
+        return replace(self, known=known, new={}), first, stalls
+
+
+def _is_same(before: Stall | None, now: Stall) -> bool:
+    # A notice that came sooner than the one before says that the same stall began a little earlier.
+    return before is not None and now.since <= before.since
+
+
+def describe(stalls: Sequence[Stall]) -> str:
+    """Name the ranks, the first of them if there are many."""
+    more = f"; and {len(stalls) - MOST_RANKS} more" if len(stalls) > MOST_RANKS else ""
+    return "; ".join(str(stall) for stall in stalls[:MOST_RANKS]) + more
+
+
+class StallReader:
+    """Finds Horovod's messages about ranks that have not joined, in the launcher's error output."""
+
+    def __init__(self) -> None:
+        self._period, self._lines = 0.0, 0
+
+    def read(self, line: str) -> tuple[int, str, float] | None:
+        """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
+        found = STALLED.search(line)
+        if found:
+            self._period, self._lines = float(found[1]), STRAY_LINES
+            return None
+        missing = MISSING.fullmatch(line) if self._lines else None
+        if missing is None:
+            self._lines = max(0, self._lines - 1)
+            return None
+        return int(missing[1]), f"has not joined {missing[2][:MOST_TEXT]}", self._period

@@ -1,0 +1,312 @@
+"""What the master knows of its run; immutable, so that each event makes a new state."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any, Mapping
+
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.pod_problems import Diagnosis
+from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.master import messages as m
+from hvd_pods.master.kube import Object
+from hvd_pods.master.reported_progress import Progress
+from hvd_pods.master.retries import Retries
+from hvd_pods.master.stalls import Stalls
+
+# The states of a run in the record.
+FINISHED, FAILED, RUNNING = "Finished", "Failed", "Running"
+
+
+class Phase(enum.Enum):
+    """What the master waits for, in this order; from CONCLUDING it may go back to GATHERING."""
+
+    HOLDING = "until it holds the record"
+    READING = "until it knows whether the run has ended, and how often it may be tried"
+    GATHERING = "until enough hosts answer"
+    DELIVERING = "until the hosts have the user's code"
+    TRAINING = "until the launcher ends"
+    JUDGING = "until it knows why the launcher ended, and how far it came"
+    CONCLUDING = "until it knows whether another attempt may follow"
+    PAUSING = "until the next attempt begins"
+    FINISHING = "until the record has the end of the run and the workers are scaled down"
+    STORING = "until the results are stored"
+    OVER = "until the record is given back"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What does not change: the run, and who this master is.
+
+    `is_test`: the run is that of `helm test`, which makes one attempt and leaves no trace. `until`:
+    a test waits for the record and for hosts until then, by time.monotonic().
+    """
+
+    run: Run
+    holder: str
+    job: str
+    uid: str
+    is_test: bool = False
+    until: float = math.inf
+
+    @functools.cached_property
+    def hosts(self) -> dict[str, Host]:
+        """The run's hosts by name, in its order."""
+        return {host.name: host for host in self.run.hosts}
+
+
+@dataclass(frozen=True)
+class Hold:
+    """This master's hold of the record (master/holding.py)."""
+
+    epoch: int = 0
+    is_held: bool = False
+    # The master that has taken the record from this one; empty while this one has it.
+    lost_to: str = ""
+    # What the record of another holder said when it changed last, and when.
+    seen: str = ""
+    seen_at: float = 0.0
+    is_renewing: bool = False
+    # How often somebody else has changed the record, as far as that was decided about.
+    changes: int = 0
+    # What the record said before this master took it.
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What an attempt knows of its hosts and of the pods of those that are missing.
+
+    `answering` has the hosts that answer now, `reasons` why others do not; a host that has both may
+    be lost soon.
+    """
+
+    answering: Mapping[str, Pod] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    # Hosts that have answered once, by which the deadline is extended.
+    arrived: frozenset[str] = frozenset()
+    deadline: float = 0.0
+    # All hosts are silent, and the log says so.
+    is_alone: bool = False
+    # Pods are being listed; the deadline waits for that.
+    is_listing: bool = False
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+    # Since when a host has had a problem that does not pass by itself.
+    since: Mapping[str, float] = field(default_factory=dict)
+    # UIDs of pods that were deleted, and reasons that were announced.
+    deleted: frozenset[str] = frozenset()
+    announced: frozenset[str] = frozenset()
+    report: str = ""
+    reported_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The launch of an attempt: what ranks, workers and the launcher's output have told of it."""
+
+    hosts: tuple[str, ...]
+    # Why this master ended the launch while the run may go on.
+    problem: RunError | None = None
+    # Until when the ranks of workers that are terminating may save.
+    leaving: Mapping[str, float] = field(default_factory=dict)
+    # Ranks (host, number) that were asked to end, those whose script has ended, and the connections
+    # that wait until all have. While ranks are being asked, nobody knows yet who all are.
+    asked: frozenset[tuple[str, int]] = frozenset()
+    ended: frozenset[tuple[str, int]] = frozenset()
+    waiting: tuple[int, ...] = ()
+    is_asking: bool = False
+    # Notices of exceptions that have ended ranks, and of their exit codes and signals.
+    raised: tuple[Mapping[str, Any], ...] = ()
+    failed: tuple[Mapping[str, Any], ...] = ()
+    stalls: Stalls = field(default_factory=Stalls)
+    # Hosts that were lost, while their pods are being listed to say why.
+    lost: tuple[str, ...] = ()
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """The list of hosts that an elastic run follows, and those that were seen last."""
+
+    seen: frozenset[str] = frozenset()
+    has_code: frozenset[str] = frozenset()
+    is_delivering: bool = False
+    pause: float = 0.0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to run the launcher to its end."""
+
+    number: int
+    is_prepared: bool = False
+    gathered: Gathered = field(default_factory=Gathered)
+    launched: Launched | None = None
+    elastic: Elastic = field(default_factory=Elastic)
+    # Spares that have been looked after (EndLeftovers).
+    idle: frozenset[str] = frozenset()
+    # How long the launcher ran, in seconds.
+    seconds: float = 0.0
+    problem: RunError | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that the next decision depends on."""
+
+    facts: Facts
+    phase: Phase = Phase.HOLDING
+    is_stopped: bool = False
+    timers: Mapping[str, float] = field(default_factory=dict)
+    hold: Hold = field(default_factory=Hold)
+    attempt: Attempt = field(default_factory=lambda: Attempt(0))
+    # Attempts that have begun and failed, across all masters of this run.
+    attempts: int = 0
+    failures: int = 0
+    last_failure: str = ""
+    retries: Retries = field(default_factory=Retries)
+    # This Job has started ranks before: an elastic run goes on with fewer hosts.
+    was_training: bool = False
+    progress: Progress = field(default_factory=Progress)
+    # What the record says of the run; empty while an earlier end is only repeated.
+    entry: Mapping[str, str] = field(default_factory=dict)
+    # The ordinals of the hosts that have ranks, where they need not be the first ones.
+    used_hosts: str = ""
+    results: str = ""
+    job: Object | None = None
+    problem: RunError | None = None
+    # The stage of the run, and what the metrics count.
+    stage: str = "Starting"
+    launches: int = 0
+    stalls: int = 0
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.facts.run
+
+    @property
+    def gathered(self) -> Gathered:
+        """The hosts of the present attempt."""
+        return self.attempt.gathered
+
+    def news(self) -> dict[str, str]:
+        """Return what each write of the record says of the run; a test has nothing to say."""
+        if not self.entry or self.facts.is_test:
+            return {}
+        return {**self.entry, "progress": self.progress.entry(), "hosts": self.used_hosts}
+
+
+class Step:
+    """One decision: the state, which it changes, and the effects and events that it collects."""
+
+    def __init__(self, state: State, moment: m.Moment) -> None:
+        self.state = state
+        self.now, self.wall = moment
+        self.effects: list[m.Effect] = []
+        self.following: list[m.Event] = []
+
+    def do(self, *effects: m.Effect) -> None:
+        """Ask for effects, in this order."""
+        for effect in effects:
+            self.effects.append(effect)
+            if isinstance(effect, m.Emit):
+                if effect.kind in ("stage", "failure"):
+                    self.set(stage=effect.reason)
+                self.set(
+                    launches=self.state.launches + (effect.reason == "Training"),
+                    stalls=self.state.stalls + (effect.reason == "Stalled"),
+                )
+
+    def log(self, message: str) -> None:
+        """Ask for a line of the log."""
+        self.do(m.Log(message))
+
+    def then(self, event: m.Event) -> None:
+        """Let an event follow at once that this decision has caused."""
+        self.following.append(event)
+
+    def end(self, problem: RunError) -> None:
+        """End this master without an attempt, or after the record was lost."""
+        self.then(m.EndReached(problem))
+
+    def begin_attempt(self) -> None:
+        """Begin the first attempt, or another one."""
+        self.then(m.AttemptBegins())
+
+    def end_attempt(self, problem: RunError | None) -> None:
+        """End the present attempt; without a problem the training has finished."""
+        self.then(m.AttemptEnds(problem))
+
+    def set(self, **changes: Any) -> None:
+        """Change the state."""
+        self.state = replace(self.state, **changes)
+
+    def set_hold(self, **changes: Any) -> None:
+        """Change what is known of the record's hold."""
+        self.set(hold=replace(self.state.hold, **changes))
+
+    def set_attempt(self, **changes: Any) -> None:
+        """Change the present attempt."""
+        self.set(attempt=replace(self.state.attempt, **changes))
+
+    def set_gathered(self, **changes: Any) -> None:
+        """Change what is known of the attempt's hosts."""
+        self.set_attempt(gathered=replace(self.state.gathered, **changes))
+
+    def set_launched(self, **changes: Any) -> None:
+        """Change what is known of the attempt's launch, which has begun."""
+        assert self.state.attempt.launched  # noqa: S101
+        self.set_attempt(launched=replace(self.state.attempt.launched, **changes))
+
+    def set_timer(self, name: str, at: float) -> None:
+        """Let a Timer event of this name follow at a time, and not at the one set before."""
+        self.set(timers={**self.state.timers, name: at})
+
+    def clear_timers(self, *names: str) -> None:
+        """Let no Timer events of these names follow."""
+        left = {name: at for name, at in self.state.timers.items() if name not in names}
+        self.set(timers=left)
+
+    def record(self, state: str, reason: str = "") -> None:
+        """Set what the record says of the run from the next write on."""
+        entry = {
+            "run": self.state.run.id,
+            "settings": self.state.run.settings,
+            "job": self.state.facts.job,
+            "uid": self.state.facts.uid,
+            "attempts": str(self.state.attempts),
+            "failures": str(self.state.failures),
+            "state": state,
+            "reason": reason,
+            "results": self.state.results,
+            "time": format_time(self.wall),
+        }
+        if self.state.was_training:
+            entry["trained"] = entry["uid"]
+        self.set(entry=entry)
+
+    def write_record(self, purpose: str, within: float | None = 0.0) -> None:
+        """Ask for a write of the record, unless another master has taken it."""
+        hold = self.state.hold
+        if self.state.run.api and not self.state.facts.is_test and not hold.lost_to:
+            news = self.state.news()
+            self.do(m.WriteRecord(purpose, news, hold.epoch, hold.is_held, hold.changes, within))
+
+    def release_record(self) -> None:
+        """Ask to give the record back, if this master holds it."""
+        hold = self.state.hold
+        if hold.is_held and not hold.lost_to:
+            results = {"results": self.state.results} if self.state.results else {}
+            self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.epoch))
+        else:
+            self.then(m.RecordReleased())
+
+
+def format_time(wall: float) -> str:
+    """Return a time as the API writes it, to the second."""
+    return datetime.fromtimestamp(wall, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

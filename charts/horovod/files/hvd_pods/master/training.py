@@ -1,0 +1,342 @@
+"""Rules of a launch: what happens to it while it runs, and why it ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Mapping
+
+from hvd_pods.common.errors import (
+    LaunchError,
+    LostHostError,
+    NotANumberError,
+    RunError,
+    WorkerLeftError,
+)
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.common.run import Host
+from hvd_pods.master import gathering
+from hvd_pods.master import messages as m
+from hvd_pods.master.failure import find_host
+from hvd_pods.master.host_names import describe_loss, record_hosts
+from hvd_pods.master.stalls import COLLECT, MOST_RANKS, Stall, describe
+from hvd_pods.master.state import RUNNING, Elastic, Launched, Phase, Step, format_time
+
+# Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
+# are gone: its daemons on the others end when it is killed.
+END_WITHIN, END_WITHOUT_HOSTS_WITHIN = 5.0, 1.0
+# Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
+# the ranks, and for the bookkeeping.
+RESERVE = 15.0
+# Seconds between two looks at lost workers whose ranks may still save.
+LOOK_AGAIN_AFTER = 1.0
+# Seconds until a host that joined an elastic run, and could not be given the user's code, is tried
+# again: at first, and at most, as with packages that pip cannot install.
+DELIVER_AGAIN_AFTER, DELIVER_AGAIN_WITHIN = 1.0, 60.0
+TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
+
+
+def begin(step: Step, event: m.Delivered) -> None:
+    """The hosts have the code: start the launcher on them, or fail."""
+    state, run = step.state, step.state.run
+    if event.problem or state.is_stopped:
+        step.end_attempt(event.problem or RunError("terminated before the ranks were started"))
+        return
+    answering = state.gathered.answering
+    chosen = [name for name in state.facts.hosts if name in event.hosts]
+    step.set(phase=Phase.TRAINING)
+    step.set_attempt(launched=Launched(tuple(chosen)))
+    if run.elastic:
+        step.set(was_training=True)
+        step.set_attempt(elastic=Elastic(frozenset(event.hosts), frozenset(chosen)))
+        step.do(m.WriteLiveHosts(chosen))
+    what = f"{run.mode} starts {run.ranks} ranks on {len(chosen)} hosts"
+    step.do(m.Emit("Training", what))
+    addresses = {name: answering[name].address for name in chosen if name in answering}
+    step.do(m.Launch(state.attempt.number, addresses))
+    if not state.facts.is_test:
+        step.do(m.FollowProgress(state.attempt.number, chosen))
+    step.set(used_hosts=record_hosts(run, chosen))
+    step.record(RUNNING, state.last_failure)
+    step.write_record("hosts")
+    on_hosts(step)
+
+
+def on_hosts(step: Step) -> None:
+    """Hosts have come or gone while the launcher runs."""
+    if step.state.phase != Phase.TRAINING:
+        return
+    if step.state.run.elastic:
+        _follow_hosts(step)
+        return
+    _look_for_loss(step)
+    _end_leftovers(step)
+
+
+def _look_for_loss(step: Step) -> None:
+    """End the launch as soon as one of its hosts is lost.
+
+    The launcher may not notice for minutes: nothing closes the connections of a node without power.
+    """
+    attempt = step.state.attempt
+    lost = gathering.find_lost(step, attempt)
+    if not lost or not attempt.launched or attempt.launched.problem:
+        return
+    leaving = attempt.launched.leaving
+    if all(leaving.get(host.name, 0.0) > step.now for host in lost):
+        # A worker that was asked to leave no longer answers, and its ranks may be saving.
+        step.set_timer("loss", step.now + LOOK_AGAIN_AFTER)
+        return
+    abort(step, gathering.announce_loss(step, lost))
+
+
+def _end_leftovers(step: Step) -> None:
+    """End what earlier attempts may have left on hosts that answer and have no ranks of this one.
+
+    Ranks may still run there when the network was cut. A host that is gone for a while comes back
+    with what it did.
+    """
+    attempt, answering = step.state.attempt, step.state.gathered.answering
+    assert attempt.launched  # noqa: S101
+    idle = frozenset(answering) - frozenset(attempt.launched.hosts)
+    new = sorted(idle - attempt.idle)
+    step.set_attempt(idle=idle)
+    if new:
+        addresses = {name: pod.address for name, pod in answering.items()}
+        step.do(m.EndLeftovers(new, addresses))
+
+
+def _follow_hosts(step: Step) -> None:
+    """Keep the list of hosts of an elastic run up to date: each host in it has the code."""
+    state, elastic = step.state, step.state.attempt.elastic
+    now = frozenset(state.gathered.answering)
+    if now == elastic.seen:
+        return
+    hosts = state.facts.hosts
+    for name in sorted(now - elastic.seen):
+        step.log(f"host {name} joined, at {state.gathered.answering[name].address}")
+    reasons = state.gathered.reasons
+    gone = sorted(elastic.seen - now)
+    lost = {hosts[name]: reasons[name] for name in gone if name in reasons}
+    if lost:
+        step.do(m.Emit("HostLost", describe_loss(lost), "warning"))
+    for name in gone:
+        why = reasons.get(name, "")
+        step.log(f"host {name} left{': ' if why else ''}{why}")
+    step.set_attempt(elastic=replace(elastic, seen=now, has_code=elastic.has_code & now))
+    deliver(step)
+
+
+def deliver(step: Step) -> None:
+    """Hand the code to the hosts of an elastic run, one time after the other."""
+    state, elastic = step.state, step.state.attempt.elastic
+    if not elastic.is_delivering:
+        step.set_attempt(elastic=replace(elastic, is_delivering=True))
+        step.do(m.Deliver(state.attempt.number, dict(state.gathered.answering)))
+
+
+def on_delivered(step: Step, event: m.Delivered) -> None:
+    """Hosts of an elastic run have the code; others are tried again after a pause."""
+    state, elastic = step.state, step.state.attempt.elastic
+    has_code = frozenset(event.hosts) & frozenset(state.gathered.answering)
+    pause = DELIVER_AGAIN_AFTER
+    if event.problem:
+        pause = min(max(2 * elastic.pause, DELIVER_AGAIN_AFTER), DELIVER_AGAIN_WITHIN)
+        step.log(f"{event.problem}; trying again in {pause:g} s, or when hosts join or leave")
+        step.set_timer("deliver", step.now + pause)
+    step.set_attempt(
+        elastic=replace(
+            elastic, is_delivering=False, has_code=has_code, pause=pause if event.problem else 0.0
+        )
+    )
+    step.do(m.WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
+    if frozenset(state.gathered.answering) - frozenset(event.hosts) and not event.problem:
+        # Hosts that have joined while the others got the code.
+        deliver(step)
+
+
+def abort(step: Step, problem: RunError) -> None:
+    """End this launch, which then fails with `problem`; the run may go on."""
+    launched = step.state.attempt.launched
+    if step.state.phase != Phase.TRAINING or launched is None or launched.problem:
+        return
+    step.set_launched(problem=problem)
+    within = END_WITHOUT_HOSTS_WITHIN if isinstance(problem, LostHostError) else END_WITHIN
+    step.set_timer("kill", step.now + within)
+    step.do(m.EndLauncher())
+
+
+def interrupt(step: Step) -> None:
+    """This pod is asked to end: let the ranks save."""
+    launched, grace = step.state.attempt.launched, step.state.run.grace
+    assert launched  # noqa: S101
+    seconds = grace - min(RESERVE, grace / 2)
+    step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
+    step.set_timer("end", step.now + seconds)
+    step.set_launched(is_asking=True)
+    elastic = step.state.attempt.elastic.has_code
+    hosts = launched.hosts
+    if step.state.run.elastic:
+        hosts = tuple(name for name in step.state.facts.hosts if name in elastic)
+    step.do(m.AskRanks(step.state.attempt.number, hosts))
+
+
+def on_asked(step: Step, event: m.RanksAsked) -> None:
+    """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
+    step.set_launched(is_asking=False)
+    _release(step)
+    if not event.number:
+        step.do(m.EndLauncher())
+
+
+def on_progress(step: Step, event: m.ProgressReported) -> None:
+    """The script has reported its progress."""
+    progress = step.state.progress.take(event.progress, step.now, format_time(step.wall))
+    step.set(progress=progress)
+    if progress.is_nan and step.state.run.fail_on_nan:
+        abort(step, NotANumberError())
+
+
+def on_notice(step: Step, event: m.NoticeTaken) -> None:
+    """A worker or a rank has sent a notice."""
+    launched = step.state.attempt.launched
+    if launched is None:
+        if event.connection:
+            step.do(m.ReleaseRanks([event.connection]))
+        return
+    notice: dict[str, Any] = {**event.notice, "at": step.now}
+    kind, host, rank = notice["kind"], notice["host"], notice.get("rank", -1)
+    if kind == STOPPED:
+        what = "is stopped, by SIGSTOP or a debugger,"
+        _add_stall(step, rank, host, what, notice["seconds"], notice["period"])
+    elif kind == RAISED:
+        step.set_launched(raised=(*launched.raised, notice))
+    elif kind == FAILED:
+        # An elastic run has gone on without the ranks that failed before.
+        before = () if step.state.run.elastic else launched.failed
+        step.set_launched(failed=(*before, notice))
+    elif kind == ENDED:
+        waiting = (*launched.waiting, *([event.connection] if event.connection else ()))
+        step.set_launched(ended=launched.ended | {(host, rank)}, waiting=waiting)
+        _release(step)
+    elif kind == ASKED:
+        step.set_launched(asked=launched.asked | {(host, rank)})
+    elif kind == LEAVING:
+        if host not in launched.leaving:
+            step.log(f"{host} is terminating: its ranks have {notice['seconds']:.0f} s to save")
+        leaving = {**launched.leaving, host: step.now + notice["seconds"]}
+        step.set_launched(leaving=leaving, asked=launched.asked | {(host, rank)})
+
+
+def _release(step: Step) -> None:
+    """Let ranks report their end when the scripts of all that were asked have ended."""
+    launched = step.state.attempt.launched
+    assert launched  # noqa: S101
+    if launched.waiting and not launched.is_asking and launched.asked <= launched.ended:
+        step.do(m.ReleaseRanks(launched.waiting))
+        step.set_launched(waiting=())
+
+
+def on_missing_rank(step: Step, event: m.RankMissing) -> None:
+    """Horovod says that a rank has not joined."""
+    host = _find_host(step, event.rank)
+    name = host.name if host else ""
+    _add_stall(step, event.rank, name, event.what, event.seconds, event.seconds)
+
+
+def _find_host(step: Step, rank: int) -> Host | None:
+    launched = step.state.attempt.launched
+    if launched is None or step.state.run.elastic:
+        # Ranks of an elastic run change their numbers.
+        return None
+    return find_host(rank, [step.state.facts.hosts[name] for name in launched.hosts])
+
+
+def _add_stall(step: Step, rank: int, host: str, what: str, seconds: float, period: float) -> None:
+    launched = step.state.attempt.launched
+    if launched is None:
+        return
+    if not launched.stalls.new:
+        step.set_timer("stalls", step.now + COLLECT)
+    stalls = launched.stalls.add(rank, host, what, seconds, period, step.now)
+    step.set_launched(stalls=stalls)
+
+
+def report_stalls(step: Step) -> None:
+    """Name the ranks of a message, and end the attempt if that has lasted too long."""
+    launched = step.state.attempt.launched
+    if launched is None:
+        return
+    stalls, first, named = launched.stalls.collect()
+    limit = step.state.run.stall_timeout
+    late = [stall for stall in named if limit and stall.seen - stall.since >= limit]
+    why = f"{describe(late)}, longer than launch.stallTimeoutSeconds={limit:.0f}" if late else ""
+    step.set_launched(stalls=replace(stalls, late=why))
+    if first:
+        step.log(f"stalled: {describe(first)}")
+        step.do(m.Emit("Stalled", describe(first), "warning"))
+    ranks = _by_host(step, first[:MOST_RANKS])
+    if ranks:
+        step.do(m.ShowStacks(step.state.attempt.number, ranks))
+    else:
+        end_stalled(step)
+
+
+def _by_host(step: Step, stalls: list[Stall]) -> Mapping[str, list[int]]:
+    ranks: dict[str, list[int]] = {}
+    launched = step.state.attempt.launched
+    for stall in stalls if launched and not step.state.run.elastic else []:
+        if launched and stall.host in launched.hosts:
+            ranks.setdefault(stall.host, []).append(stall.rank)
+    return ranks
+
+
+def end_stalled(step: Step) -> None:
+    """End the attempt if ranks have stalled too long; their stacks are in the log now."""
+    launched = step.state.attempt.launched
+    if launched and launched.stalls.late:
+        abort(step, LaunchError(launched.stalls.late, 1))
+
+
+def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
+    """The launcher has ended: find out why."""
+    state, launched = step.state, step.state.attempt.launched
+    assert launched  # noqa: S101
+    step.set(phase=Phase.JUDGING)
+    step.set_attempt(seconds=event.seconds)
+    step.set_launched(code=event.code)
+    if launched.waiting:
+        step.do(m.ReleaseRanks(launched.waiting))
+    # An elastic run goes on without them.
+    left = "" if state.run.elastic else ", ".join(launched.leaving)
+    problem = launched.problem
+    # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
+    # another reason have not finished, whatever their handlers of signals make of it.
+    if event.code == 0 and (problem is None or isinstance(problem, LostHostError)):
+        if left:
+            step.log(f"{left} was terminated, but the ranks ended with 0: the run has finished")
+        step.end_attempt(None)
+    elif problem:
+        step.end_attempt(problem)
+    elif left:
+        step.end_attempt(WorkerLeftError(f"{left} was {TERMINATED}", event.code))
+    else:
+        number, hosts = state.attempt.number, launched.hosts
+        step.do(m.FindCause(number, event.code, hosts, launched.raised, launched.failed))
+
+
+def on_cause(step: Step, event: m.CauseFound) -> None:
+    """Say why the launcher failed: the first rank that did, unless its host is gone."""
+    run, cause = step.state.run, event.cause
+    assert step.state.attempt.launched  # noqa: S101
+    code = step.state.attempt.launched.code
+    broken = {} if run.elastic else gathering.broken_hosts(step)
+    if broken:
+        # What ranks print then is mostly a consequence.
+        also = f"; {cause.text}" if cause else ""
+        step.end_attempt(LostHostError(describe_loss(broken) + also, code))
+    elif cause:
+        repeats = cause.what if cause.is_sure_to_repeat else ""
+        step.end_attempt(LaunchError(cause.text, code, repeats))
+    else:
+        why = f"{run.mode} ended with exit code {code}: its last lines above say why"
+        step.end_attempt(LaunchError(why, code))

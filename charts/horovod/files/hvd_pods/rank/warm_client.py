@@ -1,0 +1,178 @@
+"""A rank's side of a warm start: what the launcher started stays, and a fork runs the script.
+
+It hands over all that a started program would inherit, passes on signals, and ends as the rank
+ends. When it is killed, its connection closes, and the fork's guard kills the rank.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from types import FrameType
+
+from hvd_pods.common import fast_start
+from hvd_pods.rank import warm_wire
+from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
+from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
+from hvd_pods.rank.warm_wire import GO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Sequence
+
+# Written by the worker. Without this file, ranks start as they would without a warm process.
+DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
+SOCKET = f"{fast_start.GENERATED}/warm.sock"
+# This file exists while the warm process has imported its modules.
+READY = f"{fast_start.GENERATED}/warm.ready"
+# How long to wait for an import that is still running; starting cold would import the same again.
+WAIT_SECONDS = 120.0
+# A process that gets one of these by its own fault must not come back to where it happened.
+NOT_PASSED_ON = {
+    *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
+    *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS),
+}
+
+
+def run(
+    command: Sequence[str], rank: int, started: Callable[[int], None], speaks: bool
+) -> int | None:
+    """Run a rank's command in a fork of the warm process; its exit code, or minus the signal.
+
+    `started` gets the process ID of the fork.
+
+    None when the command is to be started cold. If `speaks`, the log has the reason.
+    """
+    try:
+        description = json.loads(fast_start.read(DESCRIPTION))
+    except FileNotFoundError:
+        return None
+    try:
+        program = check(command, os.environ, description)
+        if not os.path.exists(READY):
+            check_use(program)
+        with _connect() as connection:
+            _ask(connection, rank, command, program)
+            return _follow(connection, started)
+    except ColdStart as reason:
+        if speaks:
+            print(
+                f"[hvd] ranks on {socket.gethostname()} start cold: {reason} (launch.preload)",
+                flush=True,
+            )
+        return None
+
+
+def _connect() -> socket.socket:
+    """Connect to the warm process. Raises ColdStart when none of this user's answers."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(WAIT_SECONDS)
+    try:
+        connection.connect(SOCKET)
+    except OSError as problem:
+        connection.close()
+        raise ColdStart(f"the warm process does not answer: {problem}") from problem
+    if warm_wire.peer_uid(connection) != os.geteuid():
+        connection.close()
+        raise ColdStart(f"{SOCKET} belongs to another user")
+    return connection
+
+
+def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
+    """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
+    numbers = inheritable_descriptors()
+    if len(numbers) >= warm_wire.MOST_DESCRIPTORS:
+        raise ColdStart(f"the rank has {len(numbers)} open files")
+    here = os.open(".", os.O_PATH | os.O_CLOEXEC)
+    try:
+        request = {**describe(command, program), "rank": rank, "descriptors": numbers}
+        warm_wire.send(connection, request, [*numbers, here])
+        answer, _ = warm_wire.receive(connection)
+    except (OSError, ValueError) as problem:
+        raise ColdStart(f"the warm process does not answer: {problem}") from problem
+    finally:
+        os.close(here)
+    if "cold" in answer:
+        raise ColdStart(answer["cold"])
+
+
+def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
+    """All that a program started in place of this process would find."""
+    mask = os.umask(0)
+    os.umask(mask)
+    ignored = {n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN}
+    limits = [
+        name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
+    ]
+    return {
+        "command": list(command),
+        "program": program._asdict(),
+        "environment": dict(os.environ),
+        "umask": mask,
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "ignored": sorted(ignored - IGNORED_BY_PYTHON),
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
+    }
+
+
+def inheritable_descriptors() -> list[int]:
+    """The open files that a started program gets: also a launcher's, such as Hydra's PMI_FD."""
+    numbers = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.get_inheritable(int(name)):
+                numbers.append(int(name))
+        except OSError:
+            # The descriptor with which the folder was read.
+            continue
+    return sorted(numbers)
+
+
+def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
+    """Pass on signals until the rank ends; its exit code, or minus the number of its signal."""
+    connection.settimeout(None)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        try:
+            connection.send(bytes([number]))
+        except OSError:
+            # The rank has ended, and the connection may be closed.
+            return
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    for number in signal.valid_signals() - NOT_PASSED_ON:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    try:
+        connection.sendall(GO)
+    except OSError:
+        # Its guard was killed.
+        return -signal.SIGKILL
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        answer, _ = warm_wire.receive(connection)
+        started(answer["pid"])
+        answer, _ = warm_wire.receive(connection)
+    except (OSError, ValueError):
+        # Its guard was killed, and the rank with it.
+        return -signal.SIGKILL
+    return int(answer["status"])
+
+
+def exit_like_rank(status: int) -> int:
+    """End this process by the rank's signal, or return the rank's exit code."""
+    if status < 0:
+        sys.stdout.flush()
+        # The rank has written its core already, where it is asked for.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if -status not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-status])
+        os.kill(os.getpid(), -status)
+    return status

@@ -1,0 +1,100 @@
+"""The worker's sshd: the files that it reads, and its command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Mapping
+
+from hvd_pods.common import fast_start, ssh
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.passwd import require_user_name
+from hvd_pods.common.paths import GENERATED, PROGRAMS
+
+# The directory that sshd, running as root, confines its unprivileged process to.
+PRIVILEGE_SEPARATION = Path("/run/sshd")
+# The capabilities that sshd, running as root, needs to log a user in (numbers: linux/capability.h).
+CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
+
+
+def prepare(port: int, revision: str, python: str) -> list[str]:
+    """Write the files that sshd and this worker's own ssh read, and return sshd's command line.
+
+    Raises ConfigurationError when the image, the user or the keys do not allow sshd to run.
+    """
+    require_user_name()
+    sshd = ssh.find_program("sshd", "openssh-server")
+    # In a run of many hosts, the daemons on some of them start those on others.
+    user_key = ssh.prepare_client()
+    ssh.write_client_config(port, {})
+    # `restrict` also forbids what a later version of OpenSSH may add to it.
+    (GENERATED / "authorized_keys").write_text(f"restrict,pty {user_key}\n")
+    config = GENERATED / "sshd_config"
+    config.write_text(format_config(port, revision, python, os.getuid() == 0))
+    if os.getuid() == 0:
+        check_capabilities(Path("/proc/self/status").read_text())
+        PRIVILEGE_SEPARATION.mkdir(exist_ok=True)
+        # The chart mounts a volume here that all may write to, which sshd refuses.
+        PRIVILEGE_SEPARATION.chmod(0o755)
+    return [sshd, "-D", "-e", "-f", str(config)]
+
+
+def format_config(port: int, revision: str, python: str, is_root: bool) -> str:
+    """Return the worker's server configuration: only its own user may log in, with the key.
+
+    An sshd of another user than root cannot log in anyone else. It gets no AllowUsers: its user may
+    have another name in the master's image, by which the client asks for it. LoginGraceTime is 0
+    because the connection by which the master probes this worker stays open and never logs in.
+    """
+    allowed = "AllowUsers root\n" if is_root else ""
+    return f"""\
+Port {port}
+HostKey {GENERATED}/host-key
+AuthorizedKeysFile {GENERATED}/authorized_keys
+AuthenticationMethods publickey
+{allowed}PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+StrictModes no
+UsePAM no
+UseDNS no
+PidFile none
+PrintMotd no
+PermitUserEnvironment no
+AcceptEnv HVD_EPOCH HVD_ATTEMPT HVD_NOTICES
+PermitUserRC no
+AllowAgentForwarding no
+AllowStreamLocalForwarding no
+AllowTcpForwarding no
+PermitTunnel no
+X11Forwarding no
+LoginGraceTime 0
+MaxStartups 1000
+LogLevel ERROR
+VersionAddendum {ssh.BANNER_MARK}{revision}
+ForceCommand {python} -I -S {PROGRAMS}/worker/session.py
+"""
+
+
+def check_capabilities(status: str) -> None:
+    """Raise ConfigurationError when a container that runs as root lacks what sshd needs.
+
+    `status` is the content of /proc/self/status.
+    """
+    line = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    effective = int(line.split()[1], 16)
+    missing = [name for name, bit in CAPABILITIES.items() if not effective >> bit & 1]
+    if missing:
+        raise ConfigurationError(
+            f"sshd runs as root here without the capabilities {', '.join(missing)}: set "
+            "podSecurityContext.runAsUser to 0 and the chart adds them, or to another UID"
+        )
+
+
+def write_environment(environment: Mapping[str, str]) -> None:
+    """Save a worker's container environment for its SSH sessions, each entry ended by a NUL."""
+    content = b"".join(
+        os.fsencode(name) + b"=" + os.fsencode(value) + b"\0" for name, value in environment.items()
+    )
+    # Values may be secrets.
+    ssh.write_private_file(Path(fast_start.ENVIRONMENT), content)

@@ -1,0 +1,172 @@
+"""The CPUs that a rank is bound to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_pods.common.binding import Binding, BindingError, read_topology, select_cpus
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import parse_spec
+from tests.unit.hvd_pods.copies import FILES
+
+
+def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
+    """As Linux numbers it: the first hyperthread of every core, then the second."""
+    total = sockets * cores
+    return [
+        [
+            {core + thread * total for thread in range(threads)}
+            for core in range(first, first + cores)
+        ]
+        for first in range(0, total, cores)
+    ]
+
+
+def cpus_of(first: int, number: int) -> set[int]:
+    return {*range(first, first + number)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "node", "bound"),
+    [
+        # Two sockets of 28 cores and 56 hyperthreads, as in the published measurements.
+        (Binding("core", 28), (2, 28, 2), [cpus_of(0, 28) | cpus_of(56, 28)]),
+        (Binding("socket", 0, 1), (2, 28, 2), [cpus_of(0, 28) | cpus_of(56, 28)]),
+        (Binding("socket", 0, 2), (2, 2, 1), [{0, 1}, {0, 1}, {2, 3}, {2, 3}]),
+        # Four ranks of three cores on two sockets of seven: none of them straddles.
+        (Binding("core", 3, 2), (2, 7, 1), [{0, 1, 2}, {3, 4, 5}, {7, 8, 9}, {10, 11, 12}]),
+        # Without ranks per socket, ranks take the next cores across sockets.
+        (Binding("core", 3), (2, 4, 1), [{0, 1, 2}, {3, 4, 5}]),
+    ],
+)
+def test_ranks_are_bound_by_their_number_on_the_host(
+    asked: Binding, node: tuple[int, int, int], bound: list[set[int]]
+) -> None:
+    assert [select_cpus(asked, topology(*node), rank) for rank in range(len(bound))] == bound
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 2), st.integers(1, 4))
+def test_no_two_ranks_share_a_core(sockets: int, cores: int, threads: int, each: int) -> None:
+    node = topology(sockets, cores, threads)
+    ranks = sockets * cores // each
+    bound = [select_cpus(Binding("core", each), node, local) for local in range(ranks)]
+    assert all(len(cpus) == each * threads for cpus in bound)
+    assert len(set().union(*bound)) == ranks * each * threads
+
+
+@pytest.mark.parametrize(
+    ("asked", "local_rank", "words"),
+    [
+        (Binding("core", 3), 2, ["coresPerRank is 3", "9 cores for 3 ranks", "has 8"]),
+        (Binding("core", 3, 2), 1, ["coresPerRank is 3", "6 cores for 2 ranks", "has 4"]),
+        (Binding("socket", 0, 2), 4, ["ranksPerSocket is 2", "rank 4 needs 3 sockets", "on 2"]),
+    ],
+)
+def test_too_few_cpus_are_refused_with_both_numbers(
+    asked: Binding, local_rank: int, words: list[str]
+) -> None:
+    with pytest.raises(BindingError) as refused:
+        select_cpus(asked, topology(2, 4, 1), local_rank)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def write_topology(root: Path, cpus: list[tuple[int, int]]) -> None:
+    """Write the socket and core of each CPU, as the kernel does."""
+    for cpu, (socket, core) in enumerate(cpus):
+        folder = root / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text(f"{socket}\n")
+        (folder / "core_id").write_text(f"{core}\n")
+
+
+def test_read_topology_has_the_allowed_cpus_only_in_order(tmp_path: Path) -> None:
+    write_topology(tmp_path, [(0, 0), (1, 0), (0, 1), (1, 1), (0, 0), (1, 0)])
+    assert read_topology({0, 1, 2, 4, 5}, tmp_path) == [[{0, 4}, {2}], [{1, 5}]]
+    assert read_topology({5, 2}, tmp_path) == [[{2}], [{5}]]
+
+
+@pytest.mark.parametrize("content", [None, "not a number"])
+def test_read_topology_names_the_cpu_that_the_host_does_not_describe(
+    tmp_path: Path, content: str | None
+) -> None:
+    write_topology(tmp_path, [(0, 0)])
+    if content is None:
+        (tmp_path / "cpu0" / "topology" / "core_id").unlink()
+    else:
+        (tmp_path / "cpu0" / "topology" / "physical_package_id").write_text(content)
+    with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 0 .*to none"):
+        read_topology({0}, tmp_path)
+
+
+# Binding changes the process and the program that replaces it: tried in a process of its own.
+PROGRAM = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from hvd_pods.common import binding
+from hvd_pods.common.binding import Binding
+binding.read_topology = lambda allowed: [[{cpu} for cpu in sorted(allowed)]]
+binding.bind(Binding(sys.argv[2], 1), int(sys.argv[3]))
+print(*sorted(os.sched_getaffinity(0)))
+"""
+CPUS = sorted(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "to", "rank", "bound"),
+    [
+        (CPUS, "none", 0, CPUS),
+        (CPUS, "core", 0, CPUS[:1]),
+        (CPUS, "core", len(CPUS) - 1, CPUS[-1:]),
+        (CPUS[-1:], "core", 0, CPUS[-1:]),
+    ],
+)
+def test_bind_uses_the_cpus_of_this_process_unless_the_binding_is_none(
+    allowed: list[int], to: str, rank: int, bound: list[int]
+) -> None:
+    folder = str(FILES)
+    taskset = ["taskset", "--cpu-list", ",".join(map(str, allowed))]
+    done = subprocess.run(
+        [*taskset, sys.executable, "-c", PROGRAM, folder, to, str(rank)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [int(cpu) for cpu in done.stdout.split()] == bound
+
+
+@pytest.mark.parametrize("sockets", [1, 2, 4])
+@pytest.mark.parametrize("cores", [5, 7, 24, 28])
+@pytest.mark.parametrize("each", [1, 2, 3])
+@pytest.mark.parametrize("reserved", [1, 2, 3])
+def test_ranks_planned_for_a_static_cpu_manager_have_cores_of_one_socket(
+    sockets: int, cores: int, each: int, reserved: int
+) -> None:
+    """The kubelet's cores and those of other pods are missing in the first socket."""
+    node = {"name": "x", "count": 1, "sockets": sockets, "coresPerSocket": cores, "memory": "8Gi"}
+    node |= {"cpuManager": "static", "reserved": {"cpu": reserved}}
+    node |= {"tuning": {"slots": each * sockets}}
+    spec = {"apiVersion": "hvdchart/v1", "name": "r", "nodes": [node], "train": {"command": ["a"]}}
+    plan = make_plan(parse_spec(json.dumps(spec)))
+    chosen = plan.launching.binding
+    wanted = Binding(chosen.to, chosen.cores_per_rank or 0, chosen.ranks_per_socket or 0)
+    taken = cores * sockets - int(plan.groups[0].requests["cpu"])
+    assert taken == reserved + 1
+    topology = [[{socket * cores + core} for core in range(cores)] for socket in range(sockets)]
+    topology[0] = topology[0][taken:]
+    if len(topology[0]) < each:
+        assert (chosen.to, chosen.ranks_per_socket) in (("core", None), ("none", None))
+        return
+    seen: set[int] = set()
+    for rank in range(each * sockets):
+        cpus = select_cpus(wanted, topology, rank)
+        assert len(cpus) == int(plan.groups[0].env["OMP_NUM_THREADS"])
+        assert {cpu // cores for cpu in cpus} == {rank // each}
+        assert not cpus & seen
+        seen |= cpus

@@ -1,0 +1,218 @@
+"""requirements.txt beside the code: a real pip, and a package index on the loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import fast_start, packages
+from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
+from hvdchart.run.kubectl import IN_CODE
+from tests.wheels import Index, serve_index
+
+pytestmark = pytest.mark.slow
+
+TEXT = "hvdleaf==1.0"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    """An index that has hvdleaf, which needs a package that the image has."""
+    with serve_index(tmp_path / "index") as served:
+        served.add("hvdleaf", needs=["hvdimage"])
+        monkeypatch.setenv("PIP_INDEX_URL", served.url)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python that has pip and nothing else: pip reads what it can find of each package."""
+    folder = tmp_path_factory.mktemp("python")
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    home = Path(str(distribution("pip").locate_file("")))
+    for part in (home / "pip", *home.glob("pip-*.dist-info")):
+        (site / part.name).symlink_to(part)
+    return str(folder / "bin" / "python3")
+
+
+@pytest.fixture
+def code(tmp_path: Path, python: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The unpacked code, in a pod whose image has TensorFlow for CPUs and `hvdimage`."""
+    image = tmp_path / "image"
+    for name, version in (("tensorflow_cpu", "2.21.0"), ("hvdimage", "3.0")):
+        info = image / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        text = f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
+        (info / "METADATA").write_text(text)
+    folder = tmp_path / "code"
+    folder.mkdir()
+    # Beside pip, it must not be what pip imports.
+    (folder / "json.py").write_text("raise SystemExit('the module of the script')")
+    monkeypatch.setattr(packages, "FOLDER", tmp_path / ".packages")
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setenv("PYTHONPATH", str(image))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_REQUIRE_HASHES"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def ask(code: Path, *lines: str) -> None:
+    (code / "requirements.txt").write_text("\n".join([*lines, ""]))
+
+
+def version_in_a_rank(name: str) -> str:
+    """The version of a module as a rank finds it."""
+    show = f"import {name}; print({name}.VERSION)"
+    command = [sys.executable, "-c", show]
+    done = subprocess.run(
+        command, env=packages.add_to(os.environ), capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or done.stderr.splitlines()[-1]
+
+
+def test_what_the_image_lacks_is_installed_once(code: Path, index: Index) -> None:
+    ask(code, TEXT)
+    assert packages.install(code) == "hvdleaf-1.0"
+    assert version_in_a_rank("hvdleaf") == "1.0"
+    assert index.asked
+    assert not [path for path in index.asked if "hvdimage" in path], "the image has it"
+    index.asked.clear()
+    assert packages.install(code) == "nothing: the packages are there from an earlier run"
+    assert index.asked == []
+
+    index.add("hvdother", "2.0")
+    ask(code, "hvdother")
+    # What an interrupted pip leaves is not taken for complete.
+    (packages.FOLDER / packages.identify(code)).mkdir()
+    assert packages.install(code) == "hvdother-2.0"
+    assert version_in_a_rank("hvdother") == "2.0"
+    assert "No module named 'hvdleaf'" in version_in_a_rank("hvdleaf"), "of the latest run only"
+    left = {path.name for path in packages.FOLDER.iterdir()}
+    assert left == {"lock", "current", packages.identify(code)}
+
+
+def test_what_horovod_was_compiled_for_stays(code: Path, index: Index) -> None:
+    """Under each of its names: pip knows nothing of builds."""
+    ask(code, "tensorflow>=2.16")
+    assert packages.install(code) == "nothing: the image has all packages"
+    assert index.asked == []
+    ask(code, "tensorflow==2.15.1")
+    with pytest.raises(ConfigurationError, match=r"tensorflow==2\.15\.1.*tensorflow==2\.21\.0"):
+        packages.install(code)
+
+
+def test_index_that_does_not_answer_is_named_without_its_password(
+    code: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing listens there.
+    monkeypatch.setenv("PIP_INDEX_URL", "http://me:hidden@127.0.0.1:1/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    ask(code, TEXT)
+    with pytest.raises(RunError) as error:
+        packages.install(code)
+    assert error.value.exit_code == 1, "another attempt may help"
+    text = str(error.value)
+    assert text.startswith("no answer from the package index http://me:****@127.0.0.1:1/simple ([")
+    assert "Connection refused" in text
+    assert "hvdchart build" in text
+    assert "hidden" not in text
+    assert "\n" not in text
+
+
+def test_wrong_requirements_are_a_wrong_configuration(code: Path, index: Index) -> None:
+    ask(code, "hvdnone==1")
+    with pytest.raises(ConfigurationError, match=f"hvdnone==1.*{index.url}.*hvdchart build"):
+        packages.install(code)
+    ask(code, f"{TEXT} --hash=sha256:{'0' * 64}", f"hvdimage==3.0 --hash=sha256:{'0' * 64}")
+    with pytest.raises(ConfigurationError, match=r"hashes in requirements\.txt are not .* hvdleaf"):
+        packages.install(code)
+    assert not (packages.FOLDER / "current").exists()
+
+
+def test_files_that_requirements_name_count_as_well(code: Path) -> None:
+    for text in ("-r more.txt", "./wheels/a.whl", "a @ file:b", "-c old.txt", "-e .", "lib/part"):
+        ask(code, "numpy", text)
+        before = packages.identify(code)
+        other = shutil.copytree(code, code.parent / "code-2")
+        assert packages.identify(other) != before, text
+        shutil.rmtree(other)
+    ask(code, "--index-url https://index.example/simple", "numpy \\", "    --hash=sha256:0")
+    other = shutil.copytree(code, code.parent / "code-2")
+    assert packages.identify(other) == packages.identify(code), "another script, the same packages"
+
+
+def test_image_without_pip_and_volume_that_is_read_only_are_told(
+    code: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = packages.explain("/bin/python3: No module named pip\n")
+    assert str(problem).startswith("the image's python3 has no pip: put the packages into an image")
+    (code.parent / "file").touch()
+    monkeypatch.setattr(packages, "FOLDER", code.parent / "file" / "packages")
+    monkeypatch.setattr(fast_start, "CODE", str(code.parent))
+    monkeypatch.setattr("sys.argv", ["packages.py", "code"])
+    assert packages.main() == BAD_CONFIGURATION
+    error = capsys.readouterr().err
+    assert "Not a directory" in error
+    assert "code.requirements to Ignore" in error
+
+
+@pytest.mark.parametrize("given", [None, "/own"])
+def test_exec_finds_what_a_rank_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    """The shell of `hvdchart exec` has the paths and variables once more."""
+    code = str(tmp_path / "code")
+    monkeypatch.setattr(
+        packages, "FOLDER", Path(fast_start.PACKAGES.replace(fast_start.CODE, code))
+    )
+    current = packages.FOLDER / packages.CURRENT
+    version = tmp_path / "code" / "3c5f0e8d21"
+    for folder in (current, version):
+        folder.mkdir(parents=True)
+    environment = {"PATH": "/usr/bin:/bin", **({"PYTHONPATH": given} if given else {})}
+    line = [word.replace(fast_start.CODE, code) for word in IN_CODE]
+    show = "import os; print([os.getcwd(), *map(os.environ.get, ('PYTHONPATH', 'PATH'))])"
+    command = [*line, sys.executable, "-S", "-c", show]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    expected = packages.add_to(environment)
+    assert shown.stdout == f"{[str(version), expected['PYTHONPATH'], expected['PATH']]}\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "begins"),
+    [
+        ("", f"no output (package index {packages.DEFAULT_INDEX}): put"),
+        ("first\nlast\n", "last (package index"),
+        ("ERROR: first\nERROR: last \nafter\n", "last (package index"),
+        ("Looking in indexes: https://a, https://b\nx", "x (package index https://a, https://b):"),
+        (
+            "Looking in indexes: https://a\nERROR: connection broken by 'ProxyError'",
+            "no answer from the package index https://a (ProxyError): put",
+        ),
+        (
+            "NewConnectionError [Errno 111] Connection refused'",
+            f"no answer from the package index {packages.DEFAULT_INDEX} ([Errno 111] Connection",
+        ),
+        (
+            "The conflict is caused by:\n    a 1 needs b\n    the user asked for b==2\nend",
+            "a 1 needs b; the user asked for b==2 (Horovod was compiled",
+        ),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    hvdleaf==1.0 from x:\n    more",
+            "the hashes in requirements.txt are not those of the file that the index has: hvdleaf",
+        ),
+    ],
+)
+def test_failure_of_pip_is_one_line(output: str, begins: str) -> None:
+    assert str(packages.explain(output)).startswith(begins)

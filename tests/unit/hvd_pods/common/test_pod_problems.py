@@ -1,0 +1,164 @@
+"""Why a worker's pod does not run; and that pods and library judge each known reason alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvd_pods.common import pod_problems
+from hvdchart.run import pod_problems as of_hvdchart
+
+
+def container(state: dict[str, Any], **last: Any) -> dict[str, Any]:
+    return {"name": "worker", "image": "team/train:1", "state": state, "lastState": last}
+
+
+def waiting(reason: str, message: str = "why") -> dict[str, Any]:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def unschedulable(message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {"phase": "Pending", "conditions": [{**condition, "message": message}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (
+            {"containerStatuses": [container(waiting("ErrImagePull", "not found"))]},
+            "ErrImagePull: not found (image team/train:1)",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    container(
+                        waiting("CrashLoopBackOff"),
+                        terminated={"exitCode": 78, "message": "no sshd\n"},
+                    )
+                ]
+            },
+            "container worker exited with 78: no sshd",
+        ),
+        (
+            {"containerStatuses": [container({"terminated": {"exitCode": 3, "reason": "Error"}})]},
+            "container worker exited with 3: Error",
+        ),
+        (
+            {
+                "initContainerStatuses": [
+                    {**container({"terminated": {"exitCode": 1}}), "name": "staging"}
+                ],
+                "containerStatuses": [container(waiting("PodInitializing"))],
+            },
+            "container staging exited with 1: ",
+        ),
+        (
+            {
+                "initContainerStatuses": [container({"terminated": {"exitCode": 0}})],
+                "containerStatuses": [container(waiting("RunContainerError"))],
+            },
+            "RunContainerError: why (image team/train:1)",
+        ),
+        (
+            {"containerStatuses": [container({"waiting": {"reason": "New"}})]},
+            "New:  (image team/train:1)",
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [container(waiting("ContainerCreating"))]},
+            "phase Pending",
+        ),
+        ({"phase": "Running", "containerStatuses": [container({"running": {}})]}, "phase Running"),
+        (unschedulable("0/1 nodes"), "Unschedulable: 0/1 nodes"),
+        (
+            {"phase": "Pending", "conditions": [{"status": "True", "reason": "Unschedulable"}]},
+            "phase Pending",
+        ),
+        ({"phase": "Pending", "conditions": [{"status": "False"}]}, "phase Pending"),
+        ({"phase": "Pending"}, "phase Pending"),
+        ({}, "phase unknown"),
+    ],
+)
+def test_a_pods_status_becomes_a_reason(status: dict[str, Any], reason: str) -> None:
+    assert pod_problems.diagnose({"status": status}).reason == reason
+
+
+def known() -> list[Any]:
+    """Every entry of the table."""
+    return [
+        pytest.param(section, sign, entry, id=f"{section} {sign}")
+        for section, entries in pod_problems.known_problems().items()
+        for sign, entry in entries.items()
+    ]
+
+
+@pytest.mark.parametrize(("section", "sign", "entry"), known())
+def test_pods_and_library_judge_each_known_reason_alike(
+    section: str, sign: str, entry: dict[str, Any]
+) -> None:
+    pod: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}, "status": {}}
+    if section == "refusal":
+        diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
+        assert of_hvdchart.advice_for_refusal(diagnosis.reason) == entry["remedy"]
+    elif section == "image":
+        image_status = container(waiting("ErrImagePull", f"code = Unknown desc = {sign}: x"))
+        pod["status"]["containerStatuses"] = [image_status]
+        diagnosis = pod_problems.diagnose(pod)
+        problem = of_hvdchart.problem_of(pod, [])
+        assert problem
+        assert problem.advice == entry["remedy"]
+    elif section == "event":
+        about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
+        pod["status"]["containerStatuses"] = [container(waiting("ContainerCreating"))]
+        problem = of_hvdchart.problem_of(pod, [about])
+        assert problem
+        assert problem.advice == entry["remedy"]
+        # The master reads no events of pods.
+        return
+    else:
+        pod["status"] = (
+            unschedulable(f"0/3 nodes are available: 3 {sign}.")
+            if section == "scheduling"
+            else {"containerStatuses": [container(waiting(sign))]}
+        )
+        diagnosis = pod_problems.diagnose(pod)
+        problem = of_hvdchart.problem_of(pod, [])
+        assert problem
+        assert problem.advice == entry["remedy"]
+    assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
+
+
+def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
+    """As Kueue holds pods: kubernetes.io, "Pod Scheduling Readiness"."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    gate = {"name": "kueue.x-k8s.io/admission"}
+    pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
+    diagnosis = pod_problems.diagnose(pod)
+    assert diagnosis == (
+        "in a queue (scheduling gate kueue.x-k8s.io/admission)",
+        False,
+        "",
+        True,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("metadata", "state", "reason", "may_take_long"),
+    [
+        ({}, "running", "the container staging fetches the data on node-7", True),
+        ({}, "waiting", "phase Pending on node-7", False),
+        ({"deletionTimestamp": "t"}, "running", "terminating on node-7", False),
+    ],
+)
+def test_a_pod_that_fetches_its_data_may_take_long(
+    metadata: dict[str, str], state: str, reason: str, may_take_long: bool
+) -> None:
+    status = {
+        "phase": "Pending",
+        "initContainerStatuses": [{**container({state: {}}), "name": "staging"}],
+    }
+    pod = {"metadata": metadata, "spec": {"nodeName": "node-7"}, "status": status}
+    diagnosis = pod_problems.diagnose(pod)
+    assert (diagnosis.reason, diagnosis.queued) == (reason, may_take_long)

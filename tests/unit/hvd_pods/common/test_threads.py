@@ -1,0 +1,107 @@
+"""The threads of a rank that nobody set: from its binding, its container's cgroup, or the host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import threads
+from hvd_pods.rank import start
+from tests.unit.hvd_pods.rank.test_start import OPEN_MPI
+
+CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+@pytest.mark.parametrize(
+    ("own", "container", "quota", "ranks", "cores"),
+    [
+        (56, 56, None, 1, 56),
+        (56, 56, None, 4, 14),
+        # Bound: each to 13 of 56, two ranks to each socket of 28, each to one.
+        (13, 56, None, 4, 13),
+        (28, 56, None, 4, 14),
+        (1, 56, None, 4, 1),
+        # A CPU limit, which all ranks of the container share.
+        (56, 56, 8.0, 2, 4),
+        (56, 56, 3.5, 2, 1),
+        (2, 56, 16.0, 4, 2),
+        (2, 2, 64.0, 1, 2),
+        (2, 2, 0.5, 1, 1),
+        (2, 2, None, 3, 1),
+    ],
+)
+def test_cores_of_a_rank_are_those_it_was_given(
+    own: int, container: int, quota: float | None, ranks: int, cores: int
+) -> None:
+    assert threads.cores_of_a_rank(own, container, quota, ranks) == cores
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({"cpu.max": "350000 100000\n"}, 3.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n"}, None),
+        ({"cpu.max": "\n"}, None),
+        ({}, None),
+    ],
+)
+def test_cpu_limit_is_read_from_either_cgroup_version(
+    tmp_path: Path, files: dict[str, str], quota: float | None
+) -> None:
+    assert threads.read_quota(write(tmp_path, files)) == quota
+
+
+@pytest.mark.parametrize("name", ["nvidia0", "kfd", "dri/renderD128", "dri/card0", "nvidiactl"])
+def test_a_gpu_is_known_by_its_file(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {name: ""})
+    assert threads.has_gpus(tmp_path) == (name in ("nvidia0", "kfd", "dri/renderD128"))
+
+
+def test_what_is_set_by_hand_stays() -> None:
+    cpus = os.sched_getaffinity(0)
+    chosen = threads.choose_threads({}, 1, cpus, cpus)
+    assert set(chosen) == {*CHOSEN, "TF_ENABLE_ONEDNN_OPTS", threads.YIELD}
+    by_hand = {"OMP_NUM_THREADS": "7", "TF_ENABLE_ONEDNN_OPTS": "0", threads.YIELD: "0"}
+    for name in by_hand:
+        del chosen[name]
+    assert threads.choose_threads(by_hand, 1, cpus, cpus) == chosen
+    assert threads.choose_threads({**by_hand, **chosen}, 1, cpus, cpus) == {}
+
+
+def lines_of(environment: dict[str, str], *before: str) -> list[str]:
+    """The lines of a rank whose script prints a variable of threads."""
+    command = [sys.executable, "-I", start.__file__, "8", "sh", "-c", "echo $OMP_NUM_THREADS"]
+    done = subprocess.run(
+        [*before, *command], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["0", "3"])
+def test_a_rank_has_the_threads_and_only_rank_0_says_so(number: str) -> None:
+    own = {**OPEN_MPI, "OMPI_COMM_WORLD_RANK": number, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    environment = {"PATH": os.environ["PATH"], "HVD_SLOTS": "1", **own}
+    cores = str(threads.count_cores(os.sched_getaffinity(0)))
+    first, *said, printed = lines_of(environment)
+    assert first.startswith(f"[hvd] rank {number} of 8")
+    assert printed == cores
+    assert [f"OMP_NUM_THREADS={cores} " in line for line in said] == [True] * (number == "0")
+    # Bound to one CPU by its launcher, which itself is not bound.
+    cpu = str(min(os.sched_getaffinity(0)))
+    assert lines_of(environment, "taskset", "-c", cpu)[-1] == "1"
+    assert lines_of({**environment, "OMP_NUM_THREADS": "9"})[-1] == "9"

@@ -1,0 +1,168 @@
+"""What the tests of the pods' files share: their folder on the path, and a pod to run in."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.master import addresses, gathering, job_events, kube
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import TIMEOUT
+from tests.fakes.server import Certificates
+from tests.unit.hvd_pods.copies import PROGRAMS
+from tests.unit.hvd_pods.fake_worker import Workers
+from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
+from tests.unit.hvd_pods.staging import Volume
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_shutdown() -> Iterator[None]:
+    """Servers look every 0.01 s whether they are to end, instead of every 0.5 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def only_daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread of the pods' programs keeps its pod from ending; timers end by themselves."""
+    folder, start, others = str(PROGRAMS), threading.Thread.start, set[str]()
+
+    def note_and_start(thread: threading.Thread) -> None:
+        # A test may have put its own class between.
+        callers = [sys._getframe(depth).f_code.co_filename for depth in (1, 2)]
+        is_own = any(name.startswith(folder) for name in callers)
+        if is_own and not (thread.daemon or isinstance(thread, threading.Timer)):
+            others.add(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", note_and_start)
+    yield
+    assert not others
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """The test cluster's certificates."""
+    return Certificates(tmp_path_factory.mktemp("certificates"), "127.0.0.1", "::1")
+
+
+@pytest.fixture
+def api_server(
+    certificates: Certificates,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[FakeApi]:
+    """An API server, and this process as a pod of the Job `hvd-master-1` that may use it.
+
+    Calls are not repeated, so that a failure is seen at once.
+    """
+    # A busy machine takes its time to create the last events.
+    monkeypatch.setattr(job_events, "CLOSE_WITHIN", TIMEOUT)
+    if "default_retry_seconds" not in request.fixturenames:
+        monkeypatch.setattr(kube, "RETRY_SECONDS", 0.0)
+        monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", 0.0)
+    address = getattr(request, "param", "127.0.0.1")
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "ca.crt").write_bytes(certificates.authority.certificate)
+    (account / "namespace").write_text("team\n")
+    (account / "token").write_text("secret\n")
+    server = FakeApi("team")
+    with server.serve(certificates.tls, address):
+        monkeypatch.setattr(kube, "ACCOUNT", account)
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address)
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+        monkeypatch.setenv("HVD_JOB", "hvd-master-1")
+        monkeypatch.setenv("HVD_JOB_UID", "uid-1")
+        yield server
+
+
+@pytest.fixture
+def default_retry_seconds() -> None:
+    """Calls are repeated for as long as in a cluster: the test has a clock of its own."""
+
+
+@pytest.fixture
+def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are repeated, in a time that is shortened to that of a test."""
+    monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
+    monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", TIMEOUT)
+    monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
+    monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def background() -> Iterator[Callable[..., Future[Any]]]:
+    """Runs a function in a thread, so that a test can change the world while it waits."""
+    pool = ThreadPoolExecutor(4)
+    yield pool.submit
+    pool.shutdown(wait=False)
+
+
+@pytest.fixture
+def workers(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    """The workers' side, for a master that loses no time and does not report missing hosts."""
+    monkeypatch.setattr(gathering, "FIRST_REPORT_AFTER", 60.0)
+    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
+    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
+    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.02)
+    started = Workers(api_server)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """The addresses of names in DNS. An empty list: the DNS server does not answer."""
+    known: dict[str, list[str]] = {}
+    # The API server of the tests is at a number, which needs no resolver.
+    numeric = socket.getaddrinfo
+
+    def resolve(name: str, *arguments: Any, **options: Any) -> Any:
+        if not name.endswith(".hvd"):
+            return numeric(name, *arguments, **options)
+        if name not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        if not known[name]:
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return [
+            (socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0))
+            for address in known[name]
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return known
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SSH Secret."""
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture
+def pod(
+    workers: Workers, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MasterPod]:
+    """The master's pod of a release with two workers that answer."""
+    workers.start(0, 1)
+    handler = signal.getsignal(signal.SIGTERM)
+    yield MasterPod(workers, keys, tmp_path, monkeypatch)
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Volume:
+    """A volume that pods of a node share, for staging."""
+    return Volume(tmp_path)

@@ -1,0 +1,53 @@
+"""Copies of the pods' programs for pods that tests play, laid out as the kubelet mounts them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+# The parent of the package, as /horovod/bin is in a pod.
+FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
+PROGRAMS = FILES / "hvd_pods"
+FOLDERS = ("common", "master", "rank", "warm", "worker")
+
+
+@cache
+def _compiled(python: str) -> TemporaryDirectory[str]:
+    """Return a folder of the programs that this Python has compiled, kept until the tests end.
+
+    Every program that starts in a new copy would compile them again.
+    """
+    folder = TemporaryDirectory(prefix="pod-files-")
+    for name in FOLDERS:
+        _mount(PROGRAMS / name, Path(folder.name) / "bin" / "hvd_pods" / name)
+    command = [python, "-I", "-m", "compileall", "-q", "-x", r"/\.\.", folder.name]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def _mount(source: Path, target: Path) -> None:
+    """Lay out a folder as the kubelet mounts a ConfigMap: each file is a link into ..data."""
+    data = target / "..2026_01_01_00_00_00.1"
+    shutil.copytree(source, data, ignore=shutil.ignore_patterns("__pycache__"))
+    (target / "..data").symlink_to(data.name)
+    for file in data.iterdir():
+        (target / file.name).symlink_to(f"..data/{file.name}")
+
+
+def copy_files(root: Path, python: str) -> Path:
+    """Copy the programs to `root`/bin, where all paths of a pod are below `root`; return that."""
+    copy = root / "bin"
+    # Times are kept: by them, Python knows that what it has compiled is of these files.
+    shutil.copytree(f"{_compiled(python).name}/bin", copy, symlinks=True)
+    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
+    return copy
+
+
+def replace_in(file: Path, before: str, after: str, number: int) -> None:
+    """Replace what occurs in a file as often as expected."""
+    text = file.read_text()
+    assert text.count(before) == number, f"a path of {file.name} was missed"
+    file.write_text(text.replace(before, after))

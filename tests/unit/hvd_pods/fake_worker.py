@@ -1,0 +1,128 @@
+"""Workers for tests: sockets on loopback addresses that send what an SSH server would send."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+from hvd_pods.common import run
+from tests.fakes.api import FakeApi
+from tests.ports import find_port
+from tests.unit.hvd_pods.runs import make_run
+
+SLICES = "discovery.k8s.io/endpointslices"
+
+
+def ssh_banner(revision: str) -> bytes:
+    """What the sshd of a worker of this revision sends."""
+    return f"SSH-2.0-OpenSSH_9.2p1 Debian-2 hvd-{revision}\r\n".encode()
+
+
+class FakeWorker:
+    """Listens on an address of 127.0.0.0/8 or ::1, and sends `banner` to whoever connects.
+
+    As sshd, it then waits. With None it sends nothing, and with an empty banner it ends at once.
+    """
+
+    def __init__(self, banner: bytes | None, address: str = "127.0.0.1", port: int = 0) -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, port), family=family)
+        self.address, self.port = address, int(self._listener.getsockname()[1])
+        self._banner = banner
+        self._connections: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> FakeWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop listening: connections are refused from now on."""
+        if self._listener.fileno() >= 0:
+            # Wakes the thread, which a mere close would leave in accept().
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+        for connection in self._connections:
+            connection.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            if self._banner is not None:
+                connection.sendall(self._banner)
+            if self._banner == b"":
+                connection.close()
+
+
+class Workers:
+    """The workers hvd-worker-0, -1 and so on, at 127.0.1.1, .2 and so on, all on one port."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.port = find_port()
+        self._listening: dict[int, FakeWorker] = {}
+        self.api.put(
+            "apps/statefulsets", {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": 2}}
+        )
+
+    def address(self, ordinal: int) -> str:
+        return f"127.0.1.{ordinal + 1}"
+
+    def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
+        """A run of `number` workers with two slots each."""
+        group = {"statefulSet": "hvd-worker", "number": number, "maximum": maximum or number}
+        groups = [{**group, "slots": 2, "revision": "r1"}]
+        return make_run(**{"groups": groups, "sshPort": self.port, **changes})
+
+    def start(self, *ordinals: int, revision: str = "r1") -> None:
+        """Create pods, give them addresses and let them listen."""
+        for ordinal in ordinals:
+            self.listen(ordinal, ssh_banner(revision))
+            self.create_pod(ordinal, revision)
+            self.publish(ordinal)
+
+    def listen(self, ordinal: int, banner: bytes | None, address: str = "") -> None:
+        self._listening[ordinal] = FakeWorker(banner, address or self.address(ordinal), self.port)
+
+    def create_pod(self, ordinal: int, revision: str = "r1", **status: Any) -> None:
+        labels = {"horovod/revision": revision, "app.kubernetes.io/instance": "hvd"}
+        name = f"hvd-worker-{ordinal}"
+        metadata = {"name": name, "uid": f"{name} {revision}", "labels": labels}
+        self.api.put("core/pods", {"metadata": metadata, "status": status})
+
+    def drop(self, ordinal: int) -> None:
+        """Let a worker no longer answer; the API server does not know it yet."""
+        self._listening.pop(ordinal).close()
+
+    def publish(
+        self, ordinal: int, address: str = "", serving: bool = False, uid: str = ""
+    ) -> None:
+        name = f"hvd-worker-{ordinal}"
+        endpoint = {
+            "addresses": [address or self.address(ordinal)],
+            "targetRef": {"kind": "Pod", "name": name, "uid": uid},
+            "conditions": {"ready": True, "serving": serving},
+            "nodeName": f"node-{ordinal}",
+        }
+        metadata = {"name": name, "labels": {"kubernetes.io/service-name": "hvd"}}
+        self.api.put(SLICES, {"metadata": metadata, "endpoints": [endpoint]})
+
+    def stop(self, ordinal: int) -> None:
+        """End a worker: it no longer listens, and its address is withdrawn."""
+        self.drop(ordinal)
+        self.api.remove(SLICES, f"hvd-worker-{ordinal}")
+
+    def checks(self) -> int:
+        """How often the master has read the pods."""
+        return len(self.api.asked("GET", "core/pods"))
+
+    def close(self) -> None:
+        for worker in self._listening.values():
+            worker.close()

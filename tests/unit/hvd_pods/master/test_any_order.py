@@ -1,0 +1,127 @@
+"""What holds of a run in whichever order things happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.common.run import Run
+from hvd_pods.master import messages as m
+from hvd_pods.master.ending import END
+from tests.unit.hvd_pods.master.world import OTHER, World, one_group, pod
+
+RUNS: dict[str, Run] = {
+    "plain": one_group(lostAfterSeconds=15),
+    "spare": one_group(1, 2, lostAfterSeconds=15, cleanup="Always", failOnNaN=True),
+    "elastic": one_group(1, 3, mode="elastic", cleanup="Always"),
+    "no API": one_group(api=False, retries=2),
+    "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),
+}
+NOTICES: list[dict[str, Any]] = [
+    {"kind": RAISED, "text": "ValueError: no", "rank": 1},
+    {"kind": FAILED, "status": -9, "rank": 1},
+    {"kind": ASKED, "rank": 0},
+    {"kind": ENDED, "rank": 0},
+    {"kind": STOPPED, "rank": 1, "seconds": 100.0, "period": 60.0},
+    {"kind": LEAVING, "rank": 0, "seconds": 30.0},
+]
+
+
+def happen(world: World, choice: int) -> None:
+    """Let something happen that may happen now."""
+    attempt, hosts = world.state.attempt.number, world.run.hosts
+    kind, rest = choice % 14, choice // 14
+    host = hosts[rest % len(hosts)].name
+    if (kind < 4 or kind > 9) and world.answers:
+        world.answer(rest % len(world.answers))
+    elif kind == 4 and world.answers:
+        world.answer(rest % len(world.answers), is_usual=False)
+    elif kind == 5 and world.is_running:
+        world.end_launcher((0, 1, 137, 143)[rest % 4], float(rest % 200))
+    elif kind == 6:
+        world.tell(m.HostProblem(attempt, host, "closed", float(rest % 100), rest % 7 == 0), 0.5)
+    elif kind == 7:
+        event = m.HostGone(attempt, host) if rest % 2 else m.HostAnswers(attempt, host, pod(host))
+        world.tell(event, 0.5)
+    elif kind == 8:
+        notice = {**NOTICES[rest % len(NOTICES)], "host": host}
+        world.tell(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
+    elif kind == 9:
+        loss = "nan" if rest % 5 == 0 else 0.5
+        world.tell(m.ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
+    else:
+        world.fire()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+@settings(max_examples=200)
+@given(
+    choices=st.lists(st.integers(0, 14 * 200), max_size=120),
+    stopped_at=st.none() | st.integers(0, 40),
+    lost_at=st.none() | st.integers(0, 40),
+)
+def test_a_run_is_driven_once_and_always_ends(
+    name: str, choices: list[int], stopped_at: int | None, lost_at: int | None
+) -> None:
+    """This pod is asked to end, and another master takes the record, before these choices."""
+    world = World(RUNS[name])
+    is_running = is_stopped = False
+    ends: list[str] = []
+    finished = 0
+
+    def check(effects: list[m.Effect]) -> None:
+        nonlocal is_running, finished
+        for effect in effects:
+            if isinstance(effect, m.Launch):
+                assert not is_running, "two launches at once"
+                assert not is_stopped, "a launch after SIGTERM"
+                assert not finished, "a training that has finished is repeated"
+                is_running = True
+            if isinstance(effect, (m.ScaleDown, m.ScaleUp, m.DeletePods)):
+                assert not world.state.hold.lost_to, "the workers are another master's"
+            if isinstance(effect, m.WriteRecord) and ends:
+                assert effect.data["state"] == ends[-1], "the record's end is overwritten"
+            if isinstance(effect, m.WriteRecord) and effect.purpose == END:
+                ends.append(effect.data["state"])
+            finished += isinstance(effect, m.Emit) and effect.reason == "Finished"
+
+    tell = world.tell
+
+    def tell_and_check(event: m.Event, after: float = 0.0) -> list[m.Effect]:
+        nonlocal is_running, is_stopped
+        is_running = is_running and not isinstance(event, m.LauncherEnded)
+        is_stopped = is_stopped or isinstance(event, m.Terminated)
+        effects = tell(event, after)
+        check(effects)
+        return effects
+
+    world.tell = tell_and_check  # type: ignore[method-assign]
+    world.tell(m.Started())
+    for number, choice in enumerate([*choices, *[0] * 40]):
+        if world.exit:
+            break
+        if number == stopped_at:
+            world.tell(m.Terminated())
+        if number == lost_at and world.state.hold.is_held:
+            world.record = dict(OTHER)
+            world.tell(m.RecordChanged("renew", dict(OTHER), 1))
+        happen(world, choice)
+    # Whatever has happened: from now on all goes as usual, and the run comes to its end.
+    for _ in range(300):
+        if world.exit:
+            break
+        if world.answers:
+            world.answer()
+        elif world.is_running:
+            world.end_launcher(0, 100.0)
+        else:
+            world.fire()
+    assert world.exit, f"the master still waits {world.state.phase.value}"
+    assert len(world.of(m.ScaleDown)) <= 1
+    if world.exit.problem is None:
+        assert finished == 1

@@ -1,0 +1,147 @@
+"""The driver of `hvdchart bench`, with the launcher's line as the master builds it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.run import Host
+from hvd_pods.master import launch, mpi
+from hvdchart.bench.in_pod import driver
+from tests.unit.hvd_pods.master.test_launch import by_name
+from tests.unit.hvd_pods.runs import make_run
+
+MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
+# Starts one rank here, if its line and host file are consistent, and tells it how many they are.
+LAUNCHER = """#!/bin/sh
+test "$1" = -np || exit 9
+ranks=$2
+hosts=$(grep -c . "$4")
+test "$5" = rank && test "$6" = "$ranks" || exit 8
+shift 6
+RANKS=$ranks HOSTS=$hosts exec "$@"
+"""
+RANK = """
+import json, os
+ranks, hosts = int(os.environ["RANKS"]), int(os.environ["HOSTS"])
+assert ranks == 2 * hosts, (ranks, hosts)
+if hosts == 3:
+    raise SystemExit("x" * 900 + "broken on three")
+print("round 1")
+print("RESULT", json.dumps({"imagesPerSecond": hosts * 10.0}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
+
+
+@pytest.mark.parametrize("implementation", MPIS, ids=by_name)
+def test_the_masters_line_is_cut_to_the_first_hosts(
+    implementation: mpi.MpiImplementation, tmp_path: Path
+) -> None:
+    args = ["python3", "driver.py", "{}", "$(HOSTFILE)", "$(LAUNCH)"]
+    run = make_run(mode="custom", args=args)
+    *_, hostfile = launch.build_command(run, implementation)[:4]
+    line = launch.build_command(run, implementation)[4:]
+    assert hostfile in line, "the driver replaces it by its own"
+    file = tmp_path / "hostfile"
+    addresses = {host: host.address for host in run.hosts}
+    file.write_text(mpi.format_hostfile(run, addresses, implementation))
+    assert isinstance(next(iter(run.hosts)), Host)
+    cut, ranks, hosts = driver.on_first_hosts(line, str(file), 1)
+    slots = run.hosts[0].slots
+    assert (ranks, hosts) == (slots, file.read_text().splitlines()[0] + "\n")
+    changed = {index for index, word in enumerate(cut) if word != line[index]}
+    assert changed == {line.index("-np") + 1, len(line) - 1}
+    assert cut[-1] == cut[cut.index("-np") + 1] == str(slots)
+    assert driver.on_first_hosts(line, str(file), len(run.hosts))[:2] == (line, run.ranks)
+
+
+def drive(tmp_path: Path, sizes: list[int], launched: str = LAUNCHER) -> tuple[int, list[Any], str]:
+    """Run the driver on three hosts; its exit code, its measurements and all of its output."""
+    launcher, hostfile = tmp_path / "mpirun", tmp_path / "hosts"
+    launcher.write_text(launched)
+    launcher.chmod(0o755)
+    hostfile.write_text("".join(f"h{n}.s slots=2\n" for n in range(3)))
+    job = {"sizes": sizes, "turns": 2, "command": [sys.executable, "-c", RANK]}
+    line = [str(launcher), "-np", "6", "--hostfile", str(hostfile), "rank", "6"]
+    done = subprocess.run(
+        [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *line],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = [each for each in done.stdout.splitlines() if each.startswith("BENCH ")]
+    return done.returncode, [json.loads(each[6:]) for each in lines], done.stdout
+
+
+@pytest.mark.slow
+def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
+    code, measurements, output = drive(tmp_path, [1, 2])
+    assert code == 0, output
+    assert [(each["turn"], each["workers"]) for each in measurements] == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (1, 1),
+    ]
+    assert [each["ranks"] for each in measurements] == [2, 4, 4, 2]
+    assert [each["result"]["imagesPerSecond"] for each in measurements] == [10.0, 20.0, 20.0, 10.0]
+    machine = json.loads(output.splitlines()[0].removeprefix("MACHINE "))
+    assert machine["cpus"] == os.cpu_count()
+    assert machine["processor"]
+
+
+def test_each_measurement_is_printed_before_the_next_one_ends(tmp_path: Path) -> None:
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("h0.s slots=2\nh1.s slots=2\n")
+    # The measurement on two hosts ends when standard input does.
+    script = """case "$*" in
+    *MACHINE*) ;;
+    *"-np 2"*) echo 'RESULT {"imagesPerSecond": 3}' ;;
+    *) cat; echo 'RESULT {"imagesPerSecond": 5}' ;;
+    esac"""
+    launcher = ["sh", "-c", script, "sh", "-np", "4", "--hostfile", str(hostfile), "rank", "4"]
+    job = {"sizes": [1, 2], "turns": 1, "command": ["train"]}
+    line = [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *launcher]
+    with subprocess.Popen(
+        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline().removeprefix("BENCH "))
+        rest, _ = process.communicate()
+    assert first["result"] == {"imagesPerSecond": 3}
+    assert json.loads(rest.removeprefix("BENCH "))["result"] == {"imagesPerSecond": 5}
+
+
+@pytest.mark.slow
+def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
+    code, measurements, _ = drive(tmp_path, [3, 1])
+    assert code == 1
+    (failed,) = measurements
+    assert failed["result"] is None
+    assert failed["error"].startswith("exit code 1: ")
+    assert failed["error"].endswith("xbroken on three\n")
+    assert len(failed["error"]) == len("exit code 1: ") + 800, "the end of the output"
+
+
+@pytest.mark.parametrize(
+    ("output", "speed"),
+    [
+        ('x\n[1,0]<stdout>RESULT {"imagesPerSecond": 7}\nbye\n', 7),
+        ('RESULT {"imagesPerSecond": null}', None),
+        ("RESULT {broken", None),
+        ('RESULT {"other": 1}', None),
+        ("nothing", None),
+    ],
+)
+def test_a_result_without_a_speed_is_none(output: str, speed: float | None) -> None:
+    result = driver.read_result(output)
+    assert (result and result["imagesPerSecond"]) == speed

@@ -1,0 +1,72 @@
+"""Room for the launcher's SSH clients: memory that is checked, and files that may be open."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.master import connections
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("268435456\n", 256), ("max\n", None), ("9223372036854771712\n", (1 << 43) - 1)],
+)
+def test_memory_limit_is_read_as_both_versions_of_cgroups_write_it(
+    text: str, limit: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "limit").write_text(text)
+    assert connections.memory_limit([tmp_path / "missing", tmp_path / "limit"]) == limit
+
+
+@pytest.mark.parametrize(("clients", "limit"), [(64, 256), (257, 642), (1000, None)])
+def test_clients_that_fit_are_accepted(clients: int, limit: int | None) -> None:
+    connections.check_memory(clients, limit)
+
+
+def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        connections.check_memory(257, 641)
+    for words in ("257 SSH clients", "may use 641 MiB", "master.resources.limits.memory to 642Mi"):
+        assert words in str(refused.value)
+
+
+class Limits:
+    """The process's limit on open files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int) -> None:
+        self.now = (soft, hard)
+        monkeypatch.setattr(resource, "getrlimit", lambda kind: self.now)
+        monkeypatch.setattr(resource, "setrlimit", self._set)
+
+    def _set(self, kind: int, limits: tuple[int, int]) -> None:
+        assert kind == resource.RLIMIT_NOFILE
+        self.now = limits
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "after"),
+    [
+        # 1024 + 8 for each of 1000 hosts; not the billion that some runtimes allow.
+        (1024, 1 << 30, 9024),
+        (1024, resource.RLIM_INFINITY, 9024),
+        (1024, 4096, 4096),
+        (20000, 20000, 20000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+    ],
+)
+def test_file_limit_is_raised_as_far_as_hosts_need(
+    soft: int,
+    hard: int,
+    after: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    limits = Limits(monkeypatch, soft, hard)
+    connections.raise_file_limit(1000)
+    assert limits.now == (after, hard)
+    said = "1000 connections may need 9024 open files; the container's limit is 4096"
+    assert (said in capsys.readouterr().out) == (hard == 4096)

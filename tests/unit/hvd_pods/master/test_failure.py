@@ -1,0 +1,289 @@
+"""The cause of a launcher's end, from the error output of real launchers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from hvd_pods.common import hints
+from hvd_pods.common.notices import Notice
+from hvd_pods.master.failure import Cause, ErrorOutput
+from tests.unit.hvd_pods.runs import make_run
+
+# Two hosts of two slots, then one of four.
+HOSTS = make_run().hosts
+TYPE_ERROR = """\
+Traceback (most recent call last):
+  File "/app/train.py", line 120, in <module>
+    main()
+  File "/app/train.py", line 94, in main
+    losses(1)
+TypeError: 'list' object is not callable
+"""
+PEER = """\
+Traceback (most recent call last):
+  File "/usr/lib/horovod/tensorflow/mpi_ops.py", line 20, in allreduce
+horovod.common.exceptions.HorovodInternalError: Horovod has been shut down.
+"""
+OPEN_MPI_4 = """\
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[15055,1],3]
+  Exit code:    {code}
+--------------------------------------------------------------------------
+"""
+OPEN_MPI_4_SIGNAL = """\
+mpirun noticed that process rank 1 with PID 0 on node hvd-cpu-0 exited on signal {signal} (Killed).
+"""
+TAGGED = "".join(f"[1]<stderr>:{line}\n" for line in TYPE_ERROR.splitlines())
+SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: invalid syntax\n'
+
+
+def cause(
+    text: str,
+    code: int = 1,
+    raised: Sequence[Notice] = (),
+    passed: str | None = None,
+    failed: Sequence[Notice] = (),
+) -> Cause | None:
+    """What is found in a launcher's output, which is passed on, unchanged unless `passed`."""
+    reader, writer = os.pipe()
+    out, passed_on = os.pipe()
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, passed_on)
+        os.write(writer, text.encode())
+        os.close(writer)
+        result = output.find_cause(HOSTS, code, raised, failed)
+    os.close(passed_on)
+    with os.fdopen(out, "rb") as received:
+        assert received.read().decode() == (text if passed is None else passed)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TYPE_ERROR + OPEN_MPI_4.format(code=1),
+         "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94"),
+        # The rank that lost its peer may be the first to print that, and the first to end.
+        (PEER + TYPE_ERROR, "a rank: TypeError: 'list' object is not callable, train.py:94"),
+        (TYPE_ERROR + PEER + OPEN_MPI_4.format(code=1),
+         "a rank: TypeError: 'list' object is not callable, train.py:94"),
+        (TAGGED + PEER,
+         "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94"),
+        (TYPE_ERROR, "a rank: TypeError: 'list' object is not callable, train.py:94"),
+        (SYNTAX + OPEN_MPI_4.format(code=1),
+         "rank 3 on hvd-cpu-1: SyntaxError: invalid syntax, train.py:3"),
+        (OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3"),
+        (PEER + OPEN_MPI_4.format(code=3), "rank 3 on hvd-cpu-1: exit code 3"),
+        (PEER, "a rank: horovod.common.exceptions.HorovodInternalError: Horovod has been shut "
+         "down., mpi_ops.py:20"),
+        ("Process 5 exit with status code 3.\n", "rank 5 on hvd-gpu-0: exit code 3"),
+        (OPEN_MPI_4_SIGNAL.format(signal=11),
+         "rank 1 on hvd-cpu-0: ended by SIGSEGV (segmentation fault)"),
+    ],
+)  # fmt: skip
+def test_the_first_rank_that_failed_is_named_with_its_exception(text: str, expected: str) -> None:
+    result = cause(text, 3)
+    assert result
+    assert result.text == expected
+
+
+NOTES = """\
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795361014.279163      10 port.cc:153] oneDNN custom operations are on. You may see slig
+[1,0]<stderr>:I0000 00:00:1795361014.283698       9 port.cc:153] oneDNN custom operations are on. Y
+[1]<stderr>:WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+I0000 00:00:1795361014.283698       9 cpu_feature_guard.cc:227] This TensorFlow binary is optimized
+"""
+KEPT = """\
+E0000 00:00:1795361014.283698       9 cuda_executor.cc:1228] failed call to cuInit
+WARNING: a script's own
+"""
+
+
+def test_notes_of_tensorflow_are_left_out() -> None:
+    cause(NOTES + KEPT, passed=KEPT)
+
+
+KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)"
+NO_KERAS_2 = " (install tf-keras of TensorFlow's version into the image: docs/runtime.md)"
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "hint"),
+    [
+        ("hvd.broadcast_variables(opt.variables(), 0)",
+         "TypeError: 'list' object is not callable", KERAS_2),
+        ("losses(1)", "TypeError: 'list' object is not callable", ""),
+        ("SGD(lr=0.1)", "ValueError: Argument(s) not recognized: {'lr': 0.1}", KERAS_2),
+        ("opt.lr", "AttributeError: 'SGD' object has no attribute 'lr'", KERAS_2),
+        ("tf.keras.losses", "ModuleNotFoundError: No module named 'tf_keras'", NO_KERAS_2),
+    ],
+)  # fmt: skip
+def test_script_for_keras_2_is_recognized(source: str, error: str, hint: str) -> None:
+    frames = '  File "/app/train.py", line 7, in <module>\n'
+    text = f"Traceback (most recent call last):\n{frames}    {source}\n    ~~~^^^\n{error}\n"
+    result = cause(text)
+    assert result
+    assert result.text == f"a rank: {error}, train.py:7{hint}"
+
+
+def test_script_that_has_keras_2_gets_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    assert hints.find("AttributeError: 'SGD' object has no attribute 'lr'") == ""
+
+
+class Words(NamedTuple):
+    """What a rank told of its exception, `ago` seconds before the test."""
+
+    rank: int
+    text: str
+    ago: float = 0.0
+
+    def notice(self) -> Notice:
+        # Made in the test: pytest makes the parameters of all tests before it runs the first.
+        at = time.monotonic() - self.ago
+        return {"host": f"host-of-{self.rank}", "rank": self.rank, "text": self.text, "at": at}
+
+
+LOST_PEER = Words(3, "tensorflow.errors.UnknownError: Horovod has been shut down., train.py:7")
+ENDED_FIRST = OPEN_MPI_4.format(code=1)
+KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
+
+
+@pytest.mark.parametrize(
+    ("output", "raised", "expected"),
+    [
+        (TYPE_ERROR + PEER + ENDED_FIRST, [LOST_PEER, Words(1, "KeyError: 'x', train.py:8")],
+         "rank 1 on host-of-1: KeyError: 'x', train.py:8"),
+        (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
+        # An elastic run has gone on without that rank.
+        (ENDED_FIRST, [Words(1, "KeyError: 'x'", ago=60)], "rank 3 on hvd-cpu-1: exit code 1"),
+        # The script's own end is followed by a crash of its rank; that of another rank is no end.
+        (KILLED, [Words(1, "KeyError: 'x'")], "rank 1 on host-of-1: KeyError: 'x'"),
+        (KILLED, [Words(0, "KeyError: 'x'")], "rank 1 on hvd-cpu-0: ended by SIGKILL (killed, as "
+         "the kernel does when a container is out of memory (worker.resources.limits.memory))"),
+    ],
+)  # fmt: skip
+def test_ranks_tell_which_of_them_raised_what(
+    output: str, raised: list[Words], expected: str
+) -> None:
+    result = cause(output, 1, [words.notice() for words in raised])
+    assert result
+    assert result.text == expected
+
+
+HOROVODRUN = "Process 1 exit with status code 1.\n"
+# What horovodrun itself raises, with Gloo and with MPI.
+ITS_OWN = """\
+Traceback (most recent call last):
+  File "/usr/lib/horovod/runner/gloo_run.py", line 286, in launch_gloo
+    raise RuntimeError(
+RuntimeError: {}
+"""
+GLOO = ITS_OWN.format(
+    "Horovod detected that one or more processes exited with non-zero status, thus"
+)
+OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
+OUT_OF_MEMORY = (
+    "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
+    "(worker.resources.limits.memory))"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "failed", "expected", "sure"),
+    [
+        # Hydra says nothing, and ranks that have lost their peer fail later.
+        (PEER, [(1, -9), (0, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        ("", [(3, 3)], "rank 3 on hvd-cpu-1: exit code 3", False),
+        ("", [(3, 2)], "rank 3 on hvd-cpu-1: exit code 2", True),
+        (TYPE_ERROR, [(3, 1)],
+         "rank 3 on hvd-cpu-1: TypeError: 'list' object is not callable, train.py:94", True),
+        (HOROVODRUN, [(0, 1), (1, -9)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        (HOROVODRUN, [(0, -9)], "rank 1 on hvd-cpu-0: exit code 1", False),
+        (KILLED, [(1, 1)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}", False),
+        # Rank 0 has lost its peer, and is the first to end.
+        (TAGGED + PEER, [(0, 1), (1, 1)],
+         "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94", True),
+        (GLOO, [(1, 3)], "rank 1 on hvd-cpu-0: exit code 3", False),
+        (OVER_MPI, [(1, 2)], "rank 1 on hvd-cpu-0: exit code 2", True),
+    ],
+)  # fmt: skip
+def test_rank_that_no_launcher_names_has_told_how_it_ended(
+    output: str, failed: list[tuple[int, int]], expected: str, sure: bool
+) -> None:
+    now = time.monotonic()
+    notices: list[Notice] = [
+        {"rank": rank, "host": HOSTS[rank // 2].name, "status": code, "at": now}
+        for rank, code in failed
+    ]
+    old: Notice = {"rank": 2, "host": "hvd-cpu-1", "status": -9, "at": now - 60}
+    result = cause(output, failed=[old, *notices])
+    assert result
+    assert (result.text, result.is_sure_to_repeat) == (expected, sure)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(9, "out of memory (worker.resources.limits.memory)"), (7, "shared memory is full (shm"),
+     (4, "built for other CPUs"), (999, "ended by signal 999")],
+)  # fmt: skip
+def test_signals_are_explained(number: int, words: str) -> None:
+    result = cause(PEER + OPEN_MPI_4_SIGNAL.format(signal=number))
+    assert result
+    assert words in result.text
+    assert not result.is_sure_to_repeat
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "sure"),
+    [
+        (TYPE_ERROR, 1, True),
+        (SYNTAX, 1, True),
+        (TYPE_ERROR.replace("TypeError", "ConnectionError"), 1, False),
+        (TYPE_ERROR.replace("TypeError", "OSError: [Errno 28] No space left on device"), 1, True),
+        (TYPE_ERROR.replace("TypeError", "FloatingPointError"), 1, True),
+        (OPEN_MPI_4.format(code=2), 2, True),
+        (OPEN_MPI_4.format(code=3), 3, False),
+    ],
+)
+def test_what_the_script_does_wrong_is_sure_to_repeat(text: str, code: int, sure: bool) -> None:
+    result = cause(text, code)
+    assert result
+    assert result.is_sure_to_repeat is sure
+
+
+@pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
+def test_output_without_a_cause_has_none(text: str) -> None:
+    assert cause(text) is None
+
+
+def test_lines_may_come_in_parts() -> None:
+    """A pipe has no lines."""
+    first, second = TAGGED[:-20], TAGGED[-20:]
+    reader, writer = os.pipe()
+    out, passed_on = os.pipe()
+    with os.fdopen(reader, "rb") as source:
+        output = ErrorOutput(source, passed_on)
+        os.write(writer, first.encode())
+        passed = b""
+        while len(passed) < len(first):
+            passed += os.read(out, 4096)
+        os.write(writer, second.encode())
+        os.close(writer)
+        result = output.find_cause(HOSTS, 1)
+    os.close(passed_on)
+    os.close(out)
+    assert result
+    assert result.text.startswith("rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable,")

@@ -1,0 +1,276 @@
+"""Which hosts an attempt uses, which are missing and why, and which are lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, RunError
+from hvd_pods.common.ssh import STALE
+from hvd_pods.master import messages as m
+from hvd_pods.master.gathering import (
+    FIRST_REPORT_AFTER,
+    MASTER_OFFLINE_FACTOR,
+    REPEAT_REPORT_AFTER,
+    RESUME_WITHIN,
+)
+from hvd_pods.master.state import Phase
+from tests.unit.hvd_pods.master.world import WALL, World, one_group, pod
+from tests.unit.hvd_pods.runs import make_run
+
+CREATING = {"containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": None}}}]}
+
+
+def waiting(world: World) -> World:
+    """A master that waits for hosts, of which none has answered; its launcher is prepared."""
+    world.tell(m.Started())
+    world.settle(until=m.Prepare)
+    world.answers = [item for item in world.answers if not isinstance(item[1], m.HostAnswers)]
+    while world.answers:
+        world.answer()
+    assert world.state.phase == Phase.GATHERING
+    return world
+
+
+def answer(world: World, *hosts: str) -> None:
+    for host in hosts:
+        world.tell(m.HostAnswers(world.state.attempt.number, host, pod(host)), 0.1)
+
+
+def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
+    """Let the pods be listed as soon as the master asks for it."""
+    before = len(world.of(m.ListPods))
+    while len(world.of(m.ListPods)) == before:
+        world.fire()
+    world.answers.clear()
+    listed = {item["metadata"]["name"]: item for item in pods}
+    world.tell(m.PodsListed(world.state.attempt.number, listed, **more))
+
+
+def worker(name: str, revision: str = "r1", uid: str = "", **parts: Any) -> dict[str, Any]:
+    labels = {"horovod/revision": revision}
+    metadata = {"name": name, "uid": uid or f"uid of {name}", "labels": labels}
+    return {"metadata": {**metadata, **parts.pop("metadata", {})}, "status": {}, **parts}
+
+
+GROUPS = [
+    {"statefulSet": "a", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},
+    {"statefulSet": "b", "number": 1, "maximum": 1, "slots": 4, "revision": "r1"},
+]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "used"),
+    [
+        (["b-0", "a-2", "a-0"], ["a-0", "a-2", "b-0"]),
+        (["a-1", "a-0", "b-0"], ["a-0", "a-1", "b-0"]),
+        (["a-0", "a-1", "a-2"], None),
+        (["b-0", "a-1"], None),
+    ],
+)
+def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
+    hosts: list[str], used: list[str] | None
+) -> None:
+    world = waiting(World(make_run(groups=GROUPS)))
+    answer(world, *hosts)
+    world.settle(until=m.Launch) if used else None
+    launches = world.of(m.Launch)
+    assert [list(launch.addresses) for launch in launches] == ([used] if used else [])
+    if used:
+        assert world.of(m.FreezeHosts), "only an elastic run has a use for others later"
+        assert "of 1 spares" in world.of(m.Emit)[-2].message
+
+
+def test_spares_are_recorded_by_their_ordinals() -> None:
+    world = waiting(World(make_run(groups=GROUPS)))
+    answer(world, "b-0", "a-2", "a-0")
+    world.settle(until=m.Launch)
+    assert world.of(m.WriteRecord)[-1].data["hosts"] == '{"a": "0,2", "b": "0"}'
+    plain = World(one_group())
+    plain.train()
+    assert plain.of(m.WriteRecord)[-1].data["hosts"] == ""
+
+
+def test_launcher_that_is_not_prepared_is_waited_for_as_hosts_are() -> None:
+    world = World(one_group())
+    world.tell(m.Started())
+    world.settle(until=m.Prepare)
+    prepared = next(item for item in world.answers if isinstance(item[1], m.Prepared))
+    world.answers.remove(prepared)
+    while world.answers:
+        world.answer()
+    assert not world.of(m.Deliver)
+    world.tell(prepared[1])
+    assert world.of(m.Deliver)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "after", "launches"),
+    [
+        (["w-0", "w-1"], 0.0, True),
+        (["w-0"], 0.0, False),
+        (["w-0"], RESUME_WITHIN + 1, True),
+    ],
+)
+def test_elastic_run_that_has_trained_goes_on_with_what_is_left(
+    hosts: list[str], after: float, launches: bool
+) -> None:
+    run = one_group(2, 3, mode="elastic", minRanks=2)
+    world = World(run, record={"trained": "uid-1"})
+    waiting(world)
+    answer(world, *hosts)
+    if after:
+        while "resume" in world.state.timers:
+            world.fire()
+    assert bool(world.of(m.Deliver)) is launches
+
+
+def test_each_host_that_comes_extends_the_deadline_and_then_the_run_fails_for_good() -> None:
+    world = waiting(World(one_group(3)))
+    began = world.now
+    answer(world, "w-0")
+    world.now += 50
+    answer(world, "w-1")
+    world.now += 50
+    assert world.state.phase == Phase.GATHERING
+    while world.state.phase == Phase.GATHERING:
+        if not world.answers:
+            world.fire()
+        else:
+            world.answer()
+    assert world.now - began == pytest.approx(50 + 60, abs=2)
+    world.settle()
+    assert world.exit
+    assert isinstance(world.exit.problem, HostsTimeoutError)
+    assert "1 of 3 hosts did not answer within" in str(world.exit.problem)
+    assert len(world.of(m.Prepare)) == 1, "another attempt would wait for the same hosts"
+
+
+def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None:
+    world = waiting(World(one_group()))
+    attempt = world.state.attempt.number
+    world.tell(m.HostProblem(attempt, "w-0", "port 22 does not answer"))
+    began = world.now
+    list_pods(world, worker("w-0"), refusals={"w": "exceeded quota: small"})
+    assert world.now - began <= FIRST_REPORT_AFTER
+    (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 2")]
+    assert "w-0: phase unknown; port 22 does not answer" in line
+    assert "w-1: the pod does not exist: exceeded quota: small" in line
+    list_pods(world, worker("w-0"), refusals={"w": "exceeded quota: small"})
+    assert world.logged().count("waiting for 2 of 2") == 1, "an unchanged report is not repeated"
+    world.now += REPEAT_REPORT_AFTER
+    list_pods(world, problem="503: away")
+    assert "cannot read pods: 503: away" in world.logged()
+
+
+def test_workers_that_are_missing_are_created_again() -> None:
+    world = waiting(World(one_group(2, 3)))
+    list_pods(world, worker("w-0"))
+    (effect,) = world.of(m.ScaleUp)
+    assert (effect.stateful_set, effect.number, effect.below) == ("w", 3, 2)
+    trains = World(one_group(mode="elastic"))
+    waiting(trains)
+    list_pods(trains)
+    assert trains.of(m.ScaleUp)[0].below == 1, "a person may have chosen the number"
+
+
+def test_pods_in_the_way_are_replaced_once() -> None:
+    world = waiting(World(one_group(4)))
+    late = {"deletionTimestamp": "2026-09-21T00:00:00Z"}
+    assert WALL > 1_789_957_000, "which is long ago"
+    pods = [
+        worker("w-0", "r0"),
+        worker("w-1", metadata=late),
+        worker("w-2", "r0", metadata={"deletionTimestamp": "2036-01-01T00:00:00Z"}),
+        worker("w-3"),
+    ]
+    for _ in range(2):
+        list_pods(world, *pods)
+    assert [(e.uids, e.grace) for e in world.of(m.DeletePods)] == [
+        ({"w-0": "uid of w-0"}, None),
+        ({"w-1": "uid of w-1"}, 0),
+    ]
+
+
+def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
+    world = waiting(World(one_group()))
+    problem = m.HostProblem(world.state.attempt.number, "w-0", f"{STALE}: it sent x")
+    assert any(isinstance(effect, m.ListPods) for effect in world.tell(problem))
+
+
+def test_master_that_ends_or_trains_replaces_no_pods() -> None:
+    """Pods that are read after that may be those of the next run."""
+    world = waiting(World(one_group()))
+    before = len(world.of(m.ListPods))
+    while len(world.of(m.ListPods)) == before:
+        world.fire()
+    attempt = world.state.attempt.number
+    answer(world, "w-0", "w-1")
+    world.tell(m.PodsListed(attempt, {"w-0": worker("w-0", "r0")}))
+    assert not world.of(m.DeletePods)
+    stopped = waiting(World(one_group()))
+    stopped.tell(m.Terminated())
+    stopped.tell(m.PodsListed(attempt, {"w-0": worker("w-0", "r0")}))
+    assert not stopped.of(m.DeletePods)
+
+
+IMAGE = {"reason": "InvalidImageName", "message": "couldn't parse image"}
+BROKEN = {"containerStatuses": [{"name": "w", "image": "?", "state": {"waiting": IMAGE}}]}
+
+
+@pytest.mark.parametrize(("spares", "kind"), [(0, ConfigurationError), (1, None)])
+def test_problem_that_lasts_ends_the_run_unless_spares_are_left(
+    spares: int, kind: type[RunError] | None
+) -> None:
+    world = waiting(World(one_group(1, 1 + spares, hostsTimeoutSeconds=600)))
+    for _ in range(30):
+        if world.state.phase != Phase.GATHERING:
+            break
+        list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
+    warnings = [e for e in world.of(m.Emit) if e.reason == "HostsMissing"]
+    assert len(warnings) == 1, "announced once"
+    world.settle(until=m.Exit) if kind else None
+    assert (type(world.exit.problem) if world.exit else None) == kind
+
+
+def test_time_in_a_queue_does_not_count() -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    pods = [worker(f"w-{n}", status={"conditions": [gated]}) for n in (0, 1)]
+    world = waiting(World(one_group()))
+    for _ in range(100):
+        list_pods(world, *pods)
+    assert world.state.phase == Phase.GATHERING
+    assert world.state.gathered.deadline > world.now
+
+
+@pytest.mark.parametrize(
+    ("silent", "is_alone", "is_lost"),
+    [
+        (14.0, False, False),
+        (15.0, False, True),
+        (15.0, True, False),
+        (15.0 * MASTER_OFFLINE_FACTOR, True, True),
+    ],
+)
+def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
+    silent: float, is_alone: bool, is_lost: bool
+) -> None:
+    world = World(one_group(lostAfterSeconds=15))
+    attempt = world.train()
+    world.tell(m.HostProblem(attempt, "w-1", "closed", 0.0, is_alone))
+    assert not world.of(m.EndLauncher), "a connection that breaks is no loss yet"
+    world.tell(m.HostProblem(attempt, "w-1", "closed", silent, is_alone))
+    assert bool(world.of(m.EndLauncher)) is is_lost
+    alone = "this pod may have lost the network"
+    assert (alone in world.logged()) is is_alone
+
+
+def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
+    world = waiting(World(one_group()))
+    world.tell(m.Terminated())
+    world.settle()
+    assert world.exit
+    assert world.exit.problem
+    assert world.exit.problem.exit_code == 143
+    assert "its pod was deleted or evicted" in str(world.exit.problem)

@@ -1,0 +1,208 @@
+"""Which master controls the workers, and what the record says of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.master import messages as m
+from hvd_pods.master.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from tests.unit.hvd_pods.master.world import OTHER, WALL, World, one_group
+
+HELD = {**OTHER, "renewed": "1"}
+
+
+def started(record: dict[str, str], **changes: Any) -> World:
+    """A master that has read a record."""
+    world = World(one_group(**changes), record=record)
+    world.tell(m.Started())
+    world.answer()
+    return world
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"holder": ""},
+        {"holder": "own", "holderUid": "uid-0"},
+        # An earlier pod of this very Job: the controller starts one when the one before has ended.
+        {"holder": "earlier", "holderUid": "uid-1"},
+    ],
+)
+def test_free_record_is_taken_at_once_with_a_new_epoch(record: dict[str, str]) -> None:
+    world = started({**record, "epoch": "5"})
+    (write,) = world.of(m.WriteRecord)
+    assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
+    assert write.epoch >= (WALL + world.now) * 1000 - 20
+    newer = started({**record, "epoch": str(10**16)}).of(m.WriteRecord)[0]
+    assert newer.epoch > 10**16 + 999, "the earlier holder may have begun attempts since"
+
+
+def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
+    world = started(dict(HELD))
+    assert world.of(m.Emit)[0].reason == "Waiting"
+    for renewed in range(3):
+        world.record["renewed"] = str(renewed)
+        world.fire()
+        world.answer()
+    assert len(world.of(m.Emit)) == 1, "said once"
+    assert not world.of(m.WriteRecord)
+    world.record = {**HELD, "holder": ""}
+    world.fire()
+    world.answer()
+    assert world.of(m.WriteRecord)
+
+
+def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
+    world = started(dict(HELD))
+    began = world.now
+    while not world.of(m.WriteRecord):
+        world.fire()
+        world.answer()
+    assert world.now - began == pytest.approx(EXPIRES_AFTER, abs=2 * LOOK_EVERY)
+    assert world.of(m.WriteRecord)[0].data == {"superseded": "uid-2"}
+
+
+@pytest.mark.parametrize(
+    ("record", "event", "kind"),
+    [
+        ({**HELD, "superseded": "uid-1"}, None, SupersededError),
+        (HELD, m.Terminated(), InterruptedRunError),
+    ],
+)
+def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
+    record: dict[str, str], event: m.Event | None, kind: type[RunError]
+) -> None:
+    world = started(dict(record))
+    if event:
+        world.tell(event)
+    world.settle()
+    assert world.exit
+    assert isinstance(world.exit.problem, kind)
+    assert not [*world.of(m.WriteRecord), *world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
+
+
+@pytest.mark.parametrize(("status", "goes_on"), [(403, True), (404, True), (503, False)])
+def test_record_that_cannot_be_read_is_done_without_only_where_nobody_may_read_it(
+    status: int, goes_on: bool
+) -> None:
+    world = World(one_group())
+    world.tell(m.Started())
+    world.answers.clear()
+    world.tell(m.RecordFailed("read", status, "no", is_temporary=status == 503))
+    world.settle(until=m.Launch if goes_on else m.Exit)
+    assert bool(world.of(m.Launch)) is goes_on
+
+
+@pytest.mark.parametrize(("is_temporary", "is_held"), [(True, True), (False, False)])
+def test_training_begins_although_the_record_cannot_be_written(
+    is_temporary: bool, is_held: bool
+) -> None:
+    world = started({})
+    world.answers.clear()
+    world.tell(m.RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
+    world.settle(until=m.Launch)
+    assert world.state.hold.is_held is is_held
+    assert ("renew" in world.state.timers) is is_held
+
+
+def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
+    world = World(one_group())
+    world.train()
+    world.answers.clear()
+
+    def count() -> int:
+        return sum(effect.purpose == RENEW for effect in world.of(m.WriteRecord))
+
+    for _ in range(3):
+        while not world.fire():
+            pass
+    renewals = count()
+    assert renewals == 1
+    world.tell(m.RecordFailed(RENEW, 503, "away"))
+    world.fire()
+    assert count() == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "is_lost"),
+    [
+        ({"holder": "own", "epoch": "1"}, False),
+        ({"holder": "", "epoch": "1"}, False),
+        ({"holder": "other", "epoch": "1"}, True),
+        ({"holder": "", "epoch": str(10**17)}, True),
+        ({"epoch": "x" * 5000}, False),
+    ],
+)
+def test_record_that_was_changed_is_lost_only_to_another_master(
+    data: dict[str, str], is_lost: bool
+) -> None:
+    world = World(one_group())
+    world.train()
+    effects = world.tell(m.RecordChanged(RENEW, data, 1))
+    assert any(isinstance(effect, m.EndLauncher) for effect in effects) is is_lost
+    writes = [effect for effect in effects if isinstance(effect, m.WriteRecord)]
+    assert [write.changes for write in writes] == ([] if is_lost else [1])
+
+
+def test_master_that_lost_the_record_leaves_record_and_workers_to_the_other() -> None:
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    before = len(world.of(m.WriteRecord))
+    world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
+    world.settle()
+    assert world.exit
+    assert isinstance(world.exit.problem, SupersededError)
+    assert len(world.of(m.WriteRecord)) == before
+    assert not [*world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
+
+
+ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ({**ENDED, "state": "Finished"}, 0),
+        ({**ENDED, "state": "Finished", "settings": "others"}, 0),
+        ({**ENDED, "state": "Failed", "reason": "no"}, 78),
+        ({**ENDED, "state": "Failed", "settings": "others"}, None),
+        # The last attempt of this Job may have expected that no other one would follow.
+        ({**ENDED, "state": "Failed", "uid": "uid-1"}, None),
+        ({**ENDED, "state": "Running"}, None),
+        ({**ENDED, "state": "Finished", "run": "run-0"}, None),
+    ],
+)
+def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
+    data: dict[str, str], code: int | None
+) -> None:
+    world = started(data)
+    world.settle(until=m.Exit if code is not None else m.Launch)
+    assert bool(world.of(m.Launch)) is (code is None)
+    if code is not None:
+        assert world.exit
+        assert (world.exit.problem.exit_code if world.exit.problem else 0) == code
+        assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "9" * 5000, "٣"])
+def test_record_is_not_believed_beyond_numbers(number: str) -> None:
+    world = started({**ENDED, "attempts": number, "failures": number, "epoch": number})
+    world.settle(until=m.Launch)
+    assert world.state.attempt.number == 1
+
+
+def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
+    world = World(one_group(cleanup="Always"), is_test=True, record={**ENDED, "state": "Failed"})
+    world.train()
+    world.end_launcher(1)
+    world.settle()
+    assert [write.data for write in world.of(m.WriteRecord)] == [{}]
+    assert world.of(m.ReleaseRecord)[0].data == {}
+    assert world.of(m.ProvideWorkers)
+    assert not [*world.of(m.ScaleDown), *world.of(m.ReportFailure), *world.of(m.FitWorkers)]
+    assert world.exit
+    assert isinstance(world.exit.problem, RunError)

@@ -1,0 +1,135 @@
+"""The launcher's command line and environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.master import launch, mpi
+from tests.unit.hvd_pods.runs import make_run
+
+CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
+CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
+SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
+OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
+HYDRAS = [mpi.INTEL_MPI, mpi.MPICH]
+RANK = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/rank/start.py"]
+
+
+def by_name(value: Any) -> str:
+    return getattr(value, "name", str(value))
+
+
+@pytest.fixture(autouse=True)
+def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
+
+
+@pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
+def test_open_mpi_binds_ranks_itself(implementation: mpi.MpiImplementation) -> None:
+    run = make_run(binding=CORES_BY_SOCKET)
+    line = launch.build_command(run, implementation)
+    assert line == [*mpi.mpirun_line(run, implementation), *RANK, "8", "python", "train.py"]
+
+
+@pytest.mark.parametrize("implementation", HYDRAS, ids=by_name)
+@pytest.mark.parametrize(
+    ("binding", "words"),
+    [
+        ({"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}, []),
+        (CORES, ["--bind-to", "core", "--cores-per-rank", "14"]),
+        (
+            CORES_BY_SOCKET,
+            ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"],
+        ),
+        (SOCKETS, ["--bind-to", "socket", "--ranks-per-socket", "2"]),
+    ],
+)
+def test_ranks_under_hydra_bind_themselves(
+    implementation: mpi.MpiImplementation, binding: dict[str, Any], words: list[str]
+) -> None:
+    run = make_run(binding=binding)
+    line = launch.build_command(run, implementation)
+    expected = [*mpi.mpirun_line(run, implementation), *RANK, *words, "8", "python", "train.py"]
+    assert line == expected
+
+
+def test_horovodrun_command_has_hosts_interface_and_options() -> None:
+    run = make_run(interface="eth1", mode="horovodrun", binding=CORES, options=["--verbose"])
+    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
+        "horovodrun", "-np", "8", "--hostfile", "/horovod/generated/hostfile",
+        "--network-interfaces", "eth1", "--ssh-port", "2222", "--verbose",
+        *RANK, "--bind-to", "core", "--cores-per-rank", "14", "8", "python", "train.py",
+    ]  # fmt: skip
+    without = launch.build_command(make_run(mode="horovodrun"), mpi.OPEN_MPI_4)
+    assert "--network-interfaces" not in without
+
+
+# Horovod takes a 0 for the most ranks there may be, and finds no slots.
+@pytest.mark.parametrize(("limit", "most"), [(12, "12"), (0, "8")])
+@pytest.mark.parametrize(("interface", "named"), [("eth1", ["eth1"]), ("", ["eth0"])])
+def test_elastic_command_follows_the_discovery_script(
+    interface: str, named: list[str], limit: int, most: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "default_interface", lambda: "eth0")
+    run = make_run(mode="elastic", interface=interface, minRanks=2, maxRanks=limit)
+    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
+        "horovodrun", "-np", "8", "--min-np", "2", "--max-np", most,
+        "--host-discovery-script", "/horovod/generated/bin/hosts",
+        "--blacklist-cooldown-range", "1", "10", "--network-interfaces", *named,
+        "--ssh-port", "2222", *RANK, "0", "python", "train.py",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("implementation", [*OPEN_MPIS, *HYDRAS], ids=by_name)
+def test_custom_command_may_include_the_launchers_line(
+    implementation: mpi.MpiImplementation,
+) -> None:
+    wrapped = make_run(args=["time", "$(LAUNCH)", "a", "b"], mode="custom", binding=CORES)
+    line = launch.build_command(make_run(args=["a", "b"], binding=CORES), implementation)
+    assert launch.build_command(wrapped, implementation) == ["time", *line]
+
+
+def test_run_without_a_command_runs_the_check() -> None:
+    line = launch.build_command(make_run(args=[]), mpi.MPICH)
+    assert line[-3:] == ["8", "python3", "/horovod/bin/hvd_pods/rank/check.py"]
+
+
+def test_select_mpi_without_an_mpirun_takes_open_mpis_form_or_refuses(tmp_path: Path) -> None:
+    environment = {"PATH": str(tmp_path)}
+    script = make_run(mode="custom", args=["./run.sh"])
+    assert launch.select_mpi(script, environment) is mpi.OPEN_MPI_4
+    for run in (make_run(), make_run(mode="custom", args=["$(LAUNCH)"])):
+        with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
+            launch.select_mpi(run, environment)
+
+
+def test_master_env_overrides_the_launchers_settings() -> None:
+    inherited = {"OMPI_MCA_pml": "cm", "PATH": "/usr/bin", "OWN": "1"}
+    environment = launch.build_environment(make_run(), inherited)
+    assert (environment["OMPI_MCA_pml"], environment["OWN"]) == ("cm", "1")
+    assert environment["PATH"] == "/horovod/generated/bin:/usr/bin"
+    assert environment["OMPI_MCA_btl"] == "^openib,ofi,uct,usnic"
+    by_default = launch.build_environment(make_run(), {})["PATH"]
+    assert by_default == "/horovod/generated/bin:/usr/local/bin:/usr/bin:/bin"
+
+
+def test_discovery_script_prints_the_live_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "LIVE_HOSTS", tmp_path / "live")
+    monkeypatch.setattr(launch, "DISCOVERY", tmp_path / "discovery")
+    hosts = make_run().hosts
+    launch.write_live_hosts(hosts)
+    assert launch.DISCOVERY.stat().st_mode & 0o777 == 0o755
+    os.utime(launch.DISCOVERY, (1, 1))
+    launch.write_live_hosts(hosts[2:])
+    printed = subprocess.run([launch.DISCOVERY], capture_output=True, text=True, check=True).stdout
+    assert printed == "hvd-gpu-0.hvd:4\n"
+    assert launch.DISCOVERY.stat().st_mtime == 1, "horovodrun may be reading it: written once"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["discovery", "live"]

@@ -1,0 +1,676 @@
+"""The master's main program: real sockets, a fake API server, and shell scripts for launchers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.master import (
+    effects,
+    gathering,
+    holding,
+    job_events,
+    kube,
+    mesh,
+    progress,
+    record_io,
+    recording,
+    retries,
+    user_code,
+)
+from hvd_pods.master.messages import Launch
+from tests.fakes import faults
+from tests.fakes.faults import TIMEOUT
+from tests.fakes.server import Handler
+from tests.ports import find_port
+from tests.unit.hvd_pods.master_pod import JOB, MasterPod, read_log
+from tests.waiting import wait_until
+
+Background = Callable[..., Any]
+# Writes the number and the epoch of each attempt, and fails until the attempt given.
+FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_EPOCH" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
+PROBLEM = "horovodrun ended with exit code 3: its last lines above say why"
+# Of the script, on a rank that is another one in each attempt.
+MISTAKE = (
+    "echo 'Traceback (most recent call last):'; echo '  File \"/app/train.py\", line 94, in f';"
+    "echo 'TypeError: no'; echo \"  Process name: [[7,1],$HVD_ATTEMPT]\""
+)
+# The kubelet asks once. A master that does not pass the signal on sees the launcher succeed.
+ASK_TO_END = f"kill -TERM $PPID; exec sleep {TIMEOUT}"
+OTHER = {"holder": "hvd-master-2-x", "holderJob": "hvd-master-2", "holderUid": "uid-2"}
+OTHER |= {"epoch": "7", "renewed": "2026-01-01T10:00:00Z"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(holding, "LOOK_EVERY", 0.02)
+
+
+@pytest.fixture
+def on_failure(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], None]], None]:
+    """Let a function be called after each failed attempt, with the number of them."""
+
+    def register(call: Callable[[int], None]) -> None:
+        report, failed = effects.report_failure, []
+
+        def report_and_call(problem: Any) -> int:
+            failed.append(problem)
+            code = report(problem)
+            call(len(failed))
+            return code
+
+        monkeypatch.setattr(effects, "report_failure", report_and_call)
+
+    return register
+
+
+def made(pod: MasterPod) -> list[list[int]]:
+    """The number and the epoch of each attempt."""
+    lines = (pod.generated.parent / "attempts").read_text().splitlines()
+    return [[int(word) for word in line.split()] for line in lines]
+
+
+def record(pod: MasterPod) -> dict[str, str]:
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    data: dict[str, str] = item.get("data") or {}
+    return data
+
+
+def put_record(pod: MasterPod, **data: str) -> None:
+    pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+
+
+def record_earlier(pod: MasterPod, **data: str) -> None:
+    earlier = {"run": "run-1", "settings": "settings-1", "job": "hvd-master-0", "uid": "uid-0"}
+    put_record(pod, **{**earlier, "time": "2026-01-01T10:00:00Z", **data})
+    pod.install('touch "$OUT/launched"')
+
+
+def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[str]) -> None:
+    pod.install("exit 0")
+    assert pod.run() == 0
+    assert [event["message"] for event in pod.api.items("core/events")] == [
+        "waiting for workers of 4 ranks",
+        "2 hosts respond",
+        "horovodrun starts 4 ranks on 2 hosts",
+        "the training ended with exit code 0",
+    ]
+    assert pod.stages() == ["Started", "HostsReady", "Training", "Finished"]
+    assert {event["type"] for event in pod.api.items("core/events")} == {"Normal"}
+    assert pod.recorded() == ("Finished", "")
+    assert record(pod)["holder"] == ""
+    assert pod.replicas() == 0
+    assert not pod.termination_log.exists()
+    lines = read_log(capsys)
+    assert "host hvd-worker-0 at 127.0.1.1, 2 slots" in lines
+    assert lines[-2:] == ["training finished", "workers scaled to 0"]
+    assert not (pod.generated / "hosts").exists(), "the list of an elastic run"
+
+
+def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
+    pod.install(FAIL_UNTIL.format(2))
+    assert pod.run() == 0
+    with (pod.generated / "events.jsonl").open() as lines:
+        steps = list(recording.replay(lines))
+    launches = [e for *_, effects in steps for e in effects if isinstance(e, Launch)]
+    assert [launch.attempt for launch in launches] == [1, 2]
+    state = steps[-1][2]
+    assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
+
+
+def test_the_launcher_finds_the_hosts_the_key_and_the_script(pod: MasterPod) -> None:
+    out = pod.generated.parent
+    files = '"$OUT"/generated/ssh_config "$OUT"/generated/hostfile'
+    pod.install(f'printf "%s\\n" "$@" >"$OUT/arguments"; cp {files} "$OUT"')
+    assert pod.run() == 0
+    arguments = (out / "arguments").read_text().splitlines()
+    assert arguments[:4] == ["-np", "4", "--hostfile", str(pod.generated / "hostfile")]
+    assert arguments[-2:] == ["python", "train.py"]
+    hostfile = (out / "hostfile").read_text()
+    assert hostfile == "hvd-worker-0.hvd slots=2\nhvd-worker-1.hvd slots=2\n"
+    config = (out / "ssh_config").read_text()
+    assert "Host hvd-worker-1.hvd hvd-worker-1\n  HostName 127.0.1.2\n" in config
+
+
+def test_an_image_without_the_launcher_fails_at_once(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(pod.programs))
+    for name in ("ssh", "ssh-keygen"):
+        pod.install(f'exec /usr/bin/{name} "$@"', name)
+    pod.workers.stop(1)
+    assert pod.run(mode="mpirun") == 78
+    assert "no mpirun on PATH" in pod.termination_log.read_text()
+
+
+def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: MasterPod) -> None:
+    """Retries are left, but each would wait as long for the same pod."""
+    pod.put_job(spec={"backoffLimit": 9})
+    pod.workers.stop(1)
+    pod.api.remove("core/pods", "hvd-worker-1")
+    message = 'pods "hvd-worker-1" is forbidden: exceeded quota: small, requested: pods=1'
+    about = {"kind": "StatefulSet", "name": "hvd-worker"}
+    event = {"metadata": {"name": "e"}, "involvedObject": about, "reason": "FailedCreate"}
+    pod.api.put("core/events", {**event, "message": message})
+    assert pod.run(hostsTimeoutSeconds=1) == 1
+    assert pod.recorded()[0] == "Failed"
+    assert pod.recorded()[1].splitlines() == [
+        "1 of 2 hosts did not answer within launch.hostsTimeoutSeconds=1:",
+        f"  hvd-worker-1: the pod does not exist: {message}",
+        "what to do: request less, or have the namespace's ResourceQuota raised",
+    ]
+    assert pod.termination_log.read_text() == f"{pod.recorded()[1]}\n"
+
+
+@pytest.mark.slow
+def test_metrics_show_the_stage_and_the_hosts_during_the_training(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = find_port()
+    monkeypatch.setenv("HVD_METRICS_PORT", str(port))
+    monkeypatch.setenv("HVD_METRICS_FILE", "")
+    script = (
+        "import urllib.request as r, os;"
+        f"page = r.urlopen('http://127.0.0.1:{port}/metrics').read();"
+        "open(os.environ['OUT'] + '/page', 'wb').write(page)"
+    )
+    pod.install(f'exec python3 -I -S -c "{script}"')
+    assert pod.run() == 0
+    page = (pod.generated.parent / "page").read_text().splitlines()
+    for line in (
+        'horovod_stage{stage="Training"} 1',
+        "horovod_hosts_ready 2",
+        "horovod_launches_total 1",
+        "horovod_stalls_total 0",
+    ):
+        assert line in page
+
+
+def test_the_record_has_the_last_step_that_the_ranks_have_told(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(progress, "LAST_WITHIN", TIMEOUT)
+    # The session of the first host, which tells the last step when its input ends.
+    session = 'echo "$@" >"$OUT/session"; echo "horovod_step 7"; mkfifo "$OUT/go"; echo >"$OUT/go"'
+    pod.install(f'{session}; cat >/dev/null; echo "horovod_step 8"', "ssh")
+    pod.install('while ! test -p "$OUT/go"; do :; done; cat "$OUT/go"')
+    assert pod.run() == 0
+    assert json.loads(record(pod)["progress"])["step"] == 8
+    line, _, seconds = (pod.generated.parent / "session").read_text().rpartition(" ")
+    assert "hvd-worker-0.hvd" in line
+    assert 0 <= float(seconds) < TIMEOUT, "the time since the ranks were started"
+
+
+def test_the_meshs_proxy_is_ended_after_the_run(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, background: Background
+) -> None:
+    asked: list[str] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(f"{self.path} after {pod.stages()[-1]}")
+            self.send_response(200)
+            self.end_headers()
+
+    monkeypatch.setenv("HVD_MESH", "Hold")
+    with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        for port in list(mesh.PROXIES):
+            monkeypatch.delitem(mesh.PROXIES, port)
+        monkeypatch.setitem(mesh.PROXIES, proxy.server_port, "/quit")
+        served = background(proxy.handle_request)
+        pod.install("exit 0")
+        assert pod.run() == 0
+        served.result(TIMEOUT)
+    assert asked == ["/quit after Finished"]
+
+
+def test_a_failed_attempt_is_followed_by_another_in_the_same_master(
+    pod: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod.install(FAIL_UNTIL.format(3))
+    assert pod.run(cleanup="Always") == 0
+    (first, one), (second, two), (third, three) = made(pod)
+    assert (first, second, third) == (1, 2, 3)
+    assert one < two < three, "workers end what an earlier attempt has left"
+    training = ["Started", "HostsReady", "Training"]
+    assert pod.stages() == [*training, "Failed", *training, "Failed", *training, "Finished"]
+    assert (record(pod)["attempts"], record(pod)["failures"]) == ("3", "2")
+    lines = read_log(capsys)
+    assert "the next attempt begins at once; 2 of 2 retries are left" in lines
+    assert "the next attempt begins in 0 s; 1 of 2 retries are left" in lines
+    assert pod.replicas() == 0
+
+
+def test_the_last_attempt_allowed_fails_the_run(pod: MasterPod) -> None:
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(cleanup="Always") == 3
+    assert len(made(pod)) == 3
+    assert pod.recorded() == ("Failed", PROBLEM)
+    assert pod.termination_log.read_text() == f"{PROBLEM}\n"
+    event = pod.api.items("core/events")[-1]
+    assert (event["reason"], event["type"], event["message"]) == ("Failed", "Warning", PROBLEM)
+    assert pod.replicas() == 0
+
+
+def test_the_first_rank_that_failed_is_told_everywhere(
+    pod: MasterPod, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Twice the same mistake of the script, on any rank: it is not tried a third time."""
+    pod.put_job(spec={"backoffLimit": 9})
+    pod.install(f'echo x >>"$OUT/tried"; {{ {MISTAKE}; }} >&2; exit 1')
+    assert pod.run() == 1
+    cause = "rank 2 on hvd-worker-1: TypeError: no, train.py:94"
+    assert pod.termination_log.read_text() == f"{cause}\n"
+    assert pod.recorded() == ("Failed", cause)
+    assert pod.api.items("core/events")[-1]["message"] == cause
+    assert (pod.generated.parent / "tried").read_text() == "x\nx\n"
+    output = capfd.readouterr()
+    assert output.err.count("TypeError: no\n") == 2, "the launcher's output is passed on"
+    last = output.out.splitlines()[-1].partition("] ended at ")[2]
+    assert re.fullmatch(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z with exit code 1: {re.escape(cause)}", last)
+
+
+@pytest.mark.parametrize(("run", "numbers", "code"), [("run-1", [5], 3), ("run-0", [1, 2], 0)])
+def test_a_new_master_counts_on_and_another_run_anew(
+    pod: MasterPod, run: str, numbers: list[int], code: int
+) -> None:
+    """The master before was lost while it trained, which the Job counts."""
+    counted = {"run": run, "settings": "settings-1", "attempts": "4", "failures": "1"}
+    put_record(pod, **counted, state="Running")
+    pod.put_job(failed=1)
+    pod.install(FAIL_UNTIL.format(2 if run == "run-0" else 9))
+    assert pod.run() == code
+    assert [number for number, _ in made(pod)] == numbers
+
+
+def test_an_upgrade_may_change_the_number_of_retries_during_the_run(
+    pod: MasterPod, on_failure: Callable[..., None]
+) -> None:
+    on_failure(lambda number: pod.put_job(spec={"backoffLimit": 4}))
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run() == 3
+    assert len(made(pod)) == 5
+
+
+def test_hosts_that_went_away_are_waited_for(
+    pod: MasterPod, background: Background, on_failure: Callable[..., None]
+) -> None:
+    pod.install(FAIL_UNTIL.format(2))
+
+    def come_back() -> None:
+        pod.api.wait(lambda: pod.stages().count("Started") == 2)
+        pod.workers.start(1)
+
+    def lose_a_host(number: int) -> None:
+        pod.workers.stop(1)
+        background(come_back)
+
+    on_failure(lose_a_host)
+    assert pod.run() == 0
+    assert len(made(pod)) == 2
+
+
+# Notes each call, and is the real program otherwise.
+COUNTED = 'echo "{name} $*" >>"$OUT/calls"; {then}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("knows_pods", "deliveries"), [(True, [1, 2]), (False, [4, 4])])
+def test_later_attempts_make_only_what_is_new(
+    pod: MasterPod,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    on_failure: Callable[..., None],
+    knows_pods: bool,
+    deliveries: list[int],
+) -> None:
+    """Before the third attempt, another pod has the address of a worker."""
+    for name in ("CODE", "CODE_SOURCE"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(user_code, name, tmp_path / name)
+    (tmp_path / "CODE_SOURCE" / "train.py").write_text("")
+    # The run does not ask for the packages.
+    (tmp_path / "CODE_SOURCE" / "requirements.txt").write_text("numpy")
+    keygen = shutil.which("ssh-keygen")
+    pod.install(COUNTED.format(name="ssh-keygen", then=f'exec {keygen} "$@"'), "ssh-keygen")
+    take = 'case "$*" in *receive_code*) exec cat >/dev/null ;; esac; exit 255'
+    pod.install(COUNTED.format(name="ssh", then=take), "ssh")
+    mpirun = COUNTED.format(name="mpirun", then='[ "$1" = --version ] && ')
+    version = 'echo "mpirun (Open MPI) 4.1.4"; exit;'
+    pod.install(f"{mpirun} {{ {version} }}; {FAIL_UNTIL.format(4)}", "mpirun")
+    pod.put_job(spec={"backoffLimit": 9})
+    for ordinal in (0, 1):
+        pod.workers.publish(ordinal, uid=f"uid-{ordinal}" if knows_pods else "")
+    on_failure(lambda number: number == 2 and knows_pods and pod.workers.publish(1, uid="uid-2"))
+    assert pod.run(mode="mpirun", code="v1") == 0
+    assert len(made(pod)) == 4
+    calls = (tmp_path / "calls").read_text()
+    assert calls.count("ssh-keygen ") == 2, "one for each key"
+    assert calls.count("mpirun --version") == 1
+    given = re.findall(r"(hvd-worker-\d)\.hvd .*receive_code\.py v1", calls)
+    assert [given.count(f"hvd-worker-{ordinal}") for ordinal in (0, 1)] == deliveries
+
+
+@pytest.mark.parametrize(
+    ("code", "of_the_master"), [(1, 1), (3, 3), (70, 1), (78, 78), (137, 1), (143, 1), (255, 255)]
+)
+def test_the_ranks_exit_code_is_the_masters_unless_it_means_a_lost_master(
+    pod: MasterPod, code: int, of_the_master: int
+) -> None:
+    pod.put_job(spec={"backoffLimit": 0})
+    pod.install(f"exit {code}")
+    assert pod.run() == of_the_master
+    assert pod.recorded()[0] == "Failed"
+    assert pod.replicas() == 2, "OnSuccess keeps the workers of a failed run"
+
+
+def test_a_defect_of_the_master_is_left_to_another_master(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise KeyError("defect")
+
+    monkeypatch.setattr(effects, "build_command", fail)
+    assert pod.run() == 70
+    assert "KeyError: 'defect'" in capsys.readouterr().err
+    assert record(pod)["holder"] == "", "the other one need not wait"
+    assert pod.replicas() == 2
+
+
+def test_a_master_that_is_asked_to_end_in_a_pause_ends(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, on_failure: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 60.0)
+    on_failure(lambda number: number == 2 and signal.raise_signal(signal.SIGTERM))
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    assert len(made(pod)) == 2
+    assert pod.replicas() == 2, "another master follows"
+    assert "its pod was deleted or evicted" in pod.termination_log.read_text()
+
+
+def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
+    pod.install(ASK_TO_END)
+    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+    assert "its pod was deleted or evicted" in pod.termination_log.read_text()
+    assert pod.replicas() == 2, "another master follows"
+
+
+def test_a_request_to_end_just_before_the_launcher_starts_ends_it(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = subprocess.Popen
+
+    def start_after_the_signal(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        if arguments[0][0] == "horovodrun":
+            signal.raise_signal(signal.SIGTERM)
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start_after_the_signal)
+    pod.install(f"exec sleep {TIMEOUT}")
+    assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
+
+
+def test_a_master_whose_job_is_being_deleted_leaves_the_workers(pod: MasterPod) -> None:
+    pod.put_job(deletionTimestamp="2026-01-01T10:00:00Z")
+    pod.install(ASK_TO_END)
+    assert pod.run(cleanup="Always") == 143
+    assert "removed its Job" in pod.termination_log.read_text()
+    assert pod.recorded() == ("Running", "")
+    assert pod.replicas() == 2
+
+
+def test_a_master_at_the_jobs_deadline_scales_the_workers_down(pod: MasterPod) -> None:
+    condition = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
+    pod.put_job(
+        spec={"activeDeadlineSeconds": 60},
+        status={"startTime": "2026-01-01T10:00:00Z", "conditions": [condition]},
+    )
+    pod.install(ASK_TO_END)
+    assert pod.run(cleanup="Always") == 143
+    assert pod.recorded()[0] == "Failed"
+    assert "longer than master.activeDeadlineSeconds=60" in pod.recorded()[1]
+    assert pod.replicas() == 0
+
+
+def test_a_run_that_finished_under_another_job_is_not_repeated(
+    pod: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_earlier(pod, state="Finished", reason="", progress="step 9", hosts="hvd-worker-0")
+    assert pod.run() == 0
+    assert not (pod.generated.parent / "launched").exists()
+    (event,) = pod.api.items("core/events")
+    result = "this run already finished at 2026-01-01T10:00:00Z"
+    assert (event["reason"], event["type"]) == ("Finished", "Normal")
+    assert event["message"].startswith(result)
+    assert read_log(capsys)[-1] == "workers scaled to 0"
+    assert pod.recorded() == ("Finished", "")
+    assert (record(pod)["progress"], record(pod)["hosts"]) == ("step 9", "hvd-worker-0")
+    assert pod.replicas() == 0
+
+
+@pytest.mark.parametrize(("cleanup", "replicas"), [("OnSuccess", 2), ("Always", 0)])
+def test_a_run_that_failed_under_another_job_is_not_repeated(
+    pod: MasterPod, cleanup: str, replicas: int
+) -> None:
+    record_earlier(pod, state="Failed", reason="exit code 3")
+    assert pod.run(cleanup=cleanup) == 78
+    assert not (pod.generated.parent / "launched").exists()
+    text = pod.termination_log.read_text()
+    assert text.startswith("this run already failed at 2026-01-01T10:00:00Z: exit code 3; to")
+    assert pod.replicas() == replicas
+
+
+@pytest.mark.parametrize(
+    "changes", [{"state": "Failed", "settings": "s-0"}, {"state": "Finished", "run": "run-0"}]
+)
+def test_another_run_and_a_failed_one_with_other_settings_are_made(
+    pod: MasterPod, changes: dict[str, str]
+) -> None:
+    record_earlier(pod, reason="exit code 137", **changes)
+    assert pod.run() == 0
+    assert (pod.generated.parent / "launched").exists()
+
+
+def test_cleanup_is_what_an_upgrade_made_it_while_the_run_went_on(pod: MasterPod) -> None:
+    pod.put_job(annotations={"horovod/cleanup": "Never"})
+    pod.install("exit 0")
+    assert pod.run(cleanup="Always") == 0
+    assert pod.replicas() == 2
+
+
+def test_a_run_whose_earlier_end_cannot_be_read_does_not_train(pod: MasterPod) -> None:
+    record_earlier(pod, state="Finished", reason="")
+    pod.api.fail("GET", "core/configmaps", faults.status(503))
+    assert pod.run() == 1
+    assert not (pod.generated.parent / "launched").exists()
+    assert "cannot read which master controls the workers" in pod.termination_log.read_text()
+    assert pod.recorded() == ("Finished", "")
+
+
+BOOKKEEPING = (
+    ("POST", "core/events"), ("PATCH", "core/configmaps"), ("GET", "batch/jobs"),
+    ("PATCH", "apps/statefulsets"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [faults.status(503), faults.status(429, Retry_After="1"), faults.status(403),
+     faults.reset, faults.cut_answer, faults.text(200, '{"cut')],
+    ids=["503", "429", "403", "reset", "cut", "cut JSON"],
+)  # fmt: skip
+def test_a_training_that_finished_is_a_success_whatever_the_api_does(
+    pod: MasterPod, failure: faults.Failure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "TAKE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "START_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.05)
+    for method, path in BOOKKEEPING:
+        pod.api.fail(method, path, failure, times=20)
+    pod.install("exit 0")
+    assert pod.run() == 0
+
+
+@pytest.mark.usefixtures("patient")
+def test_workers_are_scaled_to_zero_although_the_api_is_away_at_the_end(pod: MasterPod) -> None:
+    def be_away(handler: Handler) -> None:
+        for method in ("GET", "PATCH", "POST"):
+            pod.api.fail(method, "", faults.reset, times=30)
+        faults.reset(handler)
+
+    pod.install("exit 0")
+    pod.show_job()
+    pod.api.fail("GET", f"batch/jobs/{JOB}", be_away)
+    assert pod.run() == 0
+    assert pod.replicas() == 0
+    assert pod.recorded() == ("Finished", "")
+    assert pod.stages()[-1] == "Finished"
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_node_that_is_drained_while_the_api_is_away_does_not_fail_a_finished_training(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_to_end(handler: Handler) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        for method in ("GET", "PATCH", "POST"):
+            pod.api.fail(method, "", faults.reset, times=100000)
+        faults.reset(handler)
+
+    monkeypatch.setattr(kube, "RETRY_SECONDS", 600.0)
+    monkeypatch.setattr(kube, "STOP_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.1)
+    pod.install("exit 0")
+    pod.show_job()
+    pod.api.fail("GET", f"batch/jobs/{JOB}", ask_to_end)
+    assert pod.run() == 0
+
+
+@pytest.mark.parametrize(("cleanup", "is_logged"), [("OnSuccess", True), ("Never", False)])
+def test_without_a_service_account_the_run_has_its_retries_and_the_workers_stay(
+    pod: MasterPod,
+    names: dict[str, list[str]],
+    cleanup: str,
+    is_logged: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for ordinal in (0, 1):
+        names[f"hvd-worker-{ordinal}.hvd"] = [pod.workers.address(ordinal)]
+    pod.install(FAIL_UNTIL.format(9))
+    assert pod.run(api=False, retries=1, cleanup=cleanup) == 3
+    assert len(made(pod)) == 2
+    assert pod.api.requests == []
+    stay = "the workers stay: without a service account the master cannot scale them"
+    assert (stay in capsys.readouterr().out) is is_logged
+
+
+def test_a_master_waits_for_the_one_that_drives_the_workers(
+    pod: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_record(pod, **OTHER)
+    pod.install('printf "$HVD_EPOCH" >"$OUT/epoch"')
+
+    def release() -> None:
+        pod.api.wait(lambda: pod.stages() == ["Waiting"])
+        assert not (pod.generated.parent / "epoch").exists()
+        put_record(pod, **{**OTHER, "holder": ""})
+
+    released = background(release)
+    assert pod.run() == 0
+    released.result(TIMEOUT)
+    assert read_log(capsys)[0].startswith("waiting until hvd-master-2-x of hvd-master-2")
+    assert pod.stages() == ["Waiting", "Started", "HostsReady", "Training", "Finished"]
+    epoch = (pod.generated.parent / "epoch").read_text()
+    assert int(epoch) > 1_000_000_000_000
+    assert (record(pod)["epoch"], record(pod)["holder"]) == (epoch, "")
+
+
+def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_record_alone(
+    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "RENEW_EVERY", 0.02)
+    pod.install('trap "touch $OUT/asked; exit 1" TERM; touch "$OUT/up"; sleep 60 2>&- & wait')
+
+    def take_over() -> None:
+        wait_until((pod.generated.parent / "up").exists, TIMEOUT, "the launcher runs")
+        put_record(pod, **OTHER, state="Running", reason="")
+
+    taken = background(take_over)
+    assert pod.run(cleanup="Always") == 78
+    taken.result(TIMEOUT)
+    assert (pod.generated.parent / "asked").exists()
+    problem = "hvd-master-2-x of hvd-master-2 has taken the workers over from this master"
+    assert pod.termination_log.read_text() == f"{problem}\n"
+    assert pod.recorded() == ("Running", "")
+    assert pod.replicas() == 2
+    assert record(pod)["holder"] == "hvd-master-2-x"
+
+
+def test_a_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers_alone(
+    pod: MasterPod,
+) -> None:
+    """It could not reach the API server during the training."""
+
+    def replace(handler: Handler) -> None:
+        put_record(pod, **OTHER, state="Running", reason="")
+        job = pod.api.find("batch/jobs", JOB)
+        assert job
+        handler.send_json(200, job)
+
+    pod.install("exit 0")
+    pod.show_job()
+    pod.api.fail("GET", "batch/jobs", replace)
+    assert pod.run() == 0
+    assert pod.replicas() == 2
+    assert pod.recorded() == ("Running", "")
+
+
+def test_a_master_that_is_asked_to_end_while_it_waits_for_another_ends(
+    pod: MasterPod, background: Background
+) -> None:
+    put_record(pod, **OTHER)
+
+    def ask() -> None:
+        pod.api.wait(lambda: pod.stages() == ["Waiting"])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    asked = background(ask)
+    assert pod.run() == 128 + signal.SIGTERM
+    asked.result(TIMEOUT)
+    assert "terminated while hvd-master-2-x" in pod.termination_log.read_text()
+    assert record(pod) == OTHER
+
+
+FEWEST: dict[str, Any] = {"number": 2, "mode": "elastic", "minRanks": 2}
+
+
+def test_an_elastic_run_that_is_started_again_goes_on_with_the_ranks_that_are_left(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first master of a Job waits for all hosts; a host may be lost for good after that."""
+    monkeypatch.setattr(gathering, "RESUME_WITHIN", 0.05)
+    pod.put_job(spec={"backoffLimit": 0})
+    listed = '"$OUT/generated/bin/hosts" >"$OUT/listed"'
+    pod.install(f'{listed}; printf "%s\\n" "$@" >"$OUT/arguments"; exit 1')
+    out = pod.generated.parent
+    assert pod.run(**FEWEST) == 1
+    assert record(pod)["trained"] == "uid-1"
+    assert (out / "arguments").read_text().split()[:2] == ["-np", "4"]
+    assert (out / "listed").read_text() == "hvd-worker-0.hvd:2\nhvd-worker-1.hvd:2\n"
+    pod.workers.stop(1)
+    for _ in range(2):
+        assert pod.run(**FEWEST) == 1
+        assert (out / "arguments").read_text().split()[:2] == ["-np", "2"], "also a third one"

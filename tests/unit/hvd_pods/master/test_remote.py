@@ -1,0 +1,83 @@
+"""What the master does with the answers of workers that it asks over SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import paths
+from hvd_pods.master import remote
+from tests.unit.hvd_pods.runs import make_run
+
+FIRST, SECOND, *_ = make_run().hosts
+
+
+def test_ranks_that_are_asked_to_end_are_counted_and_a_worker_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third, *_ = make_run().hosts
+    answers = {first: (0, "a warning\n2"), second: (255, "3"), third: (0, "no number")}
+    monkeypatch.setattr(remote, "call", lambda *_, **__: answers)
+    assert remote.ask_ranks(list(answers)) == 2
+    printed = "".join(capfd.readouterr())
+    assert f"cannot ask the ranks on {second.name} to end: 3\n" in printed
+    assert f"cannot ask the ranks on {third.name} to end: no number\n" in printed
+    assert f"on {first.name} to end" not in printed
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+
+    def install(script: str) -> None:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return install
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        ("echo out; echo error >&2; exit 3", (3, "error\nout")),
+        ("exit 4", (4, "exit code 4")),
+        ('printf "%s, " "$1" "$2"; cat', (0, "hvd-cpu-0.hvd, python3 -I -S DIR/a.py 'b c', text")),
+        # Slower than the looks whether it is still wanted.
+        ("sleep 0.1; cat", (0, "text")),
+    ],
+)
+def test_program_of_a_host_gets_its_input_and_answers(
+    ssh: Callable[[str], None], script: str, answer: tuple[int, str]
+) -> None:
+    ssh(script)
+    expected = answer[0], answer[1].replace("DIR", str(paths.PROGRAMS))
+    assert remote.call([FIRST], ["a.py", "b c"], b"text", seconds=60.0) == {FIRST: expected}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_stopped", "text"),
+    [(0.05, False, "no answer within 0 s"), (60.0, True, "asked to end")],
+)
+def test_host_that_does_not_answer_in_time_has_failed(
+    ssh: Callable[[str], None], seconds: float, is_stopped: bool, text: str
+) -> None:
+    ssh('[ "$1" = hvd-cpu-1.hvd ] || exec sleep 60')
+    hosts = [FIRST, SECOND] if not is_stopped else [FIRST]
+    failures = remote.call(hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped)
+    assert failures[FIRST] == (1, text)
+
+
+def test_master_without_ssh_reaches_no_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    ((code, text),) = remote.call([FIRST], ["a.py"], seconds=1.0).values()
+    assert code == 1
+    assert "No such file" in text

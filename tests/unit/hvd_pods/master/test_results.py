@@ -1,0 +1,248 @@
+"""Storing the results: the master and the shell script of its sidecar, as real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.master import results
+from tests.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.copies import PROGRAMS
+from tests.unit.hvd_pods.master_pod import JOB, MasterPod, read_log
+from tests.waiting import wait_until
+
+SCRIPT = PROGRAMS / "master/results.sh"
+STORE = 'cp model "$STORE"'
+Sidecar = Callable[[str], "subprocess.Popen[str]"]
+WANTED = {"results": {"timeoutSeconds": 60, "onFailure": False}}
+ALWAYS = {"results": {"timeoutSeconds": 60, "onFailure": True}}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """The directory with the results."""
+    folder = tmp_path / "output"
+    folder.mkdir()
+    (folder / "model").write_text("weights")
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where results are stored."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def sidecar(
+    pod: MasterPod, output: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Sidecar]:
+    """Starts the container beside the master, with a command for a shell."""
+    monkeypatch.setattr(results, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(results, "LOOK_EVERY", 0.01)
+    exchange = pod.generated / "results"
+    exchange.mkdir()
+    environment = {
+        **{"PATH": os.environ["PATH"], "STORE": str(store), "RESULTS_PATH": str(output)},
+        **{"RESULTS_EXCHANGE": str(exchange)},
+    }
+    started: list[subprocess.Popen[str]] = []
+
+    def start(command: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            ["sh", str(SCRIPT), "sh", "-c", command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        # As a container ends: all of its processes at once. It may have ended by itself.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def event_of(pod: MasterPod) -> tuple[str, str, str]:
+    """The last event's reason, type and message."""
+    last = pod.api.items("core/events")[-1]
+    return last["reason"], last["type"], last["message"]
+
+
+def recorded(pod: MasterPod) -> Any:
+    item: Any = pod.api.find("core/configmaps", "hvd-run")
+    return item["data"]["results"]
+
+
+@pytest.mark.slow
+def test_results_are_stored_after_the_training_when_the_workers_have_ended(
+    pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sidecar(STORE)
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0
+    assert (store / "model").read_text() == "weights"
+    assert event_of(pod)[:2] == ("ResultsStored", "Normal")
+    assert recorded(pod) == "Stored"
+    assert pod.recorded() == ("Finished", "")
+    assert read_log(capsys)[-3:] == [
+        "workers scaled to 0",
+        "storing the results",
+        "the results are stored",
+    ]
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_once_is_run_again(
+    pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sidecar(f'echo x >>"$STORE/tries"; [ "$(wc -l <"$STORE/tries")" = 2 ] || exit 9; {STORE}')
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0
+    assert recorded(pod) == "Stored"
+    assert (store / "model").exists()
+    assert any("failed with exit code 9" in line for line in read_log(capsys))
+
+
+@pytest.mark.slow
+def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
+    pod: MasterPod, sidecar: Sidecar, store: Path
+) -> None:
+    sidecar('echo x >>"$STORE/tries"; exit 9')
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0, "the training has finished"
+    assert pod.recorded() == ("Finished", "")
+    assert pod.replicas() == 0
+    assert len((store / "tries").read_text().splitlines()) == 4
+    failure = "results.command failed with exit code 9; for the reason, see kubectl logs "
+    reason, kind, message = event_of(pod)
+    assert (reason, kind) == ("ResultsNotStored", "Warning")
+    assert failure in message
+    assert failure in recorded(pod)
+    assert "the results could not be stored" in pod.termination_log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("wanted", "is_stored"), [(WANTED, False), (ALWAYS, True)])
+def test_results_of_a_failed_run_are_stored_where_asked_for(
+    pod: MasterPod, sidecar: Sidecar, store: Path, wanted: dict[str, Any], is_stored: bool
+) -> None:
+    sidecar(STORE)
+    pod.install("exit 78")
+    assert pod.run(**wanted) == 78
+    assert (store / "model").exists() is is_stored
+    assert pod.recorded()[0] == "Failed"
+    assert "results" not in pod.termination_log.read_text(), "it has why the training failed"
+
+
+@pytest.mark.slow
+def test_a_directory_without_a_file_names_the_volume_as_the_reason(
+    pod: MasterPod, sidecar: Sidecar, output: Path
+) -> None:
+    (output / "model").unlink()
+    sidecar(STORE)
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0
+    assert f"{output} contains no file on the master's node: use a volume" in recorded(pod)
+
+
+@pytest.mark.slow
+def test_a_container_that_does_not_run_is_told(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "READY_WITHIN", 0.0)
+    monkeypatch.setattr(results, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(results, "LOOK_EVERY", 0.01)
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0
+    assert "the container results is not running" in recorded(pod)
+
+
+@pytest.mark.slow
+def test_a_container_that_was_killed_while_it_stored_is_asked_again(
+    pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exchange = pod.generated / "results"
+    (exchange / "running").touch()
+    first = sidecar(STORE)
+    assert first.stdout is not None
+    assert "the container ended while results.command ran" in first.stdout.readline()
+    wait_until((exchange / "answer").exists, TIMEOUT, "the master is told")
+    assert (exchange / "answer").read_text().startswith("137 ")
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0
+    assert recorded(pod) == "Stored"
+
+
+@pytest.mark.slow
+def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
+    sidecar(f"exec sleep {TIMEOUT}")
+    go = pod.generated / "results" / "go"
+    wait_until(go.exists, TIMEOUT, "the container waits to be asked")
+    pod.install("exit 0")
+    assert pod.run(results={"timeoutSeconds": 0.2}) == 0
+    assert "longer than results.timeoutSeconds" in recorded(pod)
+
+
+@pytest.mark.slow
+def test_storing_ends_before_the_jobs_deadline(pod: MasterPod, sidecar: Sidecar) -> None:
+    """Kubernetes would otherwise call a run failed that has finished: ten seconds are too few."""
+    started = datetime.now(UTC) - timedelta(seconds=50)
+    status = {"startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    pod.put_job(spec={"activeDeadlineSeconds": 60}, status=status)
+    sidecar(STORE)
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == 0
+    assert "or master.activeDeadlineSeconds allows" in recorded(pod)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("failed", "code"), [(0, 128 + signal.SIGTERM), (2, 0)])
+def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
+    pod: MasterPod, sidecar: Sidecar, failed: int, code: int
+) -> None:
+    """Where its Job makes no other one, the training has finished all the same."""
+    pod.put_job(failed=failed)
+    sidecar(f"kill -TERM {os.getpid()}; exec sleep {TIMEOUT}")
+    pod.install("exit 0")
+    assert pod.run(**WANTED) == code
+    assert pod.recorded() == ("Finished", "")
+    assert "the master was terminated meanwhile" in recorded(pod)
+
+
+def record_earlier(pod: MasterPod, results: str) -> None:
+    data = {
+        **{"run": "run-1", "settings": "settings-1", "job": JOB, "uid": "uid-1"},
+        **{"state": "Finished", "time": "t", "reason": "", "results": results},
+    }
+    pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+    pod.install('touch "$OUT/launched"')
+
+
+@pytest.mark.parametrize(
+    ("before", "is_stored"), [("the master was lost", True), ("Stored", False)]
+)
+def test_the_next_master_stores_what_is_not_stored_yet_and_trains_no_more(
+    pod: MasterPod, sidecar: Sidecar, store: Path, before: str, is_stored: bool
+) -> None:
+    record_earlier(pod, before)
+    sidecar(STORE)
+    assert pod.run(**WANTED) == 0
+    assert not (pod.generated.parent / "launched").exists()
+    assert (store / "model").exists() is is_stored
+    assert recorded(pod) == "Stored"

@@ -1,0 +1,230 @@
+"""`helm test`: an allreduce over the ranks of a run that has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from hvd_pods.master import kube, selftest
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import TIMEOUT
+from tests.fakes.server import Handler
+from tests.unit.hvd_pods.master_pod import JOB, MasterPod
+from tests.unit.hvd_pods.runs import make_run
+
+Background = Callable[..., "Future[Any]"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selftest, "LOOK_EVERY", 0.02)
+
+
+def wait_for_end(api: kube.Api, seconds: float = 60.0) -> None:
+    selftest.wait_for_end(api, JOB, time.monotonic() + seconds)
+
+
+def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
+    """A Job; conditions are (type, status)."""
+    return {
+        "metadata": {"name": JOB},
+        "spec": {"suspend": suspend},
+        "status": {"conditions": [{"type": kind, "status": held} for kind, held in conditions]},
+    }
+
+
+@pytest.fixture
+def waiting(
+    api_server: FakeApi, background: Background, capsys: pytest.CaptureFixture[str]
+) -> Future[Any]:
+    """A test that waits for the run; its output is captured from the start."""
+    api_server.put("batch/jobs", {**job(("Complete", "True")), "metadata": {"name": "another"}})
+    api_server.put("batch/jobs", job())
+    future = background(wait_for_end, kube.Api())
+    api_server.wait_for_watch("batch/jobs")
+    assert not future.done()
+    return future
+
+
+def test_a_run_whose_job_is_deleted_has_ended(waiting: Future[Any], api_server: FakeApi) -> None:
+    api_server.remove("batch/jobs", JOB)
+    waiting.result(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    "break_off",
+    [FakeApi.end_watches, FakeApi.expire, lambda api: api.end_watches(faults.cut_chunk)],
+    ids=["server's limit", "410 event", "cut chunk"],
+)
+def test_the_wait_outlasts_a_watch(
+    waiting: Future[Any], api_server: FakeApi, break_off: Callable[[FakeApi], None]
+) -> None:
+    break_off(api_server)
+    api_server.wait_for_watch("batch/jobs", 2)
+    api_server.put("batch/jobs", job(("Complete", "True")))
+    waiting.result(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("mode", "launcher"),
+    [("mpirun", "mpirun"), ("horovodrun", "horovodrun"), ("elastic", "horovodrun"),
+     ("custom", "mpirun")],
+)  # fmt: skip
+def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launcher: str) -> None:
+    group = {"statefulSet": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
+    run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))
+    assert run.mode == launcher
+    assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/bandwidth.py"]
+    assert (run.ranks, run.needed_workers) == (2, {"w": 1})
+    # Spares are used where they answer; those by which an elastic run grows are left out.
+    assert len(run.hosts) == (1 if mode == "elastic" else 3)
+
+
+@pytest.fixture
+def ended(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
+    """The test's pod, beside a run that finished and whose workers were scaled to 0."""
+    pod.put_job(status=job(("Complete", "True"))["status"])
+    set_replicas(pod, 0)
+    monkeypatch.setenv("HVD_TESTED_JOB", JOB)
+    # The pod of a hook has no Job.
+    monkeypatch.setenv("HVD_JOB", "")
+    monkeypatch.setenv("HVD_JOB_UID", "")
+    # How many workers there are while the launcher runs is seen in the requests alone.
+    pod.install('printf "%s\\n" "$@" >"$OUT/arguments"')
+    return pod
+
+
+def set_replicas(pod: MasterPod, number: int) -> None:
+    item = {"metadata": {"name": "hvd-worker"}, "spec": {"replicas": number}}
+    pod.api.put("apps/statefulsets", item)
+
+
+def scales(pod: MasterPod) -> list[int]:
+    patches = pod.api.asked("PATCH", "apps/statefulsets/hvd-worker/scale")
+    return [request.body["spec"]["replicas"] for request in patches]
+
+
+@pytest.mark.parametrize(("found", "expected"), [(0, [2, 0]), (1, [2, 1]), (2, []), (3, [])])
+@pytest.mark.parametrize("cleanup", ["OnSuccess", "Always", "Never"])
+def test_there_are_as_many_workers_as_before_the_test(
+    ended: MasterPod,
+    cleanup: str,
+    found: int,
+    expected: list[int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After a failed run, its workers are there for debugging."""
+    set_replicas(ended, found)
+    ended.environment(cleanup=cleanup)
+    assert selftest.main() == 0
+    assert scales(ended) == expected
+    arguments = (ended.generated.parent / "arguments").read_text().splitlines()
+    assert arguments[1] == "4"
+    assert arguments[-1].endswith("/bandwidth.py")
+    assert capsys.readouterr().out.endswith("] the test passed\n")
+    assert ended.stages() == [], "the run's events are not the test's"
+
+
+@pytest.mark.slow
+def test_the_test_does_not_run_beside_a_master(
+    ended: MasterPod, background: Background, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = {"holder": "hvd-master-1-x", "holderJob": JOB, "holderUid": "uid-1", "renewed": "t"}
+    record = {"metadata": {"name": "hvd-run"}}
+    ended.api.put("core/configmaps", {**record, "data": {**held, "state": "Running"}})
+    ended.environment()
+
+    def release() -> None:
+        ended.api.wait(lambda: len(ended.api.asked("GET", "core/configmaps/hvd-run")) > 3)
+        assert scales(ended) == []
+        ended.api.put("core/configmaps", {**record, "data": {**held, "holder": ""}})
+
+    released = background(release)
+    assert selftest.main() == 0
+    released.result(TIMEOUT)
+    assert f"waiting until hvd-master-1-x of {JOB}" in capsys.readouterr().out
+    assert scales(ended) == [2, 0]
+    item: Any = ended.api.find("core/configmaps", "hvd-run")
+    assert (item["data"]["holder"], item["data"]["holderJob"]) == ("", "helm test")
+
+
+def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
+    ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selftest, "LIMIT", 1.0)
+    monkeypatch.setattr(selftest, "SPARE", 0.5)
+    ended.put_job()
+    ended.environment()
+    assert selftest.main() == 1
+    assert scales(ended) == []
+    assert ended.api.asked("PATCH", "core/configmaps/hvd-run") == []
+    assert "run `helm test` again when the run has ended" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
+    ended: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(selftest, "LIMIT", 1.0)
+    monkeypatch.setattr(selftest, "SPARE", 0.0)
+    ended.install(f"exec sleep {TIMEOUT}")
+    ended.environment()
+    assert selftest.main() == 1
+    assert scales(ended) == [2, 0]
+    assert "the test did not end within 1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("upgraded", ["another Job", "the same Job, resumed"])
+def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
+    ended: MasterPod, upgraded: str
+) -> None:
+    def upgrade(handler: Handler) -> None:
+        if upgraded == "another Job":
+            # The Role names the new one only.
+            ended.api.fail("GET", "batch/jobs", faults.status(403))
+        else:
+            ended.put_job()
+        faults.accept(handler)
+
+    ended.api.fail("PATCH", "apps/statefulsets", upgrade)
+    ended.environment()
+    assert selftest.main() == 0
+    assert scales(ended) == [2], "it did not scale down"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "batch/jobs"), ("PATCH", "apps/statefulsets")]
+)
+@pytest.mark.parametrize(
+    "failure", [faults.status(503, "try later"), faults.cut_answer], ids=["503", "cut"]
+)
+def test_a_test_that_the_api_fails_says_so(
+    ended: MasterPod,
+    method: str,
+    path: str,
+    failure: faults.Failure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ended.api.fail(method, path, failure)
+    ended.environment()
+    assert selftest.main() == 1
+    assert not (ended.generated.parent / "arguments").exists()
+    output = capsys.readouterr()
+    assert "the test failed with exit code 1" in output.out
+    assert "[hvd] error: " in output.err
+
+
+def test_workers_that_cannot_be_scaled_down_do_not_fail_the_test(
+    ended: MasterPod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended.environment()
+    # The first one scales up.
+    ended.api.fail("PATCH", "apps/statefulsets", faults.accept)
+    ended.api.fail("PATCH", "apps/statefulsets", faults.status(503))
+    assert selftest.main() == 0
+    assert "the number of workers stays as it is: 503" in capsys.readouterr().out

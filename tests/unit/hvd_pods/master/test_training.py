@@ -1,0 +1,409 @@
+"""What happens to a launch while it runs, why it ended, and what follows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.errors import LaunchError, LostHostError, NotANumberError, RunError
+from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
+from hvd_pods.master import messages as m
+from hvd_pods.master.ending import STORED, deadline, interruption, will_retry
+from hvd_pods.master.failure import Cause
+from hvd_pods.master.stalls import StallReader
+from hvd_pods.master.state import Phase
+from hvd_pods.master.training import END_WITHIN, END_WITHOUT_HOSTS_WITHIN
+from tests.unit.hvd_pods.master.world import JOB, WALL, World, one_group, pod
+
+CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
+STORES = {"timeoutSeconds": 60, "onFailure": False}
+
+
+def training(**changes: Any) -> World:
+    world = World(one_group(lostAfterSeconds=15, **changes))
+    world.train()
+    while world.answers:
+        world.answer()
+    return world
+
+
+def notice(world: World, kind: str, host: str = "w-0", connection: int = 0, **more: Any) -> None:
+    content = {"kind": kind, "host": host, "rank": 0, **more}
+    world.tell(m.NoticeTaken(world.state.attempt.number, content, connection))
+
+
+def lose(world: World, host: str = "w-1") -> None:
+    world.tell(m.HostProblem(world.state.attempt.number, host, "port 22 is closed", 15.0))
+
+
+def end_with(world: World, code: int, cause: Cause | None = None) -> str:
+    """Let the launcher end, and return why the attempt failed."""
+    world.end_launcher(code)
+    for number, (effect, _) in enumerate(world.answers):
+        if isinstance(effect, m.FindCause):
+            world.answers[number] = (effect, m.CauseFound(effect.attempt, cause))
+    while world.state.phase == Phase.JUDGING:
+        world.answer()
+    return str(world.state.attempt.problem or "")
+
+
+def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
+    assert end_with(training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
+    assert "ended with exit code 3: its last lines above" in end_with(training(), 3)
+    assert end_with(training(), 0) == ""
+
+
+def test_lost_host_ends_the_launch_and_explains_its_end() -> None:
+    world = training()
+    lose(world)
+    (ending,) = world.of(m.EndLauncher)
+    assert not ending.kills
+    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHOUT_HOSTS_WITHIN)
+    (listing,) = world.of(m.ListPods)
+    assert listing.missing == ["w-1"]
+    world.settle(until=m.FollowProgress)
+    assert end_with(world, 143) == "lost w-1: port 22 is closed"
+    assert "lost w-1: " in world.logged()
+    assert not world.of(m.DeletePods), "another master may use the workers"
+
+
+def test_ranks_that_ended_well_as_a_host_was_lost_have_finished() -> None:
+    world = training()
+    lose(world)
+    world.answers.clear()
+    assert end_with(world, 0) == ""
+    aborted = training(failOnNaN=True)
+    report(aborted, 3, loss="nan")
+    assert end_with(aborted, 0) == str(NotANumberError()), "whatever handlers of signals make of it"
+
+
+def test_host_that_does_not_answer_explains_a_launch_that_failed() -> None:
+    world = training()
+    world.tell(m.HostProblem(world.state.attempt.number, "w-1", "closed", 1.0))
+    assert end_with(world, 1, CAUSE) == "lost w-1: closed; rank 1 on w-0: TypeError: no"
+    assert isinstance(world.state.attempt.problem, LostHostError)
+
+
+def test_launcher_that_does_not_end_is_killed() -> None:
+    world = training(stallTimeoutSeconds=60)
+    world.tell(m.RankMissing(world.state.attempt.number, 3, "has not joined x", 60.0))
+    while not world.of(m.EndLauncher):
+        world.answer() if world.answers else world.fire()
+    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
+    world.answers.clear()
+    while not any(effect.kills for effect in world.of(m.EndLauncher)):
+        world.fire()
+
+
+def test_workers_that_leave_are_waited_for_and_count_as_no_failure() -> None:
+    world = training()
+    notice(world, LEAVING, "w-1", seconds=20.0)
+    lose(world)
+    assert not world.of(m.EndLauncher), "its ranks may be saving"
+    problem = end_with(world, 1, CAUSE)
+    assert problem.startswith("w-1 was terminated")
+    while len(world.of(m.Launch)) == 1:
+        world.answer()
+    assert world.state.failures == 0
+    late = training()
+    notice(late, LEAVING, "w-1", seconds=20.0)
+    lose(late)
+    began = late.now
+    while not late.of(m.EndLauncher):
+        late.fire()
+    assert late.now - began >= 20.0
+
+
+def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
+    world = training()
+    for rank in (0, 1):
+        notice(world, ASKED, rank=rank)
+    notice(world, ENDED, connection=5)
+    assert not world.of(m.ReleaseRanks)
+    notice(world, ENDED, connection=6, rank=1)
+    assert [effect.connections for effect in world.of(m.ReleaseRanks)] == [(5, 6)]
+    again = training()
+    notice(again, ASKED)
+    notice(again, ASKED, rank=1)
+    notice(again, ENDED, connection=5)
+    again.end_launcher(1)
+    assert again.of(m.ReleaseRanks), "nothing waits for the end of a launch that is over"
+
+
+def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
+    world = training(gracePeriodSeconds=60)
+    world.tell(m.Terminated())
+    (asking,) = world.of(m.AskRanks)
+    assert asking.hosts == ("w-0", "w-1")
+    notice(world, ENDED, connection=5)
+    assert not world.of(m.ReleaseRanks), "not all of them have been asked yet"
+    world.answers.clear()
+    world.tell(m.RanksAsked(1, 4))
+    assert world.of(m.ReleaseRanks)
+    assert not world.of(m.EndLauncher)
+    began = world.now
+    while not world.of(m.EndLauncher):
+        world.fire()
+    assert world.now - began == pytest.approx(45.0)
+    deaf = training()
+    deaf.tell(m.Terminated())
+    deaf.answers.clear()
+    deaf.tell(m.RanksAsked(1, 0))
+    assert deaf.of(m.EndLauncher), "their program knows SIGTERM only"
+
+
+def report(world: World, step: int, **more: Any) -> None:
+    progress = {"step": step, **more}
+    world.tell(m.ProgressReported(world.state.attempt.number, progress), 1.0)
+
+
+def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
+    world = training()
+    for step in range(1, 6):
+        report(world, 10 * step, steps=100, loss=0.5, imagesPerSecond=2.5, size=4)
+    shown = json.loads(world.state.news()["progress"])
+    assert (shown["step"], shown["loss"], shown["imagesPerSecond"]) == (50, 0.5, 10.0)
+    assert shown["secondsLeft"] == 5
+    report(world, 3, steps=100)
+    assert "secondsLeft" not in json.loads(world.state.news()["progress"]), "ranks began anew"
+    assert json.loads(world.state.news()["progress"])["step"] == 3
+    assert training().state.news()["progress"] == ""
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) -> None:
+    world = training(failOnNaN=is_wanted)
+    report(world, 3, loss="nan")
+    assert bool(world.of(m.EndLauncher)) is is_wanted
+    # It may be told by the last report only.
+    last = training(failOnNaN=is_wanted)
+    last.is_running = False
+    last.end_launcher(0)
+    last.answers.insert(0, (m.ReadRecord(), m.ProgressReported(1, {"step": 3, "loss": "nan"})))
+    while last.state.phase == Phase.JUDGING:
+        last.answer()
+    assert (last.state.attempt.problem is not None) is is_wanted
+
+
+def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
+    world = training()
+    for period in range(4):
+        for rank in (1, 3):
+            world.tell(m.RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
+        while "stalls" in world.state.timers:
+            world.fire()
+        world.now += 60
+    named = [effect.message for effect in world.of(m.Emit) if effect.reason == "Stalled"]
+    assert named == [
+        "rank 1 on w-0 has not joined grads for 60 s; rank 3 on w-1 has not joined grads for 60 s"
+    ]
+    assert [effect.ranks for effect in world.of(m.ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
+    assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
+
+
+def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
+    world = training(stallTimeoutSeconds=100)
+    notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
+    while not world.of(m.ShowStacks):
+        world.fire()
+    assert not world.of(m.EndLauncher)
+    world.settle(until=m.EndLauncher)
+    assert "rank 3 on w-1 is stopped" in end_with(world, 143)
+
+
+def test_ranks_that_stalled_before_say_nothing_of_the_next_launch() -> None:
+    world = training(stallTimeoutSeconds=100)
+    world.tell(m.RankMissing(1, 1, "has not joined grads", 60.0))
+    world.end_launcher(1)
+    while len(world.of(m.Launch)) < 2:
+        world.answer() if world.answers else world.fire()
+    world.tell(m.RankMissing(1, 1, "has not joined grads", 600.0))
+    world.tell(m.Timer("stalls"))
+    assert not [e for e in world.of(m.Emit) if e.reason == "Stalled"]
+
+
+def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> None:
+    reader = StallReader()
+    lines = [
+        "Missing ranks:",
+        "0: [not.asked]",
+        "[2026] One or more tensors are waiting for remainder of ranks for more than 60 seconds.",
+        "a line of another rank",
+        "1: [grads/a, grads/b]",
+        "2!: [" + "x" * 500 + "]",
+        "9" * 5000 + ": [grads]",
+        *["another line"] * 30,
+        "3: [grads]",
+    ]
+    found = [answer for line in lines if (answer := reader.read(line))]
+    assert [(rank, seconds) for rank, _, seconds in found] == [(1, 60.0), (2, 60.0)]
+    assert found[0][1] == "has not joined grads/a, grads/b"
+    assert len(found[1][1]) < 200
+
+
+def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
+    world = training()
+    notice(world, RAISED, text="ValueError: a")
+    notice(world, FAILED, rank=1, status=-9)
+    notice(world, FAILED, rank=2, status=1)
+    world.end_launcher(1)
+    (search,) = world.of(m.FindCause)
+    assert [item["text"] for item in search.raised] == ["ValueError: a"]
+    assert [item["rank"] for item in search.failed] == [1, 2]
+
+
+def elastic(hosts: int = 3) -> World:
+    """An elastic run that trains on all its hosts."""
+    world = World(one_group(1, hosts, mode="elastic", lostAfterSeconds=15))
+    world.train()
+    while world.answers:
+        world.answer()
+    return world
+
+
+def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
+    world = elastic(2)
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+    assert world.state.entry["trained"] == "uid-1"
+    world.tell(m.HostGone(1, "w-1"))
+    while world.answers:
+        world.answer()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
+    world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"], "it does not have the code yet"
+    while world.answers:
+        world.answer()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+    lose(world)
+    while world.answers:
+        world.answer()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
+    assert not world.of(m.EndLauncher), "the run goes on with what is left"
+    assert [e.message for e in world.of(m.Emit) if e.reason == "HostLost"] == [
+        "lost w-1: port 22 is closed"
+    ]
+
+
+def test_elastic_host_without_the_code_is_tried_less_and_less_often() -> None:
+    world = elastic()
+    world.tell(m.HostGone(1, "w-2"))
+    while world.answers:
+        world.answer()
+    world.tell(m.HostAnswers(1, "w-2", pod("w-2")))
+    pauses = []
+    for _ in range(8):
+        world.answers.clear()
+        world.tell(m.Delivered(1, ["w-0", "w-1"], RunError("pip cannot install")))
+        pauses.append(world.state.timers["deliver"] - world.now)
+        assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+        world.now = world.state.timers["deliver"]
+        world.tell(m.Timer("deliver"))
+    assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60])
+
+
+def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
+    world = World(one_group(1, 2, lostAfterSeconds=15))
+    world.train()
+    while world.answers:
+        world.answer()
+    (effect,) = world.of(m.EndLeftovers)
+    assert effect.hosts == ["w-1"]
+    lose(world)
+    world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
+    assert len(world.of(m.EndLeftovers)) == 2, "it comes back with what it did"
+    assert not world.of(m.EndLauncher), "a spare is no loss"
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "code", "is_scaled"),
+    [("OnSuccess", 0, True), ("OnSuccess", 78, False), ("Always", 78, True), ("Never", 0, False)],
+)
+def test_workers_are_scaled_down_as_cleanup_says(cleanup: str, code: int, is_scaled: bool) -> None:
+    world = training(cleanup=cleanup)
+    world.end_launcher(code)
+    world.settle()
+    assert bool(world.of(m.ScaleDown)) is is_scaled
+    end = world.of(m.WriteRecord)[-1].data["state"]
+    assert end == ("Finished" if code == 0 else "Failed")
+
+
+def test_results_are_stored_after_the_end_is_recorded() -> None:
+    world = training(results=STORES)
+    world.end_launcher(0)
+    world.settle()
+    kinds = [type(effect) for effect in world.effects]
+    assert kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
+    assert world.of(m.ReleaseRecord)[0].data["results"] == STORED
+    again = World(one_group(results=STORES), record={
+        **dict(world.of(m.ReleaseRecord)[0].data), "uid": "uid-0"
+    })  # fmt: skip
+    again.tell(m.Started())
+    again.settle()
+    assert not again.of(m.StoreResults), "the record says that they are stored"
+
+
+@pytest.mark.parametrize(("code", "on_failure", "stores"), [(1, False, False), (1, True, True)])
+def test_results_of_a_failed_run_are_stored_if_it_asks_for_that(
+    code: int, on_failure: bool, stores: bool
+) -> None:
+    world = training(results={**STORES, "onFailure": on_failure})
+    world.job = {**JOB, "spec": {"backoffLimit": 0}}
+    world.end_launcher(code)
+    world.settle()
+    assert bool(world.of(m.StoreResults)) is stores
+
+
+def test_results_that_cannot_be_stored_change_no_exit_code() -> None:
+    world = training(results=STORES)
+    world.end_launcher(0)
+    world.settle(until=m.StoreResults)
+    world.answers.clear()
+    world.tell(m.ResultsStored("exit code 7"))
+    world.settle()
+    assert world.exit == m.Exit(None)
+    assert [e.reason for e in world.of(m.Emit)][-1] == "ResultsNotStored"
+    assert world.of(m.ReleaseRecord)[0].data["results"] == "exit code 7"
+
+
+STARTED = {"startTime": "2026-01-01T10:00:00Z"}
+BEGAN = 1767261600.0
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "spec", "retries"),
+    [
+        (143, {}, {}, True),
+        (0, {}, {}, False),
+        (78, {}, {}, False),
+        (1, {"failed": 1}, {}, True),
+        (1, {"failed": 2}, {}, False),
+        (1, {"conditions": [{"type": "Failed", "status": "True"}]}, {}, False),
+        # The deadline would pass in the pause before the next master.
+        (1, {}, {"activeDeadlineSeconds": 60}, True),
+        (1, {"failed": 1}, {"activeDeadlineSeconds": 60}, False),
+    ],
+)
+def test_job_makes_another_master_while_it_may(
+    code: int, status: dict[str, Any], spec: dict[str, Any], retries: bool
+) -> None:
+    job = {"spec": {"backoffLimit": 2, **spec}, "status": {**STARTED, **status}}
+    assert will_retry(job, code, BEGAN + 45) is retries
+
+
+def test_end_of_the_master_is_explained_by_its_job() -> None:
+    assert "removed its Job" in str(interruption(None))
+    exceeded = [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}]
+    job = {"spec": {"activeDeadlineSeconds": 60}, "status": {**STARTED, "conditions": exceeded}}
+    assert "longer than master.activeDeadlineSeconds=60" in str(interruption(job))
+    assert deadline(job) == BEGAN + 60
+    assert deadline({"spec": {}}) > WALL
+
+
+def test_launch_error_carries_what_is_sure_to_repeat() -> None:
+    world = training()
+    end_with(world, 1, CAUSE)
+    problem = world.state.attempt.problem
+    assert isinstance(problem, LaunchError)
+    assert problem.repeats == "TypeError: no"

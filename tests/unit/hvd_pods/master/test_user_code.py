@@ -1,0 +1,250 @@
+"""The user's code: packed from the mounted ConfigMap, unpacked in each pod."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hvd_pods.common import packages, paths
+from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.master import remote, user_code
+from hvd_pods.worker import receive_code
+from tests.unit.hvd_pods.runs import make_run
+
+
+def make_archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """Return a tar.gz of these members."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for member, data in members:
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def make_file(name: str, mode: int = 0o600) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.mode = mode
+    return member
+
+
+def make_member(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The mounted ConfigMap, as the kubelet writes it: links into a hidden directory."""
+    source, code = tmp_path / "source", tmp_path / "code"
+    (source / "..2026_11_22").mkdir(parents=True)
+    (source / "..data").symlink_to("..2026_11_22")
+    code.mkdir()
+    monkeypatch.setattr(user_code, "CODE_SOURCE", source)
+    for module in (user_code, receive_code, paths):
+        monkeypatch.setattr(module, "CODE", code)
+    return source
+
+
+def mount(source: Path, name: str, content: bytes) -> None:
+    """Add a key to the mounted ConfigMap."""
+    (source / "..2026_11_22" / name).write_bytes(content)
+    (source / name).symlink_to(Path("..data", name))
+
+
+def list_files(directory: Path) -> dict[str, bytes]:
+    """Return the files below a directory."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_files_and_archive_are_one_directory(mounted: Path) -> None:
+    folder = make_member("model", tarfile.DIRTYPE)
+    tool = make_file("run.sh", 0o744)
+    archive = make_archive(
+        (folder, b""),
+        (make_file("./model/net.py"), b"net"),
+        (make_file("model/data.py"), b"data"),
+        # A folder that comes after what is in it, and one without its parent.
+        (make_file("deep/er/x"), b"x"),
+        (make_member("deep", tarfile.DIRTYPE), b""),
+        (make_member("empty/folder", tarfile.DIRTYPE), b""),
+        (tool, b"run"),
+    )
+    mount(mounted, "archive.tgz", archive)
+    mount(mounted, "train.py", b"train")
+    code = user_code.UserCode("v1")
+    code.unpack()
+    assert list_files(code.directory) == {
+        "deep/er/x": b"x",
+        "model/data.py": b"data",
+        "model/net.py": b"net",
+        "run.sh": b"run",
+        "train.py": b"train",
+    }
+    assert (code.directory / "empty" / "folder").is_dir()
+    assert (code.directory / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert (code.directory / "train.py").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("archive", "problem"),
+    [
+        (b"no archive", "not a gzip file|could not be opened"),
+        (make_archive((make_file("train.py"), b"0" * 9000))[:-30], "end-of-stream|unexpected end"),
+        (make_archive((make_file("/etc/passwd"), b"")), "'/etc/passwd' is outside"),
+        (make_archive((make_file("a/../../b"), b"")), "'a/../../b' is outside"),
+        (make_archive((make_member("link", tarfile.SYMTYPE, "/etc"), b"")), "'link' is neither"),
+        (make_archive((make_member("pipe", tarfile.FIFOTYPE), b"")), "'pipe' is neither"),
+    ],
+    ids=["no archive", "cut", "absolute path", "path outside", "link", "pipe"],
+)
+def test_broken_archive_is_a_wrong_configuration(
+    mounted: Path, archive: bytes, problem: str
+) -> None:
+    mount(mounted, "archive.tgz", archive)
+    code = user_code.UserCode("v1")
+    with pytest.raises(ConfigurationError, match=rf"cannot unpack code\.archive: .*({problem})"):
+        code.unpack()
+    assert not code.directory.exists()
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The `ssh` that the master calls: what it is asked for is in `asked`."""
+    file = tmp_path / "bin" / "ssh"
+    file.parent.mkdir()
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    return file
+
+
+def answer(ssh: Path, script: str) -> None:
+    """Let `ssh` run a script for each call; $1 is the host, $2 the command line."""
+    ssh.write_text(f'#!/bin/sh\necho "$2" >>{ssh.parent}/asked\ncat >/dev/null\n{script}\n')
+    ssh.chmod(0o755)
+
+
+def test_host_without_ssh_is_named_and_the_others_have_the_code(mounted: Path, ssh: Path) -> None:
+    hosts = make_run().hosts
+    answer(ssh, '[ "$1" = hvd-cpu-0.hvd ] || { echo "no route" >&2; exit 255; }')
+    mount(mounted, "train.py", b"train")
+    code = user_code.UserCode("v1")
+    code.unpack()
+    with pytest.raises(RunError, match=r"to the workers: hvd-cpu-1: no route$"):
+        code.deliver({hosts[0]: Pod("10.0.0.1"), hosts[1]: Pod("10.0.0.2")})
+    assert code.is_on(hosts[0], Pod("10.0.0.1"))
+    assert not code.is_on(hosts[0], Pod("10.0.0.9")), "a new pod of the same name"
+    assert not code.is_on(hosts[1], Pod("10.0.0.2"))
+
+
+def test_pods_that_only_dns_knows_are_given_the_code_at_each_attempt(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def call(hosts: list[Host], *_: object, **__: object) -> dict[Host, tuple[int, str]]:
+        asked.extend(host.name for host in hosts)
+        return dict.fromkeys(hosts, (0, ""))
+
+    monkeypatch.setattr(remote, "call", call)
+    mount(mounted, "train.py", b"train")
+    first, second = make_run().hosts[:2]
+    code = user_code.UserCode("v1")
+    code.unpack()
+    for uid in ("uid-1", "uid-1", "uid-2"):
+        code.forget_addresses()
+        code.deliver({first: Pod("10.0.0.1"), second: Pod("10.0.0.2", uid)})
+    assert asked == [first.name, second.name, first.name, first.name, second.name]
+
+
+def unpacked(mounted: Path, **options: Any) -> user_code.UserCode:
+    """Code that asks for a package."""
+    mount(mounted, "train.py", b"train")
+    mount(mounted, "requirements.txt", b"numpy")
+    code = user_code.UserCode("v1", **options)
+    code.unpack()
+    return code
+
+
+def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Path) -> None:
+    hosts = make_run().hosts
+    answer(
+        ssh,
+        "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
+        "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac",
+    )
+    code = unpacked(mounted, install_within=60.0)
+    addresses = {host: Pod(f"10.0.0.{number}") for number, host in enumerate(hosts)}
+    with pytest.raises(ConfigurationError) as error:
+        code.deliver(addresses)
+    assert str(error.value) == (
+        "cannot install requirements.txt on hvd-cpu-1: no numpy: do this"
+    ), "no attempt can help"
+    assert [code.is_on(host, addresses[host]) for host in hosts] == [True, False, True]
+    assert "keep-packages" in (ssh.parent / "asked").read_text()
+
+
+def test_hosts_with_the_same_problem_are_counted(
+    mounted: Path, ssh: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(ssh, "case $2 in *packages.py*) echo 'no answer' >&2; exit 1;; esac")
+    code = unpacked(mounted, install_within=60.0)
+    with pytest.raises(RunError, match=r"on hvd-cpu-0 and 2 more: no answer$") as error:
+        code.deliver(dict.fromkeys(make_run().hosts, Pod("10.0.0.1")))
+    assert error.value.exit_code == 1, "another attempt may help"
+    assert "pip runs on 3 hosts, at most 60 s" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh: Path) -> None:
+    answer(ssh, "case $2 in *packages.py*) exec sleep 60;; esac")
+    code = unpacked(mounted, install_within=60.0, is_stopped=lambda: True)
+    with pytest.raises(RunError, match="asked to end"):
+        code.deliver({make_run().hosts[0]: Pod("10.0.0.1")})
+
+
+def test_command_of_the_users_own_finds_the_packages_in_the_master(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "install", lambda code: f"for {code.name}")
+    code = unpacked(mounted, install_within=60.0)
+    assert "PYTHONPATH" not in code.prepare_launcher("mpirun", {"PATH": "/bin"})
+    assert "PYTHONPATH" in code.prepare_launcher("custom", {"PATH": "/bin"})
+    own = code.prepare_launcher("mpirun", {"PATH": "/bin", "PYTHONPATH": "/data"})
+    assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_worker_keeps_the_code_that_it_gets_and_no_other(
+    mounted: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    keeps: bool,
+) -> None:
+    code = paths.CODE
+    monkeypatch.setattr(packages, "FOLDER", code / ".packages")
+    for folder in (code / "v1", code / ".packages"):
+        folder.mkdir()
+    (code / "left by a person").touch()
+    words = ["receive_code.py", "v2", *(["keep-packages"] if keeps else [])]
+    monkeypatch.setattr(sys, "argv", words)
+
+    def receive(content: bytes) -> int:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+        return receive_code.main()
+
+    assert receive(b"no archive") == 1
+    assert f"cannot unpack the code in {code}/v2: " in capsys.readouterr().err
+    assert (code / "v1").is_dir(), "the code of a run that may go on"
+    assert receive(make_archive((make_file("train.py"), b"train"))) == 0
+    assert list_files(code / "v2") == {"train.py": b"train"}
+    kept = sorted(path.name for path in code.iterdir() if path.is_dir())
+    assert kept == ([".packages", "v2"] if keeps else ["v2"])

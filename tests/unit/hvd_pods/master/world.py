@@ -1,0 +1,168 @@
+"""A world that answers the effects of the master's loop, in any order that a test chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.run import Pod, Run
+from hvd_pods.master import messages as m
+from hvd_pods.master.decide import decide
+from hvd_pods.master.ending import UNREADABLE
+from hvd_pods.master.failure import Cause
+from hvd_pods.master.holding import TAKE
+from hvd_pods.master.messages import Moment
+from hvd_pods.master.retries import Retries
+from hvd_pods.master.state import Facts, State
+from tests.unit.hvd_pods.runs import make_run
+
+JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}}
+OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "epoch": str(10**17)}
+WALL = 1_790_000_000.0
+
+
+def one_group(number: int = 2, maximum: int = 0, **changes: Any) -> Run:
+    """A run of one group of workers with two slots each."""
+    group = {"statefulSet": "w", "number": number, "maximum": maximum or number}
+    return make_run(groups=[{**group, "slots": 2, "revision": "r1"}], **changes)
+
+
+def pod(host: str) -> Pod:
+    """Where a host is."""
+    return Pod(f"10.0.0.{host.rpartition('-')[2]}", f"uid of {host}", f"node of {host}")
+
+
+@dataclass
+class World:
+    """The loop's state, what it has asked for, and the answers that are under way.
+
+    `record` is the record's content, which another master may take.
+    """
+
+    run: Run
+    is_test: bool = False
+    job: Any = field(default_factory=lambda: JOB)
+    record: dict[str, str] = field(default_factory=dict)
+    now: float = 1000.0
+    effects: list[m.Effect] = field(default_factory=list)
+    # Each with the effect that it answers.
+    answers: list[tuple[m.Effect, m.Event]] = field(default_factory=list)
+    is_running: bool = False
+    exit: m.Exit | None = None
+
+    def __post_init__(self) -> None:
+        facts = Facts(self.run, "own", "job-1", "uid-1", self.is_test)
+        self.state = State(facts, retries=Retries(None if self.run.api else self.run.retries))
+
+    def tell(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
+        """Let an event happen; the effects that follow."""
+        self.now += after
+        moment = Moment(self.now, WALL + self.now)
+        self.state, effects = decide(self.state, event, moment)
+        for effect in effects:
+            self.effects.append(effect)
+            self._take(effect)
+        return list(effects)
+
+    def answer(self, number: int = 0, *, is_usual: bool = True) -> None:
+        """Deliver an answer that is under way, or another one to the same effect."""
+        effect, answer = self.answers.pop(number)
+        others = self.answers_to(effect)
+        self.tell(answer if is_usual or len(others) < 2 else others[-1], 0.01)
+
+    def settle(self, *, until: type[m.Effect] = m.Exit, most: int = 400) -> None:
+        """Deliver answers and let timers come until an effect was asked for, or nothing is left."""
+        for _ in range(most):
+            if any(isinstance(effect, until) for effect in self.effects):
+                return
+            if self.answers:
+                self.answer()
+            elif not self.fire():
+                return
+        raise AssertionError(f"no end: the master waits {self.state.phase.value}")
+
+    def fire(self) -> bool:
+        """Let the next timer come; False when there is none."""
+        timers = self.state.timers
+        if not timers:
+            return False
+        name = min(timers, key=lambda name: timers[name])
+        self.now = max(self.now, timers[name])
+        self.tell(m.Timer(name))
+        return True
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """The effects of a kind, in their order."""
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def logged(self) -> str:
+        """All lines of the log."""
+        return "\n".join(effect.message for effect in self.of(m.Log))
+
+    def end_launcher(self, code: int = 0, seconds: float = 1.0) -> None:
+        """Let the launcher end."""
+        self.is_running = False
+        self.tell(m.LauncherEnded(self.state.attempt.number, code, seconds))
+
+    def train(self) -> int:
+        """Come to the training; the attempt's number."""
+        self.tell(m.Started())
+        self.settle(until=m.Launch)
+        return self.state.attempt.number
+
+    def answers_to(self, effect: m.Effect) -> list[m.Event]:
+        """What may follow an effect, the usual answer first."""
+        kind, problem = type(effect), RunError("no luck")
+        attempt: int = getattr(effect, "attempt", 0)
+        if isinstance(effect, m.WriteRecord):
+            is_other = self.record.get("holder") == OTHER["holder"]
+            if effect.holds and is_other and effect.purpose != TAKE:
+                changes = effect.changes + 1
+                return [m.RecordChanged(effect.purpose, dict(self.record), changes)]
+            failed = m.RecordFailed(effect.purpose, 503, "away")
+            return [m.RecordWritten(effect.purpose), failed]
+        if isinstance(effect, m.Deliver):
+            names = list(effect.pods)
+            return [m.Delivered(attempt, names), m.Delivered(attempt, names[1:], problem)]
+        if isinstance(effect, m.WatchHosts):
+            names = [host.name for host in self.run.hosts]
+            return [m.HostAnswers(attempt, name, pod(name)) for name in names]
+        cause = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
+        pods = {
+            host.name: {"metadata": {"name": host.name, "uid": f"{host.name} {host.revision}"}}
+            for host in self.run.hosts[1:]
+        }
+        several: dict[type[Any], list[m.Event]] = {
+            m.ReadRecord: [m.RecordRead(dict(self.record)), m.RecordFailed("read", 403, "no")],
+            m.ReadJob: [m.JobRead(self.job), m.JobRead(None), m.JobRead(UNREADABLE)],
+            m.ProvideWorkers: [m.WorkersProvided(), m.WorkersProvided(problem)],
+            m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
+            m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
+            m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],
+            m.AskRanks: [m.RanksAsked(attempt, 4), m.RanksAsked(attempt, 0)],
+            m.ShowStacks: [m.StacksShown(attempt)],
+            m.StopProgress: [m.ProgressStopped(attempt)],
+            m.ScaleDown: [m.WorkersScaled()],
+            m.StoreResults: [m.ResultsStored(""), m.ResultsStored("exit code 1")],
+            m.ReleaseRecord: [m.RecordReleased()],
+        }  # fmt: skip
+        return several.get(kind, [])
+
+    def _take(self, effect: m.Effect) -> None:
+        if isinstance(effect, m.Launch):
+            self.is_running = True
+        if isinstance(effect, m.Exit):
+            self.exit = effect
+        if isinstance(effect, m.WriteRecord) and effect.purpose == TAKE:
+            # The other one is gone.
+            self.record = {}
+        if isinstance(effect, m.WatchHosts):
+            self.answers += [(effect, event) for event in self.answers_to(effect)]
+        elif isinstance(effect, m.EndLauncher):
+            if self.is_running:
+                self.is_running = False
+                ended = m.LauncherEnded(self.state.attempt.number, 143, 1.0)
+                self.answers.append((effect, ended))
+        else:
+            self.answers += [(effect, event) for event in self.answers_to(effect)[:1]]

@@ -1,0 +1,140 @@
+"""The pod of a master for tests: its folders, keys, environment, and a launcher on its PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.common import paths, reporting, run, ssh
+from hvd_pods.master import effects, launch, main, mpi, remote, results, user_code
+from hvd_pods.master import keys as release_keys
+from tests.fakes.server import Handler
+from tests.unit.hvd_pods.fake_worker import Workers
+
+JOB = "hvd-master-1"
+
+
+def make_keys(folder: Path) -> Path:
+    """Make the Secret's two keys."""
+    for name in ("user-key", "host-key"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(command, check=True)
+    return folder
+
+
+class MasterPod:
+    """A master's pod of the Job hvd-master-1, with an image whose horovodrun is a shell script.
+
+    The pod's folders are below `folder`; everything the master asks for is in the API server.
+    """
+
+    def __init__(
+        self, workers: Workers, keys: Path, folder: Path, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.workers, self.api, self._patch = workers, workers.api, patch
+        self.generated, self.programs = folder / "generated", folder / "programs"
+        self.termination_log = folder / "termination-log"
+        for made in (self.generated, self.programs):
+            made.mkdir()
+        _move_paths(patch, paths.GENERATED, self.generated)
+        _move_paths(patch, paths.SECRETS, keys)
+        patch.setattr(reporting, "TERMINATION_LOG", self.termination_log)
+        patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
+        patch.setenv("OUT", str(folder))
+        self.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
+        self.put_job()
+        # The workers are sockets that send a banner.
+        self.install("exit 255", name="ssh")
+
+    def put_job(self, failed: int = 0, **changes: Any) -> None:
+        """The Job, which may fail twice before it fails for good."""
+        spec = {"backoffLimit": 2, **changes.pop("spec", {})}
+        status = {"failed": failed, **changes.pop("status", {})}
+        metadata = {"name": JOB, **changes}
+        self.api.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": status})
+
+    def show_job(self) -> None:
+        """Answer the next read of the Job, at the master's start, whatever fails after it."""
+
+        def show(handler: Handler) -> None:
+            job = self.api.find("batch/jobs", JOB)
+            assert job
+            handler.send_json(200, job)
+
+        self.api.fail("GET", f"batch/jobs/{JOB}", show)
+
+    def install(self, script: str, name: str = "horovodrun") -> None:
+        """Put a launcher on PATH."""
+        program = self.programs / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    def environment(self, **changes: Any) -> None:
+        """Describe the run to the master as the chart does; `changes` as in Workers.run."""
+        run = self.workers.run(**{"mode": "horovodrun", **changes})
+        self._patch.setenv("HVD_RUN", describe(run))
+
+    def run(self, **changes: Any) -> int:
+        """Run the master's main program."""
+        self.environment(**changes)
+        return main.main()
+
+    def replicas(self) -> Any:
+        item = self.api.find("apps/statefulsets", "hvd-worker")
+        return item and item["spec"]["replicas"]
+
+    def stages(self) -> list[str]:
+        return [event["reason"] for event in self.api.items("core/events")]
+
+    def failures(self) -> list[str]:
+        """The messages of the events of failed attempts."""
+        events = self.api.items("core/events")
+        return [event["message"] for event in events if event["reason"] == "Failed"]
+
+    def recorded(self) -> tuple[str, str]:
+        item: Any = self.api.find("core/configmaps", "hvd-run")
+        return item["data"]["state"], item["data"]["reason"]
+
+
+def read_log(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return what the master logged, without the times."""
+    lines = capsys.readouterr().out.splitlines()
+    return [line.partition("] ")[2] for line in lines if line.startswith("[hvd ")]
+
+
+def describe(run: run.Run) -> str:
+    """HVD_RUN of a run whose workers are all in one group."""
+    first = run.hosts[0]
+    group = {
+        "statefulSet": first.stateful_set, "slots": first.slots, "revision": first.revision,
+        "number": run.needed_workers[first.stateful_set], "maximum": len(run.hosts),
+        "staged": run.staged[first.stateful_set],
+    }  # fmt: skip
+    stored = {"timeoutSeconds": run.results_within, "onFailure": run.results_on_failure}
+    binding = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
+    names = {
+        "hosts_timeout": "hostsTimeoutSeconds", "ssh_port": "sshPort", "min_ranks": "minRanks",
+        "max_ranks": "maxRanks", "lost_after": "lostAfterSeconds",
+        "worker_selector": "workerSelector", "stall_timeout": "stallTimeoutSeconds",
+        "fail_on_nan": "failOnNaN", "grace": "gracePeriodSeconds",
+    }  # fmt: skip
+    fields = {names.get(name, name): value for name, value in asdict(run).items()}
+    return json.dumps({**fields, "groups": [group], "binding": binding, "results": stored})
+
+
+def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
+    """Point every module's paths below `before` to the same below `after`."""
+    modules = (
+        *(paths, ssh, release_keys, launch, mpi, main, remote, results),
+        *(effects, user_code),
+    )
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Path) and value.is_relative_to(before):
+                patch.setattr(module, name, after / value.relative_to(before))

@@ -1,0 +1,48 @@
+"""The master's side of notices, for tests of workers and ranks on this machine."""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hvd_pods.master import messages as m
+from hvd_pods.master.notice_server import NoticeServer
+from tests.unit.hvd_pods.runs import make_run
+
+HOST = os.uname().nodename
+
+
+class Master:
+    """A master of epoch 7 that takes notices of this host's ranks."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setenv("HVD_EPOCH", "7")
+        # Set by the server, and as before after the test.
+        patch.setenv("HVD_NOTICES", "")
+        self.taken: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.on_wait: Callable[[dict[str, Any], int], None] = lambda notice, number: None
+        run = make_run()
+        hosts = [replace(run.hosts[0], name=HOST, slots=20)]
+        self.server = NoticeServer("127.0.0.1", replace(run, hosts=hosts), self._take)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment by which a rank finds this master."""
+        return {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
+
+    def _take(self, event: m.Event) -> None:
+        assert isinstance(event, m.NoticeTaken)
+        notice = dict(event.notice)
+        self.taken.put(notice)
+        self.on_wait(notice, event.connection)
+
+    def all(self, number: int) -> list[dict[str, Any]]:
+        """The next notices, which come within 20 s; then no other may have come."""
+        notices = [self.taken.get(timeout=20) for _ in range(number)]
+        assert self.taken.empty()
+        return notices

@@ -1,0 +1,178 @@
+"""Where a rank is, on which CPUs, and that it runs the script there or says why not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_pods.common.binding import Binding
+from hvd_pods.rank import child_rank, ranks, start
+
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+GLOO = {
+    "HOROVOD_RANK": "3",
+    "HOROVOD_SIZE": "8",
+    "HOROVOD_LOCAL_RANK": "1",
+    "HOROVOD_LOCAL_SIZE": "2",
+}
+PROGRAM = Path(start.__file__)
+
+
+@pytest.mark.parametrize("variables", [OPEN_MPI, HYDRA, GLOO], ids=["Open MPI", "Hydra", "Gloo"])
+def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, str]) -> None:
+    place = start.find_place({**variables, "PATH": "/bin"})
+    assert place == start.Place(rank=3, size=8, local_rank=1, local_size=2)
+    assert start.find_problem(place, 8, "2") is None
+    # An elastic rank may have any place.
+    assert start.find_problem(start.Place(0, 3, 0, 1), 0, "2") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "slots", "words"),
+    [
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, 8, "2", "2 ranks, but the hosts' slots add up to 8"),
+        ({"OMPI_COMM_WORLD_SIZE": "9"}, 8, "2", "9 ranks, but the hosts' slots add up to 8"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks were started on this host"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, 8, "2", "1 ranks were started on this host"),
+        ({}, 8, None, "not a worker"),
+        ({}, 0, None, "not a worker"),
+        ({"OMPI_COMM_WORLD_RANK": ""}, 8, "2", "no known launcher"),
+    ],
+)
+def test_rank_in_a_wrong_place_is_a_problem(
+    changes: dict[str, str], ranks: int, slots: str | None, words: str
+) -> None:
+    variables = {name: value for name, value in {**OPEN_MPI, **changes}.items() if value}
+    assert words in str(start.find_problem(start.find_place(variables), ranks, slots))
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_cpu_lists_name_every_cpu_once(cpus: set[int]) -> None:
+    named: list[int] = []
+    for part in start.format_cpus(cpus).split(","):
+        first, _, last = part.partition("-")
+        named += range(int(first), int(last or first) + 1)
+    assert named == sorted(cpus)
+
+
+def test_arguments_of_a_rank_end_where_its_command_begins() -> None:
+    words = "--bind-to core --cores-per-rank 3 --ranks-per-socket 2 8 python --bind-to x -- -h"
+    arguments = start.parse_arguments(words.split())
+    assert (arguments.binding, arguments.ranks) == (Binding("core", 3, 2), 8)
+    assert arguments.command == ["python", "--bind-to", "x", "--", "-h"]
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of rank 3 of 8, one of two on its host."""
+    for name in (*HYDRA, *GLOO, "PMI_FD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**OPEN_MPI, "HVD_SLOTS": "2"}.items():
+        monkeypatch.setenv(name, value)
+    return dict(os.environ)
+
+
+def launch_rank(
+    worker: dict[str, str], *words: str, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run start.py as a launcher does; `before` is a program that becomes it."""
+    return subprocess.run(
+        [*before, sys.executable, "-I", str(PROGRAM), *words],
+        env=worker, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str]) -> None:
+    cpu = str(max(os.sched_getaffinity(0)))
+    script = ["sh", "-c", "echo $0; grep Cpus_allowed_list /proc/self/status; exit 5", "script"]
+    done = launch_rank(worker, "8", *script, before=["taskset", "-c", cpu])
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.splitlines() == [
+        f"[hvd] rank 3 of 8 on {socket.gethostname()}, CPUs {cpu}",
+        "script",
+        f"Cpus_allowed_list:\t{cpu}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "received"),
+    [
+        (["8", "sh", "-c", "exit 5"], 5, b"cmd=abort exitcode=5\n"),
+        (["9", "true"], 78, b"cmd=abort exitcode=78\n"),
+        (["8", "true"], 0, b""),
+    ],
+)
+def test_rank_under_hydra_ends_the_run_when_it_fails(
+    worker: dict[str, str], words: list[str], code: int, received: bytes
+) -> None:
+    reader, writer = os.pipe()
+    done = subprocess.run(
+        [sys.executable, "-I", str(PROGRAM), *words],
+        env={**worker, **HYDRA, "PMI_FD": str(writer)}, pass_fds=[writer],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert (done.returncode, pipe.read()) == (code, received)
+
+
+@pytest.mark.parametrize(
+    ("number", "asked", "status", "reported"),
+    [("0", True, 0, 143), ("0", True, 5, 5), ("0", False, 0, 0), ("8", True, 0, 0)],
+    ids=["elastic", "failed", "finished", "not elastic"],
+)
+@pytest.mark.usefixtures("worker")
+def test_elastic_rank_that_was_asked_to_leave_does_not_end_the_training_of_the_others(
+    number: str,
+    asked: bool,
+    status: int,
+    reported: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(command: Sequence[str], started: Callable[[int], None]) -> int:
+        started(os.getpid())
+        script = ranks.find(3)
+        assert script is not None
+        monkeypatch.setattr(ranks, "was_asked_to_end", lambda one: asked and one == script)
+        return status
+
+    monkeypatch.setattr(child_rank, "run", run)
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["start.py", number, "true"])
+    monkeypatch.setenv("HVD_NOTICES", "")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert start.main() == reported
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["9", "echo"], "the launcher started 8 ranks, but the hosts' slots add up to 9"),
+        (["8", "no-such-command"], "command 'no-such-command' is not on PATH"),
+        (
+            ["--bind-to", "core", "--cores-per-rank", "999", "8", "echo"],
+            "launch.binding.coresPerRank is 999",
+        ),
+    ],
+)
+def test_rank_with_a_problem_ends_with_78_and_names_its_host(
+    worker: dict[str, str], words: list[str], message: str
+) -> None:
+    done = launch_rank(worker, *words)
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.startswith(f"[hvd] error: {socket.gethostname()}: {message}")

@@ -1,0 +1,168 @@
+"""Commands, scripts and variables with which a rank must start cold."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.rank.warm_checks import (
+    ColdStart,
+    Program,
+    check_environment,
+    check_interpreter,
+    check_script,
+    check_use,
+    parse_command,
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["TF_X", "OMP_NUM_THREADS", "KMP_X", "MKL_X", "XLA_FLAGS", "CUDA_X", "PYTHONHASHSEED",
+             "LD_LIBRARY_PATH", "LANG", "TZ", "OF_THE_USER"]
+)  # fmt: skip
+def test_other_variables_of_the_rank_are_those_of_the_import(name: str) -> None:
+    reason = rf"variables of the ranks differ from the worker's \({name}\).*worker.env"
+    with pytest.raises(ColdStart, match=reason):
+        check_environment({name: "/tmp"}, {})
+
+
+def test_python_of_the_rank_is_the_workers_and_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its folder, Python finds its packages."""
+    python, linked, other = (tmp_path / name for name in ("a/python3", "b/python3", "a/sh"))
+    for file in (python, other):
+        file.parent.mkdir(exist_ok=True)
+        file.touch(0o755)
+    linked.parent.mkdir()
+    linked.symlink_to(python)
+    monkeypatch.setenv("PATH", str(python.parent))
+    check_interpreter("python3", str(python))
+    for program in ("sh", "python4", str(other)):
+        with pytest.raises(ColdStart, match=f"^{program} is not {python}, the worker's Python$"):
+            check_interpreter(program, str(python))
+    with pytest.raises(ColdStart, match=f"^{linked} has other packages than {python}, "):
+        check_interpreter(str(linked), str(python))
+
+
+@pytest.mark.parametrize(
+    ("rank", "warm", "same"),
+    [
+        ("ROOT/mpi:ROOT/mpi:ROOT/a", "ROOT/mpi:ROOT/a", True),
+        ("/usr/lib", None, True),
+        ("ROOT/not-there", None, True),
+        ("/usr/lib:ROOT/a:", "ROOT/a", True),
+        ("ROOT/a:ROOT/mpi", "ROOT/mpi:ROOT/a", False),
+        ("ROOT/mpi", None, False),
+    ],
+)
+def test_folders_of_libraries_may_be_repeated(
+    tmp_path: Path, rank: str, warm: str | None, same: bool
+) -> None:
+    for name in ("mpi", "a"):
+        (tmp_path / name).mkdir()
+    root = str(tmp_path)
+    before = {} if warm is None else {"LD_LIBRARY_PATH": warm.replace("ROOT", root)}
+    with nullcontext() if same else pytest.raises(ColdStart, match="LD_LIBRARY_PATH"):
+        check_environment({"LD_LIBRARY_PATH": rank.replace("ROOT", root)}, before)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["-O", "train.py"], "^python3 has the option -O$"),
+        (["-uX", "dev", "train.py"], "^python3 has the option -X$"),
+        (["--version"], "^python3 has the option --$"),
+        (["-c"], "^python3 has the option -c$"),
+        ([], "standard input"),
+        (["-"], "standard input"),
+        (["-u"], "standard input"),
+        (["no-such-file.py"], "not a file"),
+        (["."], "not a file"),
+    ],
+)
+def test_command_that_a_fork_cannot_run_is_named(words: list[str], reason: str) -> None:
+    with pytest.raises(ColdStart, match=reason):
+        parse_command(["python3", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (["-c", "x", "-u"], Program("code", "x", ["-u"], False)),
+        (["-cx", "-u"], Program("code", "x", ["-u"], False)),
+        (["-u", "-m", "own.train", "a"], Program("module", "own.train", ["a"], True)),
+        (["-um", "own.train"], Program("module", "own.train", [], True)),
+        (["-u", __file__, "-u"], Program("file", __file__, ["-u"], True)),
+    ],
+)
+def test_command_is_read_as_python_reads_it(words: list[str], program: Program) -> None:
+    assert parse_command(["python3", *words]) == program
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "os.environ['TF_X'] = '1'",
+        "os.environ.setdefault('OMP_NUM_THREADS', '1')",
+        "os.putenv('KMP_X', '1')",
+        "os.environ.update({'A': '1', 'XLA_FLAGS': '1'})",
+        "os.environ.update(TF_X='1')",
+        "os.environ |= {'MKL_X': '1'}",
+        "os.environb[b'TF_X'] = b'1'",
+        "from os import environ; environ['TF_X'] = '1'",
+        "if True: os.environ['KERAS_BACKEND'] = 'torch'",
+        "os.environ = {'TF_X': '1', **os.environ}",
+        "os.environ['A'] = os.environ['TF_X'] = '1'",
+        "environ.update({'A': '1'}, TF_X='1')",
+    ],
+)
+def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> None:
+    before = f"import os\n{statement}\nimport framework.sub as f\n"
+    after = f"import os\nfrom framework import sub\n{statement}\n"
+    with pytest.raises(ColdStart, match=r"sets (TF_X|OMP_|KMP_X|XLA_|MKL_X|KERAS_)"):
+        check_script(Program("code", before, [], False), ["framework.sub"])
+    check_script(Program("code", after, [], False), ["framework.sub"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0'",
+        "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'",
+        "os.environ['OF_THE_USER'] = '1'",
+        "print(os.environ['TF_X'])",
+        "os.environ[name] = '1'",
+        "os.environ = syntax error",
+        "os.environ.setdefault('A', 'TF_X')",
+        "os.putenv('A', 'TF_X')",
+        "os.environ.update(**{'TF_X': '1'})",
+        # Other mappings than the environment.
+        "d = {'TF_X': os.environ}",
+        "d['TF_X'] = os.environ['A']",
+        "d.setdefault('TF_X', os.environ['A'])",
+        "d.update({'TF_X': 1}, TF_X=os.environ['A'])",
+        "os.environ.pop('TF_X')",
+        "import framework; os.environ['TF_X'] = '1'",
+    ],
+)
+def test_script_that_sets_nothing_of_the_imports_stays_warm(text: str) -> None:
+    check_script(Program("code", text, [], False), ["framework"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import slow", "def f():\n    from slow.x import y", "import utilities", "from . import x",
+     "from importlib import import_module", "__import__('sl' + 'ow')", "exec('import slow')",
+     "not Python:"],
+)  # fmt: skip
+def test_program_that_may_need_it_waits(text: str) -> None:
+    check_use(Program("code", text, [], unbuffered=False))
+
+
+@pytest.mark.parametrize("text", ["import sys\nfrom os import path", "print('runs')", ""])
+def test_program_of_the_standard_library_does_not_wait(text: str) -> None:
+    with pytest.raises(ColdStart, match="still being imported, and the program does not use them"):
+        check_use(Program("code", text, [], unbuffered=False))

@@ -1,0 +1,99 @@
+"""Messages between a rank's client and the warm process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.rank import warm_wire
+from tests.unit.hvd_pods.copies import FILES
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Both sides of a connection."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.settimeout(20)
+        yield ours, theirs
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_message_arrives_with_its_descriptors(pair: Pair) -> None:
+    reader, writer = os.pipe()
+    warm_wire.send(pair[0], {"a": "ü"}, [writer])
+    message, (copy,) = warm_wire.receive(pair[1])
+    assert message == {"a": "ü"}
+    assert not os.get_inheritable(copy)
+    os.write(copy, b"x")
+    assert os.read(reader, 2) == b"x"
+    warm_wire.send(pair[0], {})
+    assert warm_wire.receive(pair[1]) == ({}, [])
+    for descriptor in (reader, writer, copy):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("content", [b"\0\0", b"\0\0\0\2{]", b"\0\0\0\7{}"])
+def test_message_that_is_cut_or_nonsense_leaves_no_open_file(pair: Pair, content: bytes) -> None:
+    before = open_files()
+    socket.send_fds(pair[0], [content], [0, 1])
+    pair[0].shutdown(socket.SHUT_WR)
+    with pytest.raises((ConnectionError, ValueError)):
+        warm_wire.receive(pair[1])
+    assert open_files() <= before
+
+
+GUARD_IS_GONE = """
+import socket, sys
+sys.path.insert(0, {files!r})
+from hvd_pods.rank import warm_client
+for answer in (None, b"", b"\\0\\0\\0\\2{{]"):
+    ours, theirs = socket.socketpair()
+    if answer is None:
+        theirs.close()
+    else:
+        theirs.sendall(answer)
+        theirs.shutdown(socket.SHUT_WR)
+    print(warm_client._follow(ours, print))
+"""
+
+
+def test_rank_whose_guard_is_gone_was_killed() -> None:
+    """Before the rank is told to begin, or while it runs."""
+    code = GUARD_IS_GONE.format(files=str(FILES))
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"-9\n-9\n-9\n"), done.stderr.decode()
+
+
+AFTER_THE_END = """
+import os, signal, socket, sys
+sys.path.insert(0, {files!r})
+from hvd_pods.rank import warm_client, warm_wire
+ours, theirs = socket.socketpair()
+warm_wire.send(theirs, {{"pid": 1}})
+warm_wire.send(theirs, {{"status": 2}})
+print(warm_client._follow(ours, lambda pid: None))
+ours.close()
+os.kill(os.getpid(), signal.SIGTERM)
+print("goes on")
+"""
+
+
+def test_signal_after_the_end_of_the_rank_is_not_an_error() -> None:
+    """The launcher sends one while this process tells the master how the rank has ended."""
+    code = AFTER_THE_END.format(files=str(FILES))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "2\ngoes on\n"), done.stderr

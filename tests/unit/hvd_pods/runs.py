@@ -1,0 +1,41 @@
+"""The run that tests of the pod files start from."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hvd_pods.common import run
+
+
+def make_run(**changes: Any) -> run.Run:
+    """A run of two groups."""
+    document: dict[str, Any] = {
+        "id": "run-1",
+        "settings": "settings-1",
+        "service": "hvd",
+        "workerSelector": "app.kubernetes.io/instance=hvd",
+        "groups": [
+            {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"},
+            {"statefulSet": "hvd-gpu", "number": 1, "maximum": 1, "slots": 4, "revision": "r2"},
+        ],
+        "args": ["python", "train.py"],
+        "mode": "mpirun",
+        "options": [],
+        "hostsTimeoutSeconds": 60,
+        "stallTimeoutSeconds": 0,
+        "failOnNaN": False,
+        "gracePeriodSeconds": 30,
+        "minRanks": 1,
+        "maxRanks": 0,
+        "interface": "",
+        "sshPort": 2222,
+        "cleanup": "OnSuccess",
+        "record": "hvd-run",
+        "api": True,
+        "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
+        "transport": "",
+        "code": "",
+        "requirements": False,
+    }
+    return run.parse_run(json.dumps({**document, **changes}))

@@ -1,0 +1,40 @@
+"""The syntax and the imports of the pod files suit the Python of any image.
+
+Only what a parser sees: whether Python 3.8 has each function and argument is not checked here.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hvd_pods.copies import FILES
+
+
+@pytest.mark.parametrize(
+    "file", sorted(FILES.rglob("*.py")), ids=lambda file: f"{file.parent.name}/{file.name}"
+)
+def test_pod_files_have_only_syntax_and_imports_that_python_3_8_has(
+    file: Path,
+) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 8))
+    own = {"hvd_pods", "horovod"}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names or top in own, name
+
+
+def test_what_a_rank_imports_first_suits_any_python() -> None:
+    """Scripts may have another Python than the chart's programs."""
+    tree = ast.parse((FILES / "hvd_pods/rank/child_site.py").read_text(), feature_version=(3, 6))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert "__future__" not in [node.module for node in imports], "annotations came with 3.7"

@@ -1,0 +1,31 @@
+"""A worker whose ranks are forks, and one whose ranks start anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm
+
+
+@pytest.fixture(scope="session")
+def warm_worker() -> Iterator[Worker]:
+    """A worker that has imported `framework`."""
+    with make_worker() as worker, warm(worker):
+        yield worker
+
+
+@pytest.fixture(scope="session")
+def cold_worker() -> Iterator[Worker]:
+    """A worker that has imported nothing."""
+    with make_worker() as worker:
+        yield worker
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The ranks' current folder: this repository has a package that would be the chart's."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,136 @@
+"""A rank that would not see the same world starts cold, and the log has the reason once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.unit.hvd_pods.warm.worker import THREADS, Worker, make_worker, warm
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = "import os, framework; print('forked' if framework.PID != os.getpid() else 'new')"
+
+
+def run(worker: Worker, *command: str, **options: Any) -> str:
+    """What a rank prints; it must succeed."""
+    done = worker.run(*(command or ("python3", "-c", PROGRAM)), **options)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_variables_of_launchers_and_sessions_may_differ(warm_worker: Worker) -> None:
+    names = ["OMPI_MCA_btl", "PMIX_RANK", "HVD_ATTEMPT", "HOROVOD_RANK", "SSH_CLIENT", "PWD"]
+    code = f"{PROGRAM}; print([os.environ[name] for name in {names!r}])"
+    output = run(warm_worker, "python3", "-c", code, variables=dict.fromkeys(names, "/tmp"))
+    assert output.endswith(f"forked\n{['/tmp'] * len(names)}\n")
+
+
+def test_threads_that_the_chart_chooses_are_those_of_the_import() -> None:
+    with make_worker() as worker:
+        environment = {k: v for k, v in worker.environment().items() if k not in THREADS}
+        with patch.object(Worker, "environment", lambda self: environment), warm(worker):
+            output = run(worker)
+    assert "OMP_NUM_THREADS=" in output
+    assert output.endswith("forked\n")
+
+
+def test_reason_is_in_the_log_once_for_each_host(warm_worker: Worker) -> None:
+    second = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_RANK": "1"}
+    output = run(warm_worker, variables={"TF_X": "1"})
+    assert output.count("cold") == 1
+    assert "start cold: variables of the ranks differ from the worker's (TF_X)" in output
+    assert output.endswith("new\n")
+    silent = run(warm_worker, variables={"TF_X": "1", **second})
+    assert "cold" not in silent
+    assert silent.endswith("new\n")
+
+
+def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> None:
+    """They are installed after the warm process has started."""
+    with make_worker() as worker:
+        site = worker.root / "code" / ".packages" / "current" / "site"
+        paths = {"PYTHONPATH": f"{site}:{worker.modules}"}
+        environment = {**worker.environment(), **paths}
+        with patch.object(Worker, "environment", lambda self: environment), warm(worker):
+            site.mkdir(parents=True)
+            (site / "late.py").write_text("NAME = 'late'\n")
+            program = f"{PROGRAM}; import late; print(late.NAME)"
+            assert run(worker, "python3", "-c", program).endswith("forked\nlate\n")
+            # A part of a namespace: the fork has the other one.
+            (site / "framework").mkdir()
+            output = run(worker, "python3", "-c", program)
+            assert f"{site}/framework takes precedence over the imported module" in output
+            assert output.endswith("new\nlate\n")
+
+
+def test_folder_without_a_package_does_not_hide_a_module(
+    warm_worker: Worker, tmp_path: Path
+) -> None:
+    (tmp_path / "framework").mkdir()
+    (tmp_path / "train.py").write_text(PROGRAM)
+    assert run(warm_worker, "python3", str(tmp_path / "train.py")).endswith("forked\n")
+
+
+@pytest.fixture
+def own_worker() -> Iterator[Worker]:
+    """A worker whose modules the test may change."""
+    with make_worker() as worker:
+        yield worker
+
+
+def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:
+    with warm(own_worker):
+        file = own_worker.modules / "framework.py"
+        assert run(own_worker).endswith("forked\n")
+        file.write_text(file.read_text() + "\n")
+        output = run(own_worker)
+        assert f"{file} has changed since it was imported" in output
+        assert output.endswith("new\n")
+
+
+def test_missing_module_is_named_and_ranks_start_cold(own_worker: Worker) -> None:
+    with warm(own_worker, ["framework", "no_such_module"]):
+        reason = "cannot import no_such_module: ModuleNotFoundError"
+        assert reason in own_worker.log
+        output = run(own_worker)
+        assert reason in output
+        assert "(launch.preload)" in output
+        assert output.endswith("new\n")
+
+
+def test_module_that_fails_does_not_end_the_warm_process(own_worker: Worker) -> None:
+    (own_worker.modules / "bad.py").write_text("raise SystemExit(3)")
+    with warm(own_worker, ["bad"]):
+        output = run(own_worker)
+        assert "start cold: cannot import bad: " in output
+        assert output.endswith("new\n")
+
+
+def test_module_with_threads_is_not_forked(own_worker: Worker) -> None:
+    """What a thread has locked would stay locked."""
+    (own_worker.modules / "busy.py").write_text(
+        "import threading\n"
+        "for _ in range(2): threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    with warm(own_worker, ["busy", "framework"]):
+        output = run(own_worker)
+        assert "the imported modules run 2 threads (python" in output
+        assert output.endswith("new\n")
+
+
+def test_thread_that_ends_before_a_fork_is_no_obstacle(own_worker: Worker) -> None:
+    """OpenBLAS ends its threads when a process forks."""
+    (own_worker.modules / "pool.py").write_text(
+        "import os, threading\n"
+        "end = threading.Event()\n"
+        "thread = threading.Thread(target=end.wait, daemon=True)\n"
+        "thread.start()\n"
+        "os.register_at_fork(before=lambda: (end.set(), thread.join()))\n"
+    )
+    with warm(own_worker, ["pool", "framework"]):
+        assert run(own_worker).endswith("forked\n")

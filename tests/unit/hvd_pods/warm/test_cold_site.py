@@ -1,0 +1,101 @@
+"""The stack of a rank that starts cold, and what its script sees of how that is done: nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker, make_worker
+from tests.waiting import wait_until
+
+# What a script may look at. Launchers and the chart set variables of their own.
+LOOK = """
+import sys
+modules = sorted(set(sys.modules) - {"faulthandler"})
+import json, os, subprocess
+child = [sys.executable, "-c", "import os; print(os.environ.get('PYTHONPATH'))"]
+print(json.dumps({
+    "path": sys.path, "argv": sys.argv, "flags": list(sys.flags), "name": __name__,
+    "modules": modules,
+    "variables": {k: v for k, v in os.environ.items() if not k.startswith(("OMP", "HVD_SLOTS"))},
+    "open": sorted(int(name) for name in os.listdir("/proc/self/fd") if int(name) < 512),
+    "children": subprocess.run(child, stdout=subprocess.PIPE).stdout.decode(),
+    "inherited": os.get_inheritable(512) if os.path.exists("/proc/self/fd/512") else None,
+    "own": getattr(sys.modules.get("sitecustomize"), "OWN", None),
+    "hook": sys.excepthook is sys.__excepthook__,
+}))
+"""
+WAIT = "import time; print('runs', flush=True); time.sleep(600)"
+
+
+def look(worker: Worker, *python: str, **variables: str) -> tuple[Any, Any]:
+    """What a script sees as a rank that starts cold, and started by hand."""
+    # Python sets another one for its children where there is none.
+    variables = {"LC_ALL": "C.UTF-8", **variables}
+    done = worker.run(*python, "-c", LOOK, "a", variables=variables)
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
+    environment = {**worker.environment(), **ONLY_RANK, **variables}
+    alone = subprocess.run(
+        [*python, "-c", LOOK, "a"], env=environment, stdin=subprocess.PIPE, capture_output=True,
+        check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1]), json.loads(alone.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [None, "", "/one:/two", "/one::"])
+def test_script_finds_what_it_would_find_without_the_stack(
+    cold_worker: Worker, path: str | None
+) -> None:
+    variables = {} if path is None else {"PYTHONPATH": path}
+    seen, expected = look(cold_worker, sys.executable, **variables)
+    assert seen.pop("inherited") is False
+    expected.pop("inherited")
+    if path == "":
+        # Python does not tell the two apart.
+        expected["variables"].pop("PYTHONPATH")
+        expected["children"] = "None\n"
+    assert seen == expected
+
+
+@pytest.mark.slow
+def test_sitecustomize_of_the_image_is_imported_as_ever(
+    cold_worker: Worker, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("OWN = 'the image'\n")
+    seen, expected = look(cold_worker, sys.executable, PYTHONPATH=str(tmp_path))
+    assert seen["own"] == expected["own"] == "the image"
+
+
+@pytest.mark.slow
+def test_rank_without_room_for_its_stack_shares_its_standard_error() -> None:
+    with make_worker() as worker:
+        (worker.root / "generated" / "ranks").touch()
+        done = worker.run("python3", "-c", "import os; os.system('echo heard >&2')")
+    assert done.stderr == b"heard\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_python_that_does_not_look_there_is_left_alone(cold_worker: Worker, option: str) -> None:
+    """A signal without a handler would end the rank."""
+    with cold_worker.start(sys.executable, option, "-c", WAIT) as rank:
+        try:
+            assert rank.stdout is not None
+            wait_until(lambda: rank.stdout and rank.stdout.readline() == b"runs\n", 20, "it runs")
+            show = [
+                sys.executable,
+                "-I",
+                str(cold_worker.root / "bin" / "hvd_pods/worker/stacks.py"),
+                "0",
+            ]
+            said = subprocess.check_output(show).decode()
+            assert said.startswith("rank 0 shows no Python stack: ")
+            assert rank.poll() is None
+        finally:
+            rank.kill()

@@ -1,0 +1,229 @@
+"""How ranks end with their clients, and what remains when a process of the chart is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from tests.unit.hvd_pods.warm.worker import (
+    Worker,
+    children,
+    is_alive,
+    make_worker,
+    running,
+    warm,
+)
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+# Prints its process ID, that of an orphan in a session of its own, and that of its guard, then
+# waits for a signal.
+WAITS = """
+import framework, os, signal, subprocess, sys
+def end(number, frame):
+    # The signal may come within print, which must not be called again there.
+    os.write(1, b"got %d\\n" % number)
+    sys.exit(40 + number)
+for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, end)
+start = "setsid sleep 600 >/dev/null 2>&1 & echo $!"
+orphan = int(subprocess.check_output(["sh", "-c", start]))
+print(os.getpid(), orphan, os.getppid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def send_nonsense(worker: Worker) -> None:
+    """Connect to the warm process without a request, with a cut one and with an empty one."""
+    for content in (b"", b"\0\0\0\2{]", b"\0\0\0\2{}"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(worker.socket))
+            connection.sendall(content)
+
+
+def has_imported(worker: Worker, times: int) -> bool:
+    """Whether the warm process has imported its modules so many times."""
+    return worker.log.count("imported framework") == times
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP])
+def test_signal_of_the_launcher_reaches_the_script(warm_worker: Worker, number: int) -> None:
+    with running(warm_worker, WAITS) as (client, (rank, orphan, _)):
+        assert rank != client.pid, "the rank is no fork"
+        client.send_signal(number)
+        output, errors = client.communicate(timeout=60)
+        ended = (output, client.returncode)
+        assert ended == (f"got {number}\n".encode(), 40 + number), errors.decode()
+        assert not is_alive(orphan), "a failed rank has left a process"
+
+
+def test_rank_dies_with_its_client_and_all_that_it_has_started(warm_worker: Worker) -> None:
+    """A launcher kills the process that it started, which cannot pass this signal on."""
+    with running(warm_worker, WAITS) as (client, pids):
+        client.kill()
+        client.communicate()
+    wait_until(lambda: not any(is_alive(pid) for pid in pids), 20, "all of the rank is gone")
+
+
+def test_finished_rank_leaves_what_it_has_started(warm_worker: Worker) -> None:
+    """As without a warm process: a script may start a service on purpose."""
+    script = (
+        "import subprocess\nout = dict.fromkeys(('stdout', 'stderr'), subprocess.DEVNULL)\n"
+        "print(subprocess.Popen(['sleep', '600'], start_new_session=True, **out).pid)"
+    )
+    with running(warm_worker, script) as (client, (child,)):
+        client.communicate()
+        assert client.returncode == 0
+    assert is_alive(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_rank_dies_with_its_guard(warm_worker: Worker) -> None:
+    with running(warm_worker, WAITS) as (client, (rank, orphan, guard)):
+        os.kill(guard, signal.SIGKILL)
+        assert client.wait(60) == -signal.SIGKILL
+        wait_until(lambda: not is_alive(rank), 20, "the rank is gone")
+        os.kill(orphan, signal.SIGKILL)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """What the import of the module `slow` waits for."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def slow(gate: Path) -> str:
+    return f"import sys\nprint('[hvd] imports', flush=True)\nopen({str(gate)!r}).read()\n"
+
+
+def test_program_that_needs_no_framework_does_not_wait_for_its_import(
+    gate: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nfrom os import path\nprint('runs')\n")
+    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
+        for command in (["python3", "-c", "print('runs')"], ["python3", str(script)]):
+            done = worker.run(*command)
+            assert b"start cold: the modules are still being imported" in done.stdout
+            assert done.stdout.endswith(b"runs\n")
+        gate.write_text("")
+        wait_until(lambda: "imported slow" in worker.log, 20, "it has imported")
+        assert worker.show("print('runs')") == "runs\n", (
+            "the fork is there: no reason to start cold"
+        )
+
+
+def test_rank_waits_for_an_import_that_is_running(gate: Path) -> None:
+    with make_worker({"slow": slow(gate)}) as worker, warm(worker, ["slow"]):
+        with worker.start("python3", "-c", "import slow, os; print('runs')") as client:
+            assert client.stdout is not None
+            assert b"rank 0 of 1" in client.stdout.readline()
+            gate.write_text("")
+            assert client.communicate(timeout=60)[0] == b"runs\n"
+        assert worker.log.count("[hvd] imports") == 1, "the rank has imported it again"
+
+
+def test_killed_warm_process_ends_no_rank_and_imports_again_after_the_last() -> None:
+    with make_worker() as worker, warm(worker) as process:
+        (watching,) = children(process.pid)
+        (importing,) = children(watching)
+        with running(worker, WAITS) as (client, _):
+            os.kill(importing, signal.SIGKILL)
+            wait_until(lambda: "the warm process ended" in worker.log, 20, "it is noticed")
+            send_nonsense(worker)
+            # Importing again would take the memory that the running rank may need.
+            other = worker.run("python3", "-c", "import framework; print('runs')")
+            assert b"start cold: the warm process was killed" in other.stdout
+            assert other.stdout.endswith(b"runs\n")
+            client.send_signal(signal.SIGTERM)
+            assert client.wait(60) == 40 + signal.SIGTERM
+            wait_until(lambda: worker.log.count("imported framework") == 2, 20, "it imports again")
+            assert "cold" not in worker.show("import framework")
+
+
+def test_ranks_start_cold_when_the_warm_process_is_killed_again_and_again() -> None:
+    with make_worker() as worker, warm(worker) as process:
+        (watching,) = children(process.pid)
+        for times in range(1, 4):
+            wait_until(partial(has_imported, worker, times), 20, "it has imported")
+            (importing,) = children(watching)
+            os.kill(importing, signal.SIGKILL)
+        wait_until(lambda: "ranks start cold from now on" in worker.log, 20, "it gives up")
+        wait_until(lambda: not is_alive(watching), 20, "it ends")
+        done = worker.run("python3", "-c", "import framework; print('runs')")
+        assert b"start cold: the warm process does not answer" in done.stdout
+        assert (done.returncode, done.stdout.endswith(b"runs\n")) == (0, True)
+
+
+def test_warm_process_ends_with_its_worker() -> None:
+    with make_worker() as worker:
+        with warm(worker) as process:
+            (watching,) = children(process.pid)
+            (importing,) = children(watching)
+            assert os.getsid(watching) == watching, "what ends the worker's session would end it"
+        wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
+
+
+def test_restarted_worker_replaces_the_socket_and_its_description() -> None:
+    with make_worker() as worker:
+        for _ in range(2):
+            with warm(worker):
+                assert "cold" not in worker.show("import framework")
+        assert worker.socket.exists()
+
+
+def test_socket_is_open_to_the_workers_user_only(warm_worker: Worker) -> None:
+    for name in ("warm.sock", "warm.json"):
+        assert (warm_worker.root / "generated" / name).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_other_user_gets_no_fork() -> None:
+    """Also where the socket's mode does not keep it out."""
+    ask = (
+        "import os, socket, sys; os.setuid(4321); s = socket.socket(socket.AF_UNIX); "
+        "s.connect(sys.argv[1]); print(s.recv(10))"
+    )
+    with make_worker() as worker, warm(worker):
+        for path in (worker.root, worker.root / "generated", worker.socket):
+            path.chmod(0o777)
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", ask, str(worker.socket)], capture_output=True, check=False
+        )
+        assert done.stdout == b"b''\n", done.stderr
+        assert "refused a process of another user" in worker.log
+        assert "cold" not in worker.show("import framework"), "its own user is still served"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_rank_is_not_handed_to_another_user() -> None:
+    """Its environment may have secrets."""
+    listen = (
+        "import os, socket, sys; os.setuid(4321); s = socket.socket(socket.AF_UNIX); "
+        "s.bind(sys.argv[1]); s.listen(); print(flush=True); sys.stdin.read()"
+    )
+    with make_worker() as worker, warm(worker):
+        for path in (worker.root, worker.root / "generated"):
+            path.chmod(0o777)
+        worker.socket.unlink()
+        command = [sys.executable, "-I", "-c", listen, str(worker.socket)]
+        with subprocess.Popen(command, stdin=PIPE, stdout=PIPE) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            done = worker.run("python3", "-c", "print('runs')")
+            other.communicate()
+    assert b"start cold: " in done.stdout
+    assert b"belongs to another user" in done.stdout
+    assert done.stdout.endswith(b"runs\n")

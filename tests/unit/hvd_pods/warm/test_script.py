@@ -1,0 +1,278 @@
+"""A script cannot tell whether its rank is a fork: each runs both ways, with the same result."""
+
+from __future__ import annotations
+
+import os
+import pty
+import resource
+import signal
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import pytest
+
+from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker
+
+pytestmark = pytest.mark.slow
+
+NAMES = """
+import json, os, sys
+import framework
+print(__name__, __file__, __package__, __spec__ and __spec__.name, __doc__, __cached__)
+print(type(__loader__).__name__)
+print(sorted(globals()), __builtins__ is sys.modules["builtins"])
+print(sys.modules["__main__"].__dict__ is globals())
+print(sys.argv, sys.path, sys.executable, getattr(sys, "orig_argv", ""), sys.flags)
+print(os.getcwd(), sorted(os.environ.items()), sys.warnoptions, sys.dont_write_bytecode)
+"""
+STREAMS = """
+import os, sys
+import framework
+for name in ("stdin", "stdout", "stderr"):
+    stream = getattr(sys, name)
+    if stream is None:
+        print(name, None)
+        continue
+    print(name, stream.name, stream.mode, stream.encoding, stream.errors, stream.newlines,
+          stream.line_buffering, stream.write_through, type(stream.buffer).__name__,
+          stream.isatty(), stream is getattr(sys, f"__{name}__"))
+print("lines", sys.stdin and sys.stdin.read().splitlines())
+framework.logger.warning("by a handler of the import")
+print("in a block", end=" ")
+os.write(1, b"at once ")
+sys.stdout.buffer.write(b"bytes ")
+os.write(2, b"errors ")
+print("an error", end="", file=sys.stderr)
+"""
+LANGUAGE = """
+import framework, pickle, subprocess, warnings
+class Own: pass
+print(Own, type(pickle.loads(pickle.dumps(Own()))) is Own)
+x: int = 1
+print(__annotations__)
+print(eval("1 if 0 else print.__name__"), 3 / 2)
+warnings.warn("careful")
+print(subprocess.run(["sh", "-c", "echo out; exit 5"], stdout=-1))
+"""
+PROCESS = """
+import os, resource, signal, threading
+import framework
+print(os.umask(0), os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)))
+print({n: signal.getsignal(n) for n in sorted(signal.valid_signals())})
+print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+print([resource.getrlimit(getattr(resource, n)) for n in dir(resource) if n[:7] == "RLIMIT_"])
+opened = [n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]
+# All but the file for the rank's Python stack.
+print([n for n in opened if not os.readlink(f"/proc/self/fd/{n}").endswith(".stack")])
+print(open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"))
+print(open("/proc/self/comm").read(), threading.enumerate()[0].name)
+"""
+SCRIPTS = {
+    "names": NAMES,
+    "streams": STREAMS,
+    "process": PROCESS,
+    "language": LANGUAGE,
+    "atexit": (
+        "import atexit, framework, sys, threading, time\n"
+        "atexit.register(print, 'last')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print('thread'))).start()\n"
+        "print('script')"
+    ),
+    "exit 3": "import framework, sys; sys.exit(3)",
+    "exit text": "import framework, sys; sys.exit('a text')",
+    "exit at once": "import os, framework; os._exit(4)",
+    "exit in a thread": "import sys, threading; threading.Thread(target=sys.exit).start()",
+    "exception": "import framework\ndef f(): raise ValueError('bad')\nf()",
+    "chain": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e",
+    "syntax": "import framework\nprint(1\n",
+    "interrupt": "import framework\nraise KeyboardInterrupt",
+    "hook": "import sys\nsys.excepthook = lambda *a: print(a[:2], a[2].tb_lineno)\n1 / 0",
+    "bad hook": "import sys\nsys.excepthook = lambda *a: {}['x']\n1 / 0",
+    "last": "import atexit, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0",
+    "killed": "import os, signal, framework; os.kill(os.getpid(), signal.SIGKILL)",
+    "terminated": "import os, signal, framework; os.kill(os.getpid(), signal.SIGTERM)",
+    "aborted": "import os, framework; os.abort()",
+    "close": "import framework, os, sys; sys.stdout.close(); os.write(1, b'open')",
+    "exec": "import os, sys; print('before', flush=True); os.execvp('echo', ['echo', 'after'])",
+}
+# The other scripts end with 0.
+ENDS = {
+    "exit 3": 3, "exit text": 1, "exit at once": 4, "exception": 1, "chain": 1, "syntax": 1,
+    "interrupt": -signal.SIGINT, "hook": 1, "bad hook": 1, "last": 1, "killed": -signal.SIGKILL,
+    "terminated": -signal.SIGTERM, "aborted": -signal.SIGABRT,
+}  # fmt: skip
+POOL = """
+import framework, multiprocessing, os, sys
+def square(x):
+    return x * x, __name__ in ("__main__", "__mp_main__")
+if __name__ == "__main__":
+    print(multiprocessing.process.ORIGINAL_DIR, multiprocessing.spawn.get_executable())
+    os.chdir("/")
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.map(square, [1, 2, 3]))
+"""
+
+
+def both(
+    cold: Worker, hot: Worker, *command: str, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a new process and in a fork; returns the result, which is the same.
+
+    If the fork had been refused, its output would have the reason.
+    """
+    results = [worker.run(*command, **options) for worker in (cold, hot)]
+    outputs = []
+    for worker, done in zip((cold, hot), results, strict=True):
+        texts = (done.stdout, done.stderr)
+        outputs.append([text.decode().replace(str(worker.root), "ROOT") for text in texts])
+    assert outputs[0] == outputs[1]
+    assert results[0].returncode == results[1].returncode
+    return results[1]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_runs_in_a_fork_as_in_a_new_process(
+    folder: Path, cold_worker: Worker, warm_worker: Worker, name: str
+) -> None:
+    (folder / "scripts").mkdir()
+    (folder / "scripts" / "train.py").write_text(SCRIPTS[name])
+    words = ["python", "scripts/train.py", "--a", "b c"]
+    done = both(cold_worker, warm_worker, *words, input=b"1\n2\n")
+    assert done.returncode == ENDS.get(name, 0)
+
+
+@pytest.mark.parametrize("option", ["-u", "-uc", "-c"])
+def test_program_of_an_option_runs_as_in_a_new_process(
+    folder: Path, cold_worker: Worker, warm_worker: Worker, option: str
+) -> None:
+    names = NAMES.replace("__file__, ", "").replace(", __cached__", "")
+    program = f"{names}x: int = 1\nprint(__annotations__)\n{STREAMS}"
+    words = [option, program] if option[-1] == "c" else [option, "train.py"]
+    (folder / "train.py").write_text(program)
+    done = both(cold_worker, warm_worker, "python3", *words, "an argument")
+    order = b"in a block at once bytes" if "u" in option else b"at once "
+    assert order in done.stdout
+
+
+@pytest.mark.parametrize("name", ["names", "exception"])
+def test_module_runs_as_in_a_new_process(
+    folder: Path, cold_worker: Worker, warm_worker: Worker, name: str
+) -> None:
+    package = folder / "own"
+    package.mkdir()
+    (package / "__init__.py").write_text("print(__name__)")
+    (package / "beside.py").write_text("value = 7")
+    script = SCRIPTS[name].replace("__loader__", "__spec__")
+    (package / "train.py").write_text(f"from .beside import value\nprint(value)\n{script}")
+    both(cold_worker, warm_worker, "python3", "-m", "own.train", "an argument")
+
+
+def test_script_behind_a_link_imports_from_its_own_folder(
+    folder: Path, cold_worker: Worker, warm_worker: Worker
+) -> None:
+    (folder / "project").mkdir()
+    (folder / "project" / "train.py").write_text("import beside, framework")
+    (folder / "project" / "beside.py").write_text("print(__file__)")
+    (folder / "link.py").symlink_to("project/train.py")
+    done = both(cold_worker, warm_worker, "python3", "link.py")
+    assert b"project/beside.py" in done.stdout
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_works(
+    folder: Path, cold_worker: Worker, warm_worker: Worker, method: str
+) -> None:
+    """The warm process has imported it in another folder, to which `spawn` would go."""
+    (folder / "train.py").write_text(POOL)
+    done = both(cold_worker, warm_worker, "python3", "train.py", method)
+    assert b"[(1, True), (4, True), (9, True)]" in done.stdout
+
+
+def test_inherited_state_reaches_the_script(
+    folder: Path, cold_worker: Worker, warm_worker: Worker
+) -> None:
+    def set_up() -> None:
+        os.umask(0o027)
+        os.nice(3)
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+
+    (folder / "train.py").write_text(PROCESS)
+    reader, writer = os.pipe()
+    high = os.dup2(writer, 57)
+    done = both(
+        cold_worker, warm_worker, "python3", "train.py", preexec_fn=set_up, pass_fds=[high, writer]
+    )
+    for descriptor in (reader, writer, high):
+        os.close(descriptor)
+    text = done.stdout.decode()
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
+    assert f"23 {nice} [{max(os.sched_getaffinity(0))}]" in text
+    assert "(200, 300)" in text
+    assert "'57'" in text
+    assert "SIGUSR2" in text.splitlines()[3]
+
+
+def test_descriptors_of_the_launcher_keep_their_numbers(warm_worker: Worker) -> None:
+    """Hydra's ranks write to the descriptor in PMI_FD."""
+    reader, writer = os.pipe()
+    code = "import os; os.write(int(os.environ['PMI_ANY']), b'from the rank')"
+    done = warm_worker.run(
+        "python3", "-c", code, variables={"PMI_ANY": str(writer)}, pass_fds=[writer]
+    )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        # It ends: neither the guard nor the warm process has the other end.
+        assert (done.returncode, pipe.read()) == (0, b"from the rank"), done.stderr
+
+
+def test_descriptors_may_have_numbers_that_the_warm_process_uses(warm_worker: Worker) -> None:
+    """As Hydra's do, the lowest ones."""
+    with TemporaryFile() as file:
+        numbers = [os.dup2(file.fileno(), number) for number in range(60, 80)]
+        move = "".join(f"exec {low}>&{high} {high}>&-; " for low, high in enumerate(numbers[:7], 3))
+        code = "import os; [os.fstat(n) for n in range(3, 10)]; print(os.getppid(), os.getpid())"
+        line = [*warm_worker.command("python3", "-c", code)]
+        done = subprocess.run(
+            ["bash", "-c", f'{move} exec "$@"', "rank", *line],
+            env={**warm_worker.environment(), **ONLY_RANK},
+            pass_fds=numbers, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        for number in numbers:
+            os.close(number)
+    assert done.returncode == 0, done.stderr
+    assert "cold" not in done.stdout
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_stream_is_closed_in_the_script(
+    folder: Path, cold_worker: Worker, warm_worker: Worker, closed: int
+) -> None:
+    shown = "[stream is None for stream in (sys.stdin, sys.stdout, sys.stderr)]"
+    code = f"import sys; print({shown}, file=open({str(folder / 'shown')!r}, 'w'))"
+    both(cold_worker, warm_worker, "python3", "-c", code, preexec_fn=lambda: os.close(closed))
+    expected = [number == closed for number in range(3)]
+    assert (folder / "shown").read_text() == f"{expected}\n"
+
+
+def test_terminal_is_a_terminal_for_the_script(warm_worker: Worker) -> None:
+    ours, theirs = pty.openpty()
+    code = "import sys; print([s.line_buffering and s.isatty() for s in (sys.stdin, sys.stdout)])"
+    with warm_worker.start("python3", "-c", code, stdin=theirs, stdout=theirs) as process:
+        assert process.wait(60) == 0
+    assert b"[True, True]" in os.read(ours, 4096)
+    for descriptor in (ours, theirs):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("command", [["sh", "-c", "exit 7"], ["true"]])
+def test_other_programs_start_as_without_a_warm_process(
+    warm_worker: Worker, command: list[str]
+) -> None:
+    done = warm_worker.run(*command)
+    assert done.returncode == (7 if command[0] == "sh" else 0)
+    assert f"{command[0]} is not".encode() in done.stdout

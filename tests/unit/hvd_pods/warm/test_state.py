@@ -1,0 +1,160 @@
+"""Which requests of ranks the warm process grants."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvd_pods.common import fast_start
+from hvd_pods.warm import state
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    """A rank's request that nothing speaks against."""
+    return {
+        "descriptors": [0, 1, 2],
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "environment": {},
+        "limits": {},
+        "folder": str(Path.cwd()),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        **changes,
+    }
+
+
+@pytest.fixture
+def warm_state(monkeypatch: pytest.MonkeyPatch) -> state.WarmState:
+    """A warm process of one thread."""
+    monkeypatch.setattr(state, "threads", lambda: 1)
+    return state.WarmState()
+
+
+@pytest.mark.parametrize(
+    ("environment", "libraries", "reason"),
+    [
+        ({}, "libgomp.so.1", "set OMP_NUM_THREADS"),
+        ({}, None, None),
+        ({"OMP_NUM_THREADS": "2"}, "libgomp.so.1", None),
+        ({"OMP_NUM_THREADS": "2", "OMP_PLACES": "cores"}, "libgomp.so.1", "unset OMP_PLACES"),
+    ],
+)
+def test_bound_rank_must_not_have_counted_other_cpus(
+    warm_state: state.WarmState, monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str], libraries: str | None, reason: str | None,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(state, "find_library", lambda parts: libraries)
+    refusal = warm_state.find_reason(request(cpus=[999], environment=environment), None)
+    assert (reason in refusal) if reason and refusal else (refusal == reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"nice": -20}, "its nice value is -20"),
+        ({"limits": {"RLIMIT_NOFILE": [1, 10**9]}}, "its RLIMIT_NOFILE is 1000000000"),
+        (
+            {"folder": "/elsewhere", "environment": {"PYTHONPATH": "/a:src"}},
+            "PYTHONPATH=/a:src has another meaning in /elsewhere",
+        ),
+    ],
+)
+def test_what_a_fork_cannot_take_over_is_named(
+    warm_state: state.WarmState, changes: dict[str, Any], reason: str
+) -> None:
+    assert warm_state.find_reason(request(**changes), None) == reason
+
+
+def test_descriptor_that_an_import_has_opened_is_not_replaced(
+    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    with (tmp_path / "file").open("w") as file:
+        number = os.dup2(file.fileno(), 300)
+        warm_state.load([])
+        os.close(number)
+    with (tmp_path / "of the rank").open("w") as later:
+        number_of_the_rank = later.fileno() + 1
+        reason = warm_state.find_reason(request(descriptors=[0, number]), None)
+        other = warm_state.find_reason(request(descriptors=[0, number_of_the_rank]), None)
+    assert reason == f"an imported module uses descriptor {number}"
+    assert other is None
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "refused"),
+    [
+        (1024, 1024, False),
+        (1024, 1023, False),
+        (1024, 1025, True),
+        (1024, resource.RLIM_INFINITY, True),
+        (resource.RLIM_INFINITY, 1025, False),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, False),
+    ],
+)
+def test_hard_limit_can_be_lowered_only(
+    warm_state: state.WarmState,
+    monkeypatch: pytest.MonkeyPatch,
+    own: int,
+    wanted: int,
+    refused: bool,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1, own))
+    reason = warm_state.find_reason(request(limits={"RLIMIT_NOFILE": [9, wanted]}), None)
+    assert reason == (f"its RLIMIT_NOFILE is {wanted}" if refused else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [("/a:/b", "/elsewhere"), ("", "/elsewhere"), ("src", str(Path.cwd()))]
+)
+def test_path_that_has_the_same_meaning_is_no_reason(
+    warm_state: state.WarmState, path: str, folder: str
+) -> None:
+    changes = {"environment": {"PYTHONPATH": path}, "folder": folder}
+    assert warm_state.find_reason(request(**changes), None) is None
+
+
+def test_module_that_uses_a_gpu_is_not_forked(warm_state: state.WarmState) -> None:
+    """Its context cannot be used in a fork."""
+    warm_state.opened = {5: "/dev/null", 7: "/dev/nvidia0"}
+    reason = "an imported module uses the GPU (/dev/nvidia0)"
+    assert warm_state.find_reason(request(), None) == reason
+    warm_state.opened = {5: "/dev/null", 6: "socket:[1]"}
+    assert warm_state.find_reason(request(), None) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "shadows", "shadows_a_part"),
+    [
+        ("framework.py", True, True),
+        ("framework.so", True, True),
+        ("framework.cpython-311.pyc", True, True),
+        ("framework/__init__.py", True, True),
+        # A part of a namespace, which other folders may add to.
+        ("framework/model.py", False, True),
+        ("framework.txt", False, False),
+        ("frameworks.py", False, False),
+        ("sys.py", False, False),
+    ],
+)
+def test_module_of_another_folder_takes_precedence(
+    warm_state: state.WarmState,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entry: str,
+    shadows: bool,
+    shadows_a_part: bool,
+) -> None:
+    """Beside the script, or among the packages that its code asks for."""
+    site = tmp_path / "current" / "site"
+    (site / entry).parent.mkdir(parents=True)
+    (site / entry).touch()
+    warm_state.tops = {"framework", "sys"}
+    expected = f"{site / Path(entry).parts[0]} takes precedence over the imported module framework"
+    assert warm_state.find_reason(request(), str(site)) == (expected if shadows else None)
+    monkeypatch.setattr(fast_start, "PACKAGES", str(tmp_path))
+    assert warm_state.find_reason(request(), None) == (expected if shadows_a_part else None)

@@ -1,0 +1,150 @@
+"""The files that SSH needs in a pod, and the messages when something in the pod forbids SSH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hvd_pods.common import errors, fast_start, ssh
+from hvd_pods.worker import session, sshd
+from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.worker.ssh.pods import (
+    PYTHON,
+    Pod,
+    make_key,
+    make_user,
+)
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+
+
+@pytest.fixture
+def volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a pod's volumes: `generated`, and `ssh` with two good keys in it."""
+    for folder, attribute in (("generated", "GENERATED"), ("ssh", "SECRETS")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr(ssh, attribute, tmp_path / folder)
+    monkeypatch.setattr(sshd, "GENERATED", tmp_path / "generated")
+    for name in ("user-key", "host-key"):
+        (tmp_path / "ssh" / name).write_bytes(make_key())
+    monkeypatch.setattr(sshd, "PRIVILEGE_SEPARATION", tmp_path / "sshd")
+    return tmp_path
+
+
+@pytest.mark.slow
+@given(st.dictionaries(NAMES, VALUES))
+@example({"A": "b=c=d", "B": "\n'\" $HOME", "C": ""})
+@hypothesis_settings(max_examples=20, deadline=None)
+def test_any_environment_is_read_as_it_was_written(environment: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast_start, "ENVIRONMENT", f"{directory}/environment")
+        sshd.write_environment(environment)
+        assert session.read_environment() == environment
+        assert Path(directory, "environment").stat().st_mode & 0o777 == 0o600
+        # A restarted container writes it again.
+        sshd.write_environment({"A": "1"})
+        assert session.read_environment() == {"A": "1"}
+
+
+def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
+    config = tmp_path / "ssh_config"
+    config.write_text(ssh.client_config(2222, {}))
+    command = ["ssh", "-G", "-F", str(config), "host"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (algorithms,) = (line for line in shown.splitlines() if line.startswith("kexalgorithms "))
+    assert "curve25519-sha256" in algorithms
+    assert "sntrup" not in algorithms
+
+
+def test_client_reaches_hosts_by_address_and_knows_their_key() -> None:
+    first, second = make_run().hosts[:2]
+    config = ssh.client_config(2200, {first: "10.1.2.3", second: "10.1.2.4"})
+    hosts, _, every_host = config.partition("Host *\n")
+    assert hosts == (
+        "Host hvd-cpu-0.hvd hvd-cpu-0\n  HostName 10.1.2.3\n"
+        "Host hvd-cpu-1.hvd hvd-cpu-1\n  HostName 10.1.2.4\n"
+    )
+    lines = [line.strip() for line in every_host.splitlines()]
+    assert {"HostKeyAlias horovod-worker", "Port 2200", "IdentitiesOnly yes"} < set(lines)
+    assert {"BatchMode yes", "GlobalKnownHostsFile none"} < set(lines)
+    # HostName takes the colons of IPv6 as they are, and would look up brackets in DNS.
+    assert "\n  HostName fd00::7\n" in ssh.client_config(2222, {first: "fd00::7"})
+
+
+def test_private_keys_are_readable_by_the_pods_user_only(volumes: Path) -> None:
+    before = os.umask(0)
+    sshd.prepare(2222, "r1", "python3")
+    # A container that is restarted finds its files.
+    sshd.prepare(2222, "r1", "python3")
+    ssh.prepare_client()
+    ssh.prepare_client()
+    os.umask(before)
+    for name in ("user-key", "host-key"):
+        installed = volumes / "generated" / name
+        assert installed.stat().st_mode & 0o777 == 0o600
+        assert installed.read_bytes() == (volumes / "ssh" / name).read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only sshd of root has the directory")
+def test_directory_for_privilege_separation_is_writable_by_root_only(volumes: Path) -> None:
+    for made_before in (False, True):
+        sshd.prepare(2222, "r1", "python3")
+        mode = sshd.PRIVILEGE_SEPARATION.stat().st_mode & 0o777
+        assert mode == 0o755, made_before
+        sshd.PRIVILEGE_SEPARATION.chmod(0o777)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, ["cannot read key 'user-key'", "No such file", "user-key and host-key"]),
+        (b"garbage\n", ["cannot use key 'user-key'", "in PEM format without a passphrase"]),
+        (make_key("secret"), ["cannot use key 'user-key'", "passphrase", "in PEM format"]),
+    ],
+    ids=["missing", "garbage", "passphrase"],
+)
+def test_unusable_key_is_named_with_what_to_do(
+    volumes: Path, content: bytes | None, words: list[str]
+) -> None:
+    key = volumes / "ssh" / "user-key"
+    key.unlink()
+    if content is not None:
+        key.write_bytes(content)
+    with pytest.raises(errors.ConfigurationError) as refused:
+        sshd.prepare(2222, "r1", "python3")
+    for word in ("SSH Secret", "ssh.existingSecret", *words):
+        assert word in str(refused.value)
+
+
+def run_worker(pod: Pod) -> subprocess.CompletedProcess[bytes]:
+    """Run a worker's main program, which must end."""
+    program = str(pod.files / "hvd_pods/worker/main.py")
+    return pod.run(PYTHON, "-I", program, HVD_SSH_PORT="2222", HVD_REVISION="r1")
+
+
+@pytest.mark.slow
+def test_worker_that_cannot_start_ends_with_the_reason_and_no_retry(tmp_path: Path) -> None:
+    """The kubelet shows the termination message, and the Job gives up on exit code 78."""
+    pod = Pod(tmp_path / "pod", make_user(os.geteuid(), tmp_path), {})
+    done = run_worker(pod)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    for shown in (done.stderr.decode(), (pod.generated / "termination-log").read_text()):
+        assert "cannot read key 'user-key' of the SSH Secret" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to lack")
+def test_worker_of_root_without_a_capability_does_not_start(tmp_path: Path) -> None:
+    user = make_user(0, tmp_path, root_capabilities="+setgid,+sys_chroot")
+    pod = Pod(tmp_path / "pod", user, {name: make_key() for name in ("user-key", "host-key")})
+    done = run_worker(pod)
+    assert done.returncode == errors.BAD_CONFIGURATION
+    assert b"without the capabilities SETUID: set podSecurityContext.runAsUser" in done.stderr

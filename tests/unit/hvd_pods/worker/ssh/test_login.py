@@ -1,0 +1,135 @@
+"""What a master can do on a worker over SSH: a real sshd, started as a worker starts it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+from contextlib import ExitStack, suppress
+from subprocess import PIPE
+
+import pytest
+
+from hvd_pods.common.run import Host
+from hvd_pods.common.ssh import find_program
+from hvd_pods.master import messages as m
+from hvd_pods.master import probing
+from hvd_pods.master.addresses import Endpoint
+from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+
+
+def test_log_names_clients_that_send_something_wrong_but_none_that_leave(ssh_pods: SshPods) -> None:
+    """As the kubelet's startup probe and the master do; sshd closes when it has logged."""
+    for sent in (b"", b"GET / HTTP/1.0\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", ssh_pods.port), 20) as client:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            # sshd resets the connection when it has not read all that was sent.
+            with suppress(ConnectionResetError):
+                while client.recv(1024):
+                    pass
+    wait_until(lambda: "invalid protocol identifier" in ssh_pods.worker.log, 20, "sshd logs it")
+    assert "closed by remote host" not in ssh_pods.worker.log
+    assert "reset by peer" not in ssh_pods.worker.log
+
+
+@pytest.fixture(scope="module")
+def session_environment(ssh_pods: SshPods) -> dict[str, str]:
+    """The environment of a session that the client and the home directory try to change."""
+    home, agent = ssh_pods.worker.user.home, ssh_pods.master.root / "agent"
+    if home is not None:
+        (home / ".ssh" / "environment").write_text("FROM_HOME=1\n")
+        (home / ".ssh" / "rc").write_text(f"echo >{ssh_pods.worker.generated}/rc-was-run\n")
+    with ssh_pods.master.start("ssh-agent", "-D", "-a", str(agent), stdout=PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            done = ssh_pods.master.ssh(
+                "-A", "-Y", "-o", "SendEnv=FROM_CLIENT LANG", "-o", "SetEnv=FROM_OPTION=1",
+                WORKER, "env -0",
+                FROM_CLIENT="1", LANG="xx", DISPLAY=":0", SSH_AUTH_SOCK=str(agent),
+            )  # fmt: skip
+        finally:
+            process.terminate()
+    assert done.returncode == 0, done.stderr
+    entries = (entry.partition(b"=") for entry in done.stdout.split(b"\0") if entry)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
+
+
+def test_session_has_the_containers_environment(
+    ssh_pods: SshPods, session_environment: dict[str, str]
+) -> None:
+    expected = {**CONTAINER, "HVD_SSH_PORT": str(ssh_pods.port), "HVD_REVISION": REVISION}
+    # Where the packages of the user's code will be (common/packages.py).
+    packages = ssh_pods.worker.root / "code" / ".packages" / "current"
+    expected |= {"PATH": f"{CONTAINER['PATH']}:{packages}/bin", "PYTHONPATH": f"{packages}/site"}
+    assert {name: session_environment.get(name) for name in expected} == expected
+    # Besides, only what sshd, the shell and (LC_CTYPE) Python set, and the epoch: nothing of the
+    # client's variables and options, of its agent and display, and of files in the home directory.
+    assert session_environment.keys() - expected.keys() <= {
+        *("HVD_EPOCH", "HVD_METRICS_DIR"),
+        *("LC_CTYPE", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"),
+        *("SSH_CLIENT", "SSH_CONNECTION"),
+    }
+    assert not (ssh_pods.worker.generated / "rc-was-run").exists()
+
+
+@unprivileged
+def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) -> None:
+    ended = ssh_pods.worker.generated / "ended"
+    os.mkfifo(ended)
+    os.chown(ended, ssh_pods.worker.user.uid, -1)
+    client = ssh_pods.master.start(
+        *ssh_pods.master.ssh_command(WORKER, f"echo ready; cat; echo ended >{ended}"),
+        stdin=PIPE,
+        stdout=PIPE,
+    )
+    with client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        client.kill()
+        # Opening the pipe waits for the command to open it, too.
+        assert ended.read_text() == "ended\n"
+
+
+@unprivileged
+def test_many_clients_connect_at_once(ssh_pods: SshPods) -> None:
+    """OpenSSH's default drops some connections beyond 10 that have not logged in."""
+    with ExitStack() as stack:
+        for _ in range(40):
+            connection = socket.create_connection(("127.0.0.1", ssh_pods.port), timeout=20)
+            stack.enter_context(connection)
+            assert connection.makefile("rb").readline().startswith(b"SSH-2.0-")
+
+
+def test_worker_reaches_another_worker_by_its_address(ssh_pods: SshPods) -> None:
+    """In a run of many hosts, the daemons on some workers start those on others."""
+    done = ssh_pods.worker.ssh("127.0.0.1", "echo reached by $SSH_CONNECTION")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"reached by 127.0.2.")
+
+
+@unprivileged
+def test_a_connection_that_does_not_log_in_may_stay(ssh_pods: SshPods) -> None:
+    """By it, the master sees that the worker is there: master/probing.py."""
+    sshd = find_program("sshd", "openssh-server")
+    done = ssh_pods.worker.run(sshd, "-T", "-f", str(ssh_pods.worker.generated / "sshd_config"))
+    assert b"\nlogingracetime 0\n" in done.stdout, done.stderr
+    host = Host("w-0", "w-0.hvd", 1, "w", REVISION)
+    events: queue.Queue[object] = queue.Queue()
+    endpoints = {"w-0": Endpoint("127.0.0.1")}
+    prober = probing.Prober(
+        [host], ssh_pods.port, lambda: endpoints, lambda: "", events.put, attempt=1, lost_after=60.0
+    )
+    prober.start()
+    while not isinstance(event := events.get(timeout=20), m.HostAnswers):
+        assert isinstance(event, m.HostProblem)
+    # Logins end others of sshd's processes.
+    assert ssh_pods.master.ssh(WORKER, "true").returncode == 0
+    prober.close()
+    assert events.empty(), "the worker has closed the connection"

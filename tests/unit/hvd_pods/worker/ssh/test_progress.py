@@ -1,0 +1,49 @@
+"""The progress of a rank on its way to the master: a real sshd, and the command of the master."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from tests.unit.hvd_pods.worker.ssh.pods import PYTHON, REVISION, WORKER, SshPods
+
+pytestmark = pytest.mark.slow
+
+unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+FOLLOW = """
+import sys; sys.path.insert(0, {files!r})
+import json, queue
+from pathlib import Path
+from hvd_pods.common.run import Host
+from hvd_pods.master import progress, remote
+# In pods both have the same path.
+remote.PROGRAMS = Path({worker_files!r}, "hvd_pods")
+progress.FIRST_LOOK = 0.0
+host = Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r})
+events = queue.Queue()
+follower = progress.ProgressFollower([host], events.put, 1)
+print(json.dumps(events.get(timeout=40).progress))
+follower.close(tells_last=True)
+"""
+
+
+@unprivileged
+def test_the_master_has_the_step_that_a_rank_of_the_worker_writes(ssh_pods: SshPods) -> None:
+    rank = ssh_pods.worker.root / "metrics" / "0"
+    rank.write_text("horovod_step 7\nhorovod_loss 0.5\n")
+    # It is written after the ranks were started.
+    later = time.time() + 3600
+    os.utime(rank, (later, later))
+    program = FOLLOW.format(
+        files=str(ssh_pods.master.files),
+        worker_files=str(ssh_pods.worker.files),
+        worker=WORKER,
+        address=f"{WORKER}.hvd",
+        revision=REVISION,
+    )
+    done = ssh_pods.master.run(PYTHON, "-I", "-c", program)
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout) == {"step": 7, "loss": 0.5}

@@ -1,0 +1,94 @@
+"""The user's code on its way to a worker: a real sshd, and the command that the master runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hvd_pods.worker.ssh.pods import PYTHON, REVISION, WORKER, SshPods, start_ssh_pods
+from tests.wheels import make_wheel
+
+pytestmark = pytest.mark.slow
+
+unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
+DELIVER = """
+import sys; sys.path.insert(0, {files!r})
+from pathlib import Path
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.master import remote, user_code
+# In pods both have the same path.
+remote.PROGRAMS = Path({worker_files!r}, "hvd_pods")
+code = user_code.UserCode({version!r}, 60.0)
+code.unpack()
+code.deliver({{Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r}): Pod("127.0.0.1")}})
+"""
+
+
+def deliver(pods: SshPods, version: str, **files: bytes) -> str:
+    """Hand code with these Python files to the worker as a master does, and return its log."""
+    source = pods.master.root / "code-source"
+    for name, content in files.items():
+        (source / f"{name}.py").write_bytes(content)
+    return hand_over(pods, version)
+
+
+def hand_over(pods: SshPods, version: str) -> str:
+    """Hand the mounted code to the worker as a master does, and return its log."""
+    program = DELIVER.format(
+        files=str(pods.master.files),
+        worker_files=str(pods.worker.files),
+        version=version,
+        worker=WORKER,
+        address=f"{WORKER}.hvd",
+        revision=REVISION,
+    )
+    done = pods.master.run(PYTHON, "-I", "-c", program)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@unprivileged
+def test_worker_has_the_code_of_the_latest_run_alone(ssh_pods: SshPods) -> None:
+    # More than a pipe holds, so that a side that does not read would block.
+    assert "is on 1 hosts" in deliver(ssh_pods, "v1", train=b"print(1)", data=b"#" * 200_000)
+    deliver(ssh_pods, "v2", train=b"print(2)")
+    code = ssh_pods.worker.root / "code"
+    assert [path.name for path in code.iterdir()] == ["v2"]
+    assert (code / "v2" / "train.py").read_bytes() == b"print(2)"
+    assert (code / "v2" / "data.py").stat().st_size == 200_000
+
+
+@pytest.fixture
+def image() -> Iterator[Path]:
+    """Packages of an image that has pip: the tests' own, where every user may read them."""
+    spec = importlib.util.find_spec("pip")
+    assert spec is not None
+    assert spec.origin is not None
+    with tempfile.TemporaryDirectory(prefix="image-") as name:
+        Path(name).chmod(0o755)
+        shutil.copytree(Path(spec.origin).parent, Path(name) / "pip")
+        yield Path(name)
+
+
+def test_requirements_are_installed_before_the_ranks_start(sshd: None, image: Path) -> None:
+    """By an unprivileged user, from a wheel that comes with the code."""
+    with start_ssh_pods(4321, PYTHONPATH=str(image)) as pods:
+        source = pods.master.root / "code-source"
+        wheel = make_wheel(source, "hvdleaf")
+        (source / "requirements.txt").write_text(f"./{wheel.name}\n")
+        log = hand_over(pods, "v1")
+        assert "requirements.txt: pip runs on 1 hosts, at most 60 s" in log
+        assert "requirements.txt: 1 hosts have installed hvdleaf-1.0" in log
+        show = f"{PYTHON} -c 'import hvdleaf; print(hvdleaf.VERSION)'"
+        done = pods.master.ssh(WORKER, show)
+        assert (done.returncode, done.stdout) == (0, b"1.0\n"), done.stderr
+
+        (source / "requirements.txt").unlink()
+        hand_over(pods, "v2")
+        done = pods.master.ssh(WORKER, show)
+        assert b"No module named 'hvdleaf'" in done.stderr, "the code does not ask for it any more"

@@ -1,0 +1,172 @@
+"""Ranks that are stopped, and the notices by which workers tell the master."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import fast_start, notices
+from hvd_pods.rank import ranks
+from hvd_pods.worker import rank_watch, stacks
+from hvd_pods.worker.rank_watch import RankWatch
+from tests.unit.hvd_pods.notices import HOST, Master
+from tests.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The worker's list of its ranks."""
+    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
+    monkeypatch.setattr(fast_start, "GENERATED", str(tmp_path))
+    return tmp_path / "ranks"
+
+
+@pytest.fixture
+def master(monkeypatch: pytest.MonkeyPatch) -> Master:
+    """The master of this worker."""
+    return Master(monkeypatch)
+
+
+@pytest.fixture
+def script(master: Master) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank's script, of rank 3."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        ranks.register(3, process.pid)
+        yield process
+        process.kill()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: rank_watch.is_stopped(process.pid), 20, "it is stopped")
+
+
+def test_master_is_told_of_a_rank_that_is_stopped_until_it_goes_on(
+    script: subprocess.Popen[bytes], master: Master
+) -> None:
+    watch = RankWatch({rank_watch.PERIOD: "0"})
+    watch.look()
+    stop(script)
+    watch.look()
+    watch.look()
+    first, second = master.taken.get(timeout=20), master.taken.get(timeout=20)
+    for notice in (first, second):
+        known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
+        assert {name: notice[name] for name in known} == known
+    assert first["seconds"] < second["seconds"]
+    script.send_signal(signal.SIGCONT)
+    wait_until(lambda: not rank_watch.is_stopped(script.pid), 20, "it goes on")
+    watch.look()
+    stop(script)
+    watch.look()
+    assert master.taken.get(timeout=20)["seconds"] < second["seconds"], "an earlier stop was added"
+    assert master.taken.empty()
+
+
+@pytest.mark.parametrize("period", ["1000", "", "soon"])
+def test_master_is_told_once_in_a_period_of_stall_checks(
+    script: subprocess.Popen[bytes], master: Master, period: str
+) -> None:
+    """By default and where the user's number is none, Horovod's 60 s."""
+    watch = RankWatch({rank_watch.PERIOD: period})
+    stop(script)
+    for _ in range(3):
+        watch.look()
+    assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+    assert [notice["kind"] for notice in master.all(1)] == [notices.ASKED]
+
+
+def test_ended_script_is_no_rank_of_the_worker(
+    script: subprocess.Popen[bytes], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A script that starts again, and one of a rank with a higher number.
+    ranks.register(3, script.pid)
+    ranks.register(10, script.pid)
+    assert [item.rank for item in ranks.running()] == [3, 10]
+    assert capsys.readouterr().out == ""
+    (folder / "10").unlink()
+    other = json.loads((folder / "3").read_text())
+    # Another process that got the number of one that has ended.
+    (folder / "3").write_text(json.dumps([*other[:2], "1", *other[3:]]))
+    assert list(ranks.running()) == []
+    (folder / "3").write_text(json.dumps(other))
+    os.kill(script.pid, signal.SIGKILL)
+    # Not reaped yet.
+    wait_until(lambda: not list(ranks.running()), 20, "it has ended")
+
+
+def test_rank_runs_without_its_entry(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.touch()
+    ranks.register(3, os.getpid())
+    assert "[hvd] rank 3 cannot be terminated gracefully: " in capsys.readouterr().out
+    folder.unlink()
+    tmp_path.rmdir()
+    ranks.register(3, os.getpid())
+    assert capsys.readouterr().out == "", "this is no worker"
+
+
+def test_other_senders_are_not_heard(master: Master) -> None:
+    """The port is open to all pods of the release, and an earlier attempt may still speak."""
+    address = os.environ["HVD_NOTICES"]
+    host, port, secret = address.split(",")
+    real: dict[str, Any] = {"kind": notices.ASKED, "host": HOST, "rank": 3}
+    lines = (
+        b"", b"\xff\n", b"[]\n", b"{}\n", b'{"secret": 1, "epoch": "7"}\n',
+        b'{"secret": "guessed", "epoch": "7", "kind": "asked"}\n',
+        json.dumps({"secret": secret, "epoch": "6", **real}).encode() + b"\n",
+        json.dumps({"secret": secret, **real}).encode() + b"\n",
+        json.dumps({"secret": secret, "epoch": "7", **real, "host": "other"}).encode() + b"\n",
+    )  # fmt: skip
+    for line in lines:
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(line)
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""
+    notices.send(address, "7", **real)
+    assert master.all(1) == [real]
+
+
+def test_ranks_without_a_stack_are_described(
+    script: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["stacks.py", "3", "4"])
+    assert stacks.main() == 0
+    assert script.poll() is None, "the signal has ended it"
+    stop(script)
+    stacks.main()
+    cold, gone, stopped, _ = capsys.readouterr().out.splitlines()
+    assert cold.startswith("rank 3 shows no Python stack: ")
+    assert gone == "rank 4 has ended"
+    assert stopped == "rank 3 is stopped by a signal: something has sent it SIGSTOP"
+    monkeypatch.setattr("sys.argv", ["stacks.py"])
+    stacks.main()
+    assert capsys.readouterr().out == f"{stopped}\n", "all ranks that run here"
+
+
+def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
+    """High above the descriptors of scripts, and not in what they start."""
+    for text in (b"a longer one", b"again"):
+        descriptor = ranks.open_stack_file(3)
+        assert descriptor >= 512
+        assert not os.get_inheritable(descriptor)
+        os.write(descriptor, text)
+        assert (folder / "3.stack").read_bytes() == text
+        # The reader empties the file.
+        os.truncate(folder / "3.stack", 0)
+        os.write(descriptor, text)
+        assert (folder / "3.stack").read_bytes() == text
+        assert stacks.has_open(os.getpid(), str(folder / "3.stack"))
+        os.close(descriptor)
+        assert not stacks.has_open(os.getpid(), str(folder / "3.stack"))
+    assert (folder / "3.stack").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,169 @@
+"""The progress that a script reports: its file, and what the worker tells the master of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from examples import hvd_progress
+from hvd_pods.common import metrics
+from hvd_pods.worker import report_progress
+from tests.unit.hvd_pods.copies import FILES
+
+PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
+
+
+def told(text: str) -> metrics.ReportedProgress:
+    return metrics.parse_progress(metrics.select_progress(text))
+
+
+def test_page_has_each_line_that_is_understood() -> None:
+    section = PAGE.read_text().partition("## Scrape metrics")[0]
+    assert set(re.findall(r"^\| `(horovod_\w+) ", section, re.M)) == metrics.PROGRESS.keys()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory for metrics, and a report that was made long ago."""
+    monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "8")
+    monkeypatch.setitem(hvd_progress._reported, "at", -1000.0)
+    return tmp_path
+
+
+def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
+    hvd_progress.report(120, steps=500, loss=0.41, images_per_second=16.0)
+    assert [file.name for file in folder.iterdir()] == ["3"]
+    assert told((folder / "3").read_text()) == {
+        "step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 16.0, "size": 8,
+    }  # fmt: skip
+    lines = metrics.worker_page("1", folder).splitlines()
+    assert 'horovod_step{rank="3"} 120' in lines
+    assert 'horovod_script_lines_refused{rank="3"} 0' in lines
+
+
+def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
+    for step in (1, 2):
+        hvd_progress.report(step, steps=3)
+    assert told((folder / "3").read_text())["step"] == 1
+    hvd_progress.report(3, steps=3)
+    assert told((folder / "3").read_text())["step"] == 3
+
+
+def test_a_report_never_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HVD_METRICS_DIR", str(folder / "none"))
+    hvd_progress.report(1)
+    assert capsys.readouterr().err.startswith("cannot tell the progress: ")
+    monkeypatch.delenv("HVD_METRICS_DIR")
+    hvd_progress.report(2, steps=2)
+
+
+def test_horovod_knows_the_rank_better_than_the_launcher(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = SimpleNamespace(is_initialized=lambda: True, rank=lambda: 5, size=lambda: 6)
+    monkeypatch.setitem(sys.modules, "horovod.torch", fake)
+    assert hvd_progress.find_rank() == (5, 6)
+    fake.is_initialized = lambda: False
+    assert hvd_progress.find_rank() == (3, 8)
+
+
+def test_the_callback_counts_steps_over_epochs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Callback:
+        params = {"steps": 5, "epochs": 4}  # noqa: RUF012
+
+    keras = ModuleType("keras")
+    keras.callbacks = SimpleNamespace(Callback=Callback)  # type: ignore[attr-defined]
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    monkeypatch.setattr(hvd_progress, "EVERY", 0.0)
+    callback = hvd_progress.keras_callback(batch_size=32)
+    callback.on_train_begin()
+    # As a run that resumes.
+    callback.on_epoch_begin(2)
+    callback.on_train_batch_end(0, {"loss": 0.5})
+    metrics = told((folder / "3").read_text())
+    assert (metrics["step"], metrics["steps"], metrics["loss"]) == (11, 20, 0.5)
+    assert metrics["imagesPerSecond"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("horovod_steps 5\n", {}),
+        ("horovod_step", {}),
+        ("horovod_step 1.2.3", {}),
+        ("horovod_step -1", {}),
+        ("horovod_step NaN", {}),
+        (f"horovod_step {'9' * 100_000}", {}),
+        ("horovod_step 3\nhorovod_lo", {"step": 3}),
+        ("\0\0\xff\nhorovod_step 3\nEpoch 1/5\n", {"step": 3}),
+        ("horovod_step 3\nhorovod_loss NaN", {"step": 3, "loss": "nan"}),
+        ("horovod_step 3\nhorovod_loss -Inf", {"step": 3, "loss": "-inf"}),
+        ("horovod_step 3\nhorovod_images_per_second Inf", {"step": 3}),
+        ('horovod_step{rank="1"} 3', {}),
+        ("horovod_step 9007199254740992", {"step": 2**53}),
+        ("horovod_step 9007199254740994", {}),
+        (f"horovod_step 3\nhorovod_loss 0.{'0' * 38}", {"step": 3}),
+    ],
+)
+def test_what_is_not_understood_is_left_out(text: str, expected: metrics.ReportedProgress) -> None:
+    assert told(text) == expected
+
+
+def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
+    for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
+        (tmp_path / name).write_text(f"horovod_step {step}\n")
+    assert report_progress.read_folder(tmp_path, 0.0) == "horovod_step 2"
+    # A file that is replaced at this moment.
+    (tmp_path / "1").symlink_to("gone")
+    os.utime(tmp_path / "2", (1000, 1000))
+    assert report_progress.read_folder(tmp_path, 1000.0) == "horovod_step 2"
+    assert report_progress.read_folder(tmp_path, 2000.0) == "horovod_step 3"
+    assert report_progress.read_folder(tmp_path / "none", 0.0) == ""
+
+
+def test_the_worker_tells_each_change_once_and_the_last_step(tmp_path: Path) -> None:
+    """It ends with its standard input, which the master closes."""
+    rank = tmp_path / "0"
+    command = [sys.executable, "-I", report_progress.__file__, "60"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, env={"HVD_METRICS_DIR": str(tmp_path)}, stdin=pipe, stdout=pipe, text=True
+    ) as worker:
+        assert worker.stdout
+        rank.write_text("horovod_step 1\n")
+        assert worker.stdout.readline() == "horovod_step 1\n"
+        rank.write_text("horovod_step 2\n")
+        assert worker.communicate(timeout=60)[0] == "horovod_step 2\n"
+        assert worker.returncode == 0
+
+
+@pytest.mark.parametrize(("age", "said"), [(61, ""), (30, "horovod_step 3\thorovod_loss nan\n")])
+def test_what_the_attempt_before_has_told_is_not_told_again(
+    tmp_path: Path, age: int, said: str
+) -> None:
+    """Its last loss may be NaN, for which this attempt would end, too."""
+    (tmp_path / "0").write_text("horovod_step 3\nhorovod_loss nan\n")
+    then = time.time() - age
+    os.utime(tmp_path / "0", (then, then))
+    command = [sys.executable, "-I", report_progress.__file__, "60"]
+    done = subprocess.run(
+        command,
+        env={"HVD_METRICS_DIR": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == said

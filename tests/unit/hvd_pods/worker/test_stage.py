@@ -1,0 +1,129 @@
+"""The staging script, run by sh as in a pod, on real files and real locks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hvd_pods.staging import FETCH, Volume
+
+
+def test_staging_fills_the_directory_and_writes_checksums(volume: Volume) -> None:
+    code, log = volume.stage()
+    assert code == 0, log
+    assert (volume.path / "sub" / "b c").read_text() == "three\n"
+    lines = (volume.state / "sha256").read_text().splitlines()
+    assert lines == [
+        f"{hashlib.sha256(content).hexdigest()}  {name}"
+        for name, content in (("./a", b"one\n"), ("./sub/b c", b"three\n"))
+    ]
+    assert "2 files" in log
+
+
+def test_filled_directory_is_not_filled_again(volume: Volume) -> None:
+    volume.stage()
+    code, log = volume.stage()
+    assert (code, volume.runs) == (0, 1), log
+
+
+@pytest.mark.parametrize(
+    ("damage", "verify", "runs"),
+    [("short", "Size", 2), ("one!", "Size", 1), ("one!", "Checksum", 2)],
+)
+def test_damaged_file_is_fetched_again_when_the_check_detects_it(
+    volume: Volume, damage: str, verify: str, runs: int
+) -> None:
+    volume.stage()
+    (volume.path / "a").write_text(damage)
+    code, log = volume.stage(verify=verify)
+    assert (code, volume.runs) == (0, runs), log
+    assert (volume.path / "a").read_text() == ("one\n" if runs == 2 else damage)
+
+
+def test_changed_key_runs_the_command_on_the_files_that_are_there(volume: Volume) -> None:
+    volume.stage()
+    code, log = volume.stage('echo ran >>"$COUNT"; test -f a && echo new >c', key="k2")
+    assert (code, volume.runs) == (0, 2), log
+    assert {file.name for file in volume.path.iterdir()} == {"a", "c", "sub"}
+
+
+@pytest.mark.slow
+def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> None:
+    """The pods of the other release may be training on it."""
+    volume.stage(owner="team/first")
+    code, log = volume.stage("echo other >a", key="k2", owner="team/second")
+    assert code == 1
+    for word in ("release team/first", "staging.path", f"remove {volume.state}/owner"):
+        assert word in log
+    assert (volume.path / "a").read_text() == "one\n"
+    # The first release still may, and so may another one when the user says that it is gone.
+    assert volume.stage("echo more >>a", key="k3", owner="team/first")[0] == 0
+    (volume.state / "owner").unlink()
+    assert volume.stage("echo other >a", key="k2", owner="team/second")[0] == 0
+    assert (volume.path / "a").read_text() == "other\n"
+
+
+def test_release_takes_over_what_another_one_left_unfinished(volume: Volume) -> None:
+    assert volume.stage("echo half >a; exit 7", owner="team/first")[0] == 1
+    code, log = volume.stage(key="k2", owner="team/second")
+    assert (code, volume.runs) == (0, 1), log
+
+
+def test_failed_command_resumes_and_publishes_nothing(volume: Volume) -> None:
+    code, log = volume.stage("echo half >a; exit 7")
+    assert code == 1
+    assert "exit code 7" in log
+    assert not volume.path.exists()
+    code, log = volume.stage("test -f a && echo more >>a")
+    assert code == 0, log
+    assert (volume.path / "a").read_text() == "half\nmore\n"
+
+
+def test_releases_that_start_together_fetch_once_or_are_told_of_each_other(
+    volume: Volume, tmp_path: Path
+) -> None:
+    gate, started = tmp_path / "gate", tmp_path / "started"
+    for pipe in (gate, started):
+        os.mkfifo(pipe)
+    first = volume.start(f"echo >{started}; cat {gate}; {FETCH}", owner="team/first")
+    started.read_text()
+    same = volume.start(FETCH, owner="team/second")
+    other = volume.start("echo other >a", key="k2", owner="team/third")
+    for waiting in (same, other):
+        assert waiting.stdout is not None
+        assert "another pod is filling" in waiting.stdout.readline()
+    gate.write_text("go")
+    logs = [pod.communicate(timeout=30)[0] for pod in (first, same, other)]
+    assert [first.returncode, same.returncode, other.returncode] == [0, 0, 1], logs
+    assert "was filled by release team/first with another staging.command" in logs[2]
+    assert volume.runs == 1
+    assert (volume.path / "a").read_text() == "one\n"
+
+
+def test_killed_pod_releases_the_lock(volume: Volume, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    first = volume.start(f"echo >{started}; exec sleep 1000")
+    started.read_text()
+    # As a container ends: all of its processes at once.
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=30)
+    code, log = volume.stage()
+    assert code == 0, log
+    assert "another pod" not in log
+
+
+def test_files_that_fail_the_publishers_checksums_are_removed(volume: Volume) -> None:
+    right = hashlib.sha256(b"right\n").hexdigest()
+    listed = f"printf '%s  a\\n' {right} >SHA256SUMS"
+    code, log = volume.stage(f"[ -f a ] || echo wrong >a; {listed}")
+    assert code == 1
+    assert "do not match the publisher's SHA256SUMS" in log
+    assert "such as a" in log
+    # A command that keeps what it has does not keep the wrong file.
+    code, log = volume.stage(f"[ -f a ] || echo right >a; {listed}")
+    assert code == 0, log
