@@ -19,8 +19,8 @@ def log(message: str) -> None:
     print(printable(f"[hvd +{time.monotonic() - _START:.1f}s] {message}"), flush=True)
 
 
-def printable(text: str) -> str:
-    """Escape what no encoding has, and what would control a terminal.
+def printable(text: str, keeps: str = "\n\t") -> str:
+    """Escape what no encoding has, and what would control a terminal, but for `keeps`.
 
     Messages quote ranks, image registries and the API server. A name of a file that is no UTF-8 has
     lone surrogates in Python, which cannot be printed.
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+        c if c.isprintable() or c in keeps else c.encode("unicode_escape").decode() for c in text
     )
 
 

@@ -167,7 +167,7 @@ class NoticeServer:
         for name, expected in FIELDS[kind].items():
             value = notice.get(name)
             if expected is str and isinstance(value, str):
-                content[name] = printable(value[:LONGEST_TEXT])
+                content[name] = printable(value[:LONGEST_TEXT], keeps="")
             elif expected is int and type(value) is int and -256 < value < 256:
                 content[name] = value
             elif expected is float and isinstance(value, (int, float)) and _is_seconds(value):
