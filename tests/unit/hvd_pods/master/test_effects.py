@@ -1,4 +1,4 @@
-"""Effects that last: hosts are watched until the master stops, and lanes keep calls in order."""
+"""Effects on hosts: they are watched and asked over SSH; and the lanes in which calls are made."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from hvd_pods.master.state import Facts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.fake_worker import SLICES, Workers
 from tests.unit.hvd_pods.master.told import Told
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -25,12 +27,11 @@ def told() -> Told:
 
 
 @pytest.fixture
-def watch(workers: Workers, told: Told) -> Iterator[Callable[[Run], Effects]]:
+def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
     """Watches the hosts of a run, of which two answer."""
     started: list[Effects] = []
 
     def begin(run: Run) -> Effects:
-        workers.start(0, 1)
         api = kube.Api() if run.api else None
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
         started.append(Effects(facts, api, EventRecorder(None), None, told))
@@ -96,6 +97,77 @@ def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
     number = len(told.events)
     workers.stop(0)
     assert len(told.events) == number
+
+
+def install(pod: MasterPod, script: str) -> None:
+    """Let a script stand for ssh; it notes the host and the last words of each command."""
+    (pod.generated / "bin").mkdir()
+    program = pod.generated / "bin" / "ssh"
+    note = 'echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"'
+    program.write_text(f"#!/bin/sh\n{note}\n{script}\n")
+    program.chmod(0o755)
+
+
+def asked(pod: MasterPod) -> list[str]:
+    return sorted((pod.generated.parent / "asked").read_text().splitlines())
+
+
+REFUSE_SECOND = 'case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac'
+
+
+def test_leftovers_are_ended_while_the_hosts_are_watched(
+    pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(pod, REFUSE_SECOND)
+    first_two = [f"hvd-worker-{n}" for n in range(2)]
+    effects = watch(pod.workers.run(2, maximum=3))
+    addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}
+    effects.carry_out(m.EndLeftovers(first_two, addresses))
+    output = [""]
+
+    def is_logged() -> bool:
+        output[0] += capsys.readouterr().out
+        return "on hvd-worker-1: no route" in output[0]
+
+    wait_until(is_logged, TIMEOUT, "the failure is logged")
+    assert output[0].count("cannot end what earlier attempts may have left on ") == 1
+    expected = [f"{name}.hvd common/fast_start.py" for name in addresses]
+    assert asked(pod) == expected[:2]
+    # Between two attempts, nothing is asked for.
+    effects.carry_out(m.StopWatching())
+    effects.carry_out(m.EndLeftovers(first_two, addresses))
+    effects.carry_out(m.WatchHosts(3))
+    told.wait_for(m.HostAnswers, 2, attempt=3)
+    effects.carry_out(m.EndLeftovers(["hvd-worker-2"], addresses))
+    wait_until(lambda: expected[2] in asked(pod), TIMEOUT, "the next attempt asks")
+    assert asked(pod) == expected
+
+
+@pytest.mark.parametrize(("script", "number"), [("echo 2", 4), (f"{REFUSE_SECOND}; echo 2", 2)])
+def test_ranks_that_could_be_asked_to_end_are_counted(
+    pod: MasterPod, watch: Watch, told: Told, script: str, number: int
+) -> None:
+    install(pod, script)
+    watch(pod.workers.run()).carry_out(m.AskRanks(2, ["hvd-worker-0", "hvd-worker-1"]))
+    assert told.wait_for(m.RanksAsked) == m.RanksAsked(2, number)
+
+
+def test_stacks_of_ranks_are_in_the_log_with_their_hosts(
+    pod: MasterPod, watch: Watch, told: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(pod, f"{REFUSE_SECOND}; echo rank 3:; echo '  train.py line 9'")
+    stalled = {"hvd-worker-0": [3, 4], "hvd-worker-1": [5]}
+    watch(pod.workers.run()).carry_out(m.ShowStacks(2, stalled))
+    assert told.wait_for(m.StacksShown) == m.StacksShown(2)
+    assert asked(pod) == [
+        "hvd-worker-0.hvd worker/stacks.py 3 4",
+        "hvd-worker-1.hvd worker/stacks.py 5",
+    ]
+    assert read_log(capsys)[-3:] == [
+        "hvd-worker-0: rank 3:",
+        "hvd-worker-0:   train.py line 9",
+        "hvd-worker-1: no route",
+    ]
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:

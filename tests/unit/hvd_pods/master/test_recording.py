@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -120,7 +120,8 @@ def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch
     """It is in the pod's memory."""
     monkeypatch.setattr(recording, "LONGEST", 4000)
     run = one_group()
-    file = recording.begin(path, Facts(run, "own", "job-1", "uid-1"), describe(run))
+    facts = Facts(run, "own", "job-1", "uid-1")
+    file: TextIO | None = recording.begin(path, facts, describe(run))
     moment = Moment(1.0, 2.0)
     while file:
         file = recording.write(file, moment, m.HostGone(1, "w-0"))

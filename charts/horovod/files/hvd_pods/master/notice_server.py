@@ -80,7 +80,7 @@ class NoticeServer:
                     self._accept()
                 # A new connection may just have taken the place of this one.
                 elif key.fileobj in self._until:
-                    self._receive(key.fileobj)  # type: ignore[arg-type]
+                    self._receive(key.fileobj)
             now = time.monotonic()
             for connection in [c for c, until in self._until.items() if until <= now]:
                 self._close(connection)
