@@ -324,13 +324,18 @@ def test_a_job_that_is_being_deleted_is_gone(api_server: FakeApi) -> None:
     assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(None)
 
 
-@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
+@pytest.mark.parametrize(
+    "failure",
+    [faults.status(503), faults.reset, faults.silence],
+    ids=["503", "reset", "silence"],
+)
 def test_a_job_that_cannot_be_read_may_retry_a_failure_but_not_a_success(
     api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api_server.put("batch/jobs", make_job())
-    api_server.fail("GET", "batch/jobs", failure)
-    read = record_io.read_job(kube.Api(), ReadJob(False, 0.0), START)
+    # A server that does not answer keeps the next attempt waiting no longer than a refusal.
+    api_server.fail("GET", "batch/jobs", failure, times=9)
+    read = record_io.read_job(kube.Api(), ReadJob(False, 0.05), START)
     assert "cannot read the Job: " in capsys.readouterr().out
     assert isinstance(read, JobRead)
     assert read.job is not None

@@ -22,10 +22,12 @@ TEMPORARY: dict[str, faults.Failure] = {
     "504 of a proxy": faults.text(504, "<html>"),
     "408": faults.status(408),
     "429": faults.status(429),
+    "a time that is no number": faults.status(429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"),
     "401": faults.status(401),
     "reset": faults.reset,
     "cut": faults.cut_answer,
     "cut JSON": faults.text(200, '{"cut'),
+    "nothing": faults.text(200, "{}"),
 }
 CALLS: dict[str, Callable[[kube.Api], object]] = {
     "GET": lambda api: api.get("core/pods/a"),
@@ -56,7 +58,7 @@ def api(api_server: FakeApi, patient: None) -> kube.Api:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock for calls whose answers are made by `answers`."""
+    """A clock for calls, whose pauses are the longest of the random ones."""
     made = Clock()
     monkeypatch.setattr(kube, "time", made)
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
@@ -77,51 +79,41 @@ def fail_until(api_server: FakeApi, clock: Clock, end: float, *failures: faults.
     api_server.fail("GET", "core/pods", fail)
 
 
+def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | None = None) -> int:
+    """How often a read that fails is tried until it is given up."""
+    asked = len(api_server.requests)
+    with pytest.raises(kube.ApiError):
+        api.get("core/pods/a", retry_seconds)
+    return len(api_server.requests) - asked
+
+
 @pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
-@pytest.mark.parametrize("method", CALLS)
-def test_a_call_is_repeated_until_the_api_server_is_back(
+def test_a_read_is_repeated_until_the_api_server_is_back(
     api: kube.Api,
     api_server: FakeApi,
-    method: str,
     failure: faults.Failure,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    api_server.fail(method, "core/pods", failure, times=3)
-    CALLS[method](api)
+    api_server.fail("GET", "core/pods", failure, times=3)
+    assert api.get("core/pods/a") == POD
     assert len(api_server.requests) == 4
     assert capsys.readouterr().out.count("trying again") == 1, "an outage is logged once"
 
 
-def test_a_list_is_repeated(api: kube.Api, api_server: FakeApi) -> None:
-    api_server.fail("GET", "core/pods", faults.cut_answer, times=2)
-    assert api.list_all("core/pods", {})[0] == [POD]
-
-
-def test_an_answer_that_holds_nothing_is_repeated(api: kube.Api, api_server: FakeApi) -> None:
-    api_server.fail("GET", "core/pods", faults.text(200, "{}"), times=2)
-    assert api.get("core/pods/a") == POD
+@pytest.mark.parametrize("method", CALLS)
+def test_other_calls_are_repeated_as_well(api: kube.Api, api_server: FakeApi, method: str) -> None:
+    api_server.fail(method, "core/pods", faults.cut_answer, times=3)
+    CALLS[method](api)
+    assert len(api_server.requests) == 4
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422])
 def test_what_will_not_pass_is_not_repeated(api: kube.Api, api_server: FakeApi, code: int) -> None:
+    """An API server that refuses a call is there."""
+    api.is_away = True
     api_server.fail("GET", "core/pods", faults.status(code))
-    with pytest.raises(kube.ApiError):
-        api.get("core/pods/a")
-    assert len(api_server.requests) == 1
-
-
-def test_a_missing_token_is_not_waited_for(api: kube.Api) -> None:
-    (kube.ACCOUNT / "token").unlink()
-    with pytest.raises(kube.ApiError) as raised:
-        api.get("core/pods/a")
-    assert not raised.value.is_temporary
-
-
-def test_a_caller_without_retries_makes_one_attempt(api: kube.Api, api_server: FakeApi) -> None:
-    api_server.fail("GET", "core/pods", faults.status(503))
-    with pytest.raises(kube.ApiError):
-        api.get("core/pods/a", retry_seconds=0.0)
-    assert len(api_server.requests) == 1
+    assert count_requests(api, api_server) == 1
+    assert not api.is_away
 
 
 def test_pauses_grow_at_random_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,28 +141,26 @@ def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
 ) -> None:
     api, began = kube.Api(), clock.now
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
-    for number in range(3):
-        asked = len(api_server.requests)
-        with pytest.raises(kube.ApiError):
-            api.get("core/pods/a")
-        assert api.is_away
-        assert (len(api_server.requests) - asked == 1) is (number > 0)
+    assert count_requests(api, api_server) > 1
+    assert api.is_away
     assert 14 * MINUTE < clock.now - began <= 15 * MINUTE
-    # Later calls, such as those at the end of the training, are patient again.
-    clock.now = began + 55 * MINUTE
+    assert [count_requests(api, api_server) for _ in range(2)] == [1, 1]
+    # A minute later, calls are patient again, such as those at the end of the training.
+    clock.now += MINUTE + 1
+    assert count_requests(api, api_server) > 1
+    clock.now = began + 60 * MINUTE
     assert api.get("core/pods/a") == POD
     assert not api.is_away
 
 
-@pytest.mark.parametrize("refusal", [403, 404, 409])
-def test_an_api_server_that_refuses_a_call_is_there(
-    api: kube.Api, api_server: FakeApi, refusal: int
+def test_a_call_that_need_not_succeed_does_not_shorten_those_that_must(
+    api_server: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api.is_away = True
-    api_server.fail("GET", "core/pods/a", faults.status(refusal))
-    with pytest.raises(kube.ApiError):
-        api.get("core/pods/a")
-    assert not api.is_away
+    monkeypatch.setattr(kube, "RETRY_SECONDS", 1.0)
+    fail_until(api_server, clock, clock.now + 60 * MINUTE, faults.status(503))
+    api = kube.Api()
+    assert count_requests(api, api_server, retry_seconds=0.0) == 1
+    assert count_requests(api, api_server) > 1
 
 
 @pytest.mark.usefixtures("default_retry_seconds")
@@ -183,14 +173,6 @@ def test_a_server_is_not_asked_before_it_wants_to_be(api_server: FakeApi, clock:
     assert len(api_server.requests) == 2
 
 
-@pytest.mark.parametrize("value", ["Wed, 21 Oct 2026 07:28:00 GMT", "-3", "1e9", ""])
-def test_a_time_to_retry_after_that_is_no_number_is_ignored(
-    api: kube.Api, api_server: FakeApi, value: str
-) -> None:
-    api_server.fail("GET", "core/pods", faults.status(429, Retry_After=value))
-    assert api.get("core/pods/a") == POD
-
-
 @pytest.mark.usefixtures("default_retry_seconds")
 @pytest.mark.parametrize("stopped_after", [0.0, 100.0])
 def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
@@ -200,8 +182,7 @@ def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     api.is_stopped = lambda: clock.now >= began + stopped_after
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
     for _ in range(2):
-        with pytest.raises(kube.ApiError):
-            api.get("core/pods/a")
+        count_requests(api, api_server)
     assert stopped_after + 5 < clock.now - began <= stopped_after + 11
 
 
@@ -220,34 +201,3 @@ def test_a_call_is_repeated_in_the_last_moment_that_is_left(
 ) -> None:
     fail_until(api_server, clock, clock.now + 0.1, faults.status(503))
     assert kube.Api().get("core/pods/a", retry_seconds=0.2) == POD
-
-
-def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | None = None) -> int:
-    """How often a read that fails is tried until it is given up."""
-    asked = len(api_server.requests)
-    with pytest.raises(kube.ApiError):
-        api.get("core/pods/a", retry_seconds)
-    return len(api_server.requests) - asked
-
-
-def test_after_a_call_that_was_given_up_others_are_tried_once_for_a_minute(
-    api_server: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kube, "RETRY_SECONDS", 1.0)
-    fail_until(api_server, clock, clock.now + 60 * MINUTE, faults.status(503))
-    api = kube.Api()
-    patient = count_requests(api, api_server)
-    assert patient > 1, "a call is repeated while the API server may come back"
-    assert count_requests(api, api_server) == 1
-    clock.now += MINUTE + 1
-    assert count_requests(api, api_server) == patient
-
-
-def test_a_call_that_need_not_succeed_does_not_shorten_those_that_must(
-    api_server: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kube, "RETRY_SECONDS", 1.0)
-    fail_until(api_server, clock, clock.now + 60 * MINUTE, faults.status(503))
-    api = kube.Api()
-    assert count_requests(api, api_server, retry_seconds=0.0) == 1
-    assert count_requests(api, api_server) > 1
