@@ -70,7 +70,7 @@ def test_a_long_termination_message_is_cut_at_its_end(
 
 
 def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
-    template = FILES.parent / "templates" / "job.yaml"
+    template = FILES.parent / "templates" / "master" / "job.yaml"
     codes = ", ".join(str(code) for code in sorted(errors.LOST_MASTER))
     assert f"operator: NotIn, values: [{codes}]" in template.read_text()
 
