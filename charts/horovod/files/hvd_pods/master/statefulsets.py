@@ -41,7 +41,7 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
     server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it. None is, where the call before has waited. Then master/missing.py scales up
+    begin without it. None is, where the call before has waited. Then master/gathering.py scales up
     what is missing, and the log says that workers beyond the numbers stay.
     """
     is_away, skipped = api.is_away, []
