@@ -11,6 +11,7 @@ import pytest
 
 from hvd_pods.master import kube, selftest
 from tests.fakes import faults
+from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Handler
 from tests.unit.hvd_pods.master_pod import JOB, MasterPod
