@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from tests.unit.hvd_pods.copies import FILES
 
-ROLE = FILES.parent / "templates" / "role.yaml"
+ROLE = FILES.parent / "templates" / "master/role.yaml"
 VERBS = {
     "get": ["get"],
     "list_all": ["list"],

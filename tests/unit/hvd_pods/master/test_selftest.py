@@ -25,10 +25,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "LOOK_EVERY", 0.02)
 
 
-def wait_for_end(api: kube.Api, seconds: float = 60.0) -> None:
-    selftest.wait_for_end(api, JOB, time.monotonic() + seconds)
-
-
 def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
     """A Job; conditions are (type, status)."""
     return {
@@ -38,30 +34,21 @@ def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def waiting(
-    api_server: FakeApi, background: Background, capsys: pytest.CaptureFixture[str]
-) -> Future[Any]:
-    """A test that waits for the run; its output is captured from the start."""
-    api_server.put("batch/jobs", {**job(("Complete", "True")), "metadata": {"name": "another"}})
-    api_server.put("batch/jobs", job())
-    future = background(wait_for_end, kube.Api())
-    api_server.wait_for_watch("batch/jobs")
-    assert not future.done()
-    return future
+OVER = [job(("Complete", "True")), job(("FailureTarget", "True"), ("Failed", "True"))]
 
 
-@pytest.mark.parametrize(
-    "break_off",
-    [FakeApi.end_watches, FakeApi.expire, lambda api: api.end_watches(faults.cut_chunk)],
-    ids=["server's limit", "410 event", "cut chunk"],
-)
-def test_the_wait_outlasts_a_watch(
-    waiting: Future[Any], api_server: FakeApi, break_off: Callable[[FakeApi], None]
+@pytest.mark.parametrize("end", [*OVER, job(suspend=True), None])
+def test_a_run_is_waited_for_until_it_ends_is_suspended_or_deleted(
+    api_server: FakeApi, background: Background, end: dict[str, Any] | None
 ) -> None:
-    break_off(api_server)
-    api_server.wait_for_watch("batch/jobs", 2)
-    api_server.put("batch/jobs", job(("Complete", "True")))
+    api_server.put("batch/jobs", job(("Complete", "False"), ("FailureTarget", "True")))
+    waiting = background(selftest.wait_for_end, kube.Api(), JOB, time.monotonic() + TIMEOUT)
+    api_server.wait(lambda: len(api_server.requests) > 2)
+    assert not waiting.done()
+    if end:
+        api_server.put("batch/jobs", end)
+    else:
+        api_server.remove("batch/jobs", JOB)
     waiting.result(TIMEOUT)
 
 

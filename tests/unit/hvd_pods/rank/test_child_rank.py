@@ -23,9 +23,9 @@ from tests.waiting import wait_until
 RANK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hvd_pods.rank import child_rank, warm_client
+from hvd_pods.rank import child_rank, rank_end
 status = child_rank.run(sys.argv[2:], lambda pid: print(pid, flush=True))
-sys.exit(warm_client.exit_like_rank(status))
+sys.exit(rank_end.finish(status))
 """
 PAUSES = "import signal; print('runs', flush=True); signal.alarm(60); signal.pause()"
 # Says how often it was asked to end, when it gets another signal.
