@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import job_events, kube
 from hvd_pods.common import reporting
 from hvd_pods.common.errors import RunError
 from hvd_pods.master import (
     effects,
     gathering,
     holding,
-    job_events,
-    kube,
     mesh,
     progress,
     record_io,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Collection, Mapping, Sequence
 
+from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -27,7 +28,6 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
 from hvd_pods.master import messages as m
 from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.master.kube import Object, parse_time
 from hvd_pods.master.state import Attempt, Gathered, Phase, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import kube
+from hvd_pods.cluster import kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 

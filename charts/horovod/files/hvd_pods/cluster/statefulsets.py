@@ -7,7 +7,7 @@ from typing import Mapping, Sequence
 
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
-from hvd_pods.master.kube import START_RETRY_SECONDS, Api, ApiError, Object
+from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
 
 
 def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:
@@ -41,8 +41,8 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
     server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it. None is, where the call before has waited. Then master/gathering.py scales up
-    what is missing, and the log says that workers beyond the numbers stay.
+    begin without it. None is, where the call before has waited. Then workers that are missing are
+    scaled up while they are waited for, and the log says that those beyond the numbers stay.
     """
     is_away, skipped = api.is_away, []
     for name, number in run.initial_workers.items():
@@ -60,18 +60,16 @@ def fit_to_run(api: Api, run: Run) -> None:
         log(f"the API server is away: not scaled {', '.join(skipped)}; {what}")
 
 
-def provide(api: Api, needed: Mapping[str, int]) -> dict[str, int]:
-    """Create workers that are missing; the numbers before, of StatefulSets that were scaled up.
+def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None:
+    """Create workers that are missing; `before` gets the numbers of what is scaled up.
 
-    Those of a failed run are used as they are. Raises ApiError.
+    Those of a failed run are used as they are. Raises ApiError, when some may be scaled up already.
     """
-    before = {}
     for name, number in needed.items():
         current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
         if current < number:
-            scale(api, {name: number})
             before[name] = current
-    return before
+            scale(api, {name: number})
 
 
 def set_number(
