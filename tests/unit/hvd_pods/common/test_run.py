@@ -44,23 +44,6 @@ def test_spares_are_created_and_have_no_ranks_at_first() -> None:
     assert run.initial_workers == {"hvd-cpu": 3, "hvd-gpu": 1}
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (errors.RunError("x"), 1),
-        (errors.ConfigurationError("x"), 78),
-        (errors.InterruptedRunError("x"), 143),
-        (errors.LaunchError("x", 5), 5),
-    ],
-)
-def test_each_error_has_the_exit_code_that_the_job_expects(
-    error: errors.RunError, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "log")
-    assert reporting.report_failure(error) == code
-    assert (tmp_path / "log").read_text() == "x\n"
-
-
 def test_a_long_termination_message_is_cut_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +74,7 @@ def test_only_an_elastic_run_that_was_training_goes_on_with_fewer_ranks(
     ("problem", "code"),
     [
         (None, 0),
+        (errors.RunError("x"), 1),
         (errors.ConfigurationError("x"), 78),
         (errors.LaunchError("x", 5), 5),
         (errors.InterruptedRunError("x"), 143),

@@ -45,6 +45,7 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with patch.dict(sys.modules):
         for name in ("tensorflow", "torch", "horovod", "horovod.tensorflow", "horovod.torch"):
             sys.modules.pop(name, None)
+        importlib.invalidate_caches()
         yield tmp_path
 
 
@@ -64,18 +65,11 @@ def install(
     (image / "horovod" / f"{framework}.py").write_text(text)
 
 
-@pytest.fixture(autouse=True)
-def forget_modules() -> None:
-    """Nothing of another test is imported."""
-    importlib.invalidate_caches()
-
-
-@pytest.mark.parametrize("answered", [[0, 2], [0, 1, 2]])
-def test_check_fails_when_a_rank_is_missing(image: Path, answered: list[int]) -> None:
-    install(image, "torch", 4, answered=answered)
+def test_check_fails_when_a_rank_is_missing(image: Path) -> None:
+    install(image, "torch", 4, answered=[0, 1, 2])
     with pytest.raises(SystemExit) as failed:
         check.main()
-    assert f"gathered {answered}, expected every rank from 0 to 3" in str(failed.value)
+    assert "gathered [0, 1, 2], expected every rank from 0 to 3" in str(failed.value)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -112,9 +106,8 @@ def test_program_runs_as_a_script(image: Path, program: str, printed: str) -> No
     assert done.stdout.startswith(printed)
 
 
-@pytest.mark.parametrize("total", [3, 5])
-def test_wrong_sum_is_an_error(image: Path, total: float) -> None:
-    install(image, "torch", 4, total=total)
+def test_wrong_sum_is_an_error(image: Path) -> None:
+    install(image, "torch", 4, total=3)
     with pytest.raises(SystemExit) as failed:
         bandwidth.main()
-    assert f"the sum of a 1 from each of 4 ranks is {total}.0" in str(failed.value)
+    assert "the sum of a 1 from each of 4 ranks is 3.0" in str(failed.value)

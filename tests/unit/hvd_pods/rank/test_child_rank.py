@@ -14,9 +14,6 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import pytest
-
-from hvd_pods.rank import child_rank
 from tests.unit.hvd_pods.copies import FILES
 from tests.waiting import wait_until
 
@@ -67,15 +64,6 @@ def wait_for_script(rank: subprocess.Popen[bytes]) -> None:
     assert rank.stdout.readline() == b"runs\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "code"),
-    [("exit 0", 0), ("exit 5", 5), ("kill -9 $$", -9), ("kill -ABRT $$", -signal.SIGABRT)],
-)
-def test_rank_ends_as_its_script(script: str, code: int) -> None:
-    with start("sh", "-c", script) as rank:
-        assert rank.wait(60) == code
-
-
 def test_signal_to_the_group_reaches_the_script_once() -> None:
     """A second SIGTERM could end a script that saves."""
     with python(COUNTS) as rank:
@@ -97,14 +85,3 @@ def test_script_dies_with_its_rank() -> None:
         # The pipe ends when the last process that has it, the script, is gone.
         assert select.select([rank.stdout], [], [], 20)[0], "the script outlives its rank"
         assert rank.stdout.read() == b""
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder by which a rank's Python learns where to write its stack."""
-    monkeypatch.setattr(child_rank, "SITE", str(tmp_path / "site"))
-    monkeypatch.setenv("PYTHONPATH", "/own")
-    # Set first, so that it is as before after the test.
-    monkeypatch.setenv("HVD_SITE", "")
-    monkeypatch.delenv("HVD_SITE")
-    return tmp_path / "site"

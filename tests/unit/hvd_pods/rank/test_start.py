@@ -43,9 +43,7 @@ def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, 
     ("changes", "ranks", "slots", "words"),
     [
         ({"OMPI_COMM_WORLD_SIZE": "2"}, 8, "2", "2 ranks, but the hosts' slots add up to 8"),
-        ({"OMPI_COMM_WORLD_SIZE": "9"}, 8, "2", "9 ranks, but the hosts' slots add up to 8"),
         ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks were started on this host"),
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, 8, "2", "1 ranks were started on this host"),
         ({}, 8, None, "not a worker"),
         ({}, 0, None, "not a worker"),
         ({"OMPI_COMM_WORLD_RANK": ""}, 8, "2", "no known launcher"),
@@ -97,26 +95,16 @@ def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str]) -> No
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "received"),
-    [
-        (["8", "sh", "-c", "exit 5"], 5, b"cmd=abort exitcode=5\n"),
-        (["9", "true"], 78, b"cmd=abort exitcode=78\n"),
-        (["8", "true"], 0, b""),
-    ],
-)
-def test_rank_under_hydra_ends_the_run_when_it_fails(
-    worker: dict[str, str], words: list[str], code: int, received: bytes
-) -> None:
+def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) -> None:
     reader, writer = os.pipe()
     done = subprocess.run(
-        [sys.executable, "-I", str(PROGRAM), *words],
+        [sys.executable, "-I", str(PROGRAM), "9", "true"],
         env={**worker, **HYDRA, "PMI_FD": str(writer)}, pass_fds=[writer],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+        capture_output=True, check=False,
     )  # fmt: skip
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        assert (done.returncode, pipe.read()) == (code, received)
+        assert (done.returncode, pipe.read()) == (78, b"cmd=abort exitcode=78\n")
 
 
 @pytest.mark.parametrize(

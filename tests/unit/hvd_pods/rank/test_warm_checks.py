@@ -52,7 +52,6 @@ def test_python_of_the_rank_is_the_workers_and_in_its_folder(
     [
         ("ROOT/mpi:ROOT/mpi:ROOT/a", "ROOT/mpi:ROOT/a", True),
         ("/usr/lib", None, True),
-        ("ROOT/not-there", None, True),
         ("/usr/lib:ROOT/a:", "ROOT/a", True),
         ("ROOT/a:ROOT/mpi", "ROOT/mpi:ROOT/a", False),
         ("ROOT/mpi", None, False),
@@ -75,12 +74,8 @@ def test_folders_of_libraries_may_be_repeated(
         (["-O", "train.py"], "^python3 has the option -O$"),
         (["-uX", "dev", "train.py"], "^python3 has the option -X$"),
         (["--version"], "^python3 has the option --$"),
-        (["-c"], "^python3 has the option -c$"),
-        ([], "standard input"),
         (["-"], "standard input"),
-        (["-u"], "standard input"),
         (["no-such-file.py"], "not a file"),
-        (["."], "not a file"),
     ],
 )
 def test_command_that_a_fork_cannot_run_is_named(words: list[str], reason: str) -> None:
@@ -109,13 +104,8 @@ def test_command_is_read_as_python_reads_it(words: list[str], program: Program) 
         "os.environ.setdefault('OMP_NUM_THREADS', '1')",
         "os.putenv('KMP_X', '1')",
         "os.environ.update({'A': '1', 'XLA_FLAGS': '1'})",
-        "os.environ.update(TF_X='1')",
-        "os.environ |= {'MKL_X': '1'}",
         "os.environb[b'TF_X'] = b'1'",
-        "from os import environ; environ['TF_X'] = '1'",
         "if True: os.environ['KERAS_BACKEND'] = 'torch'",
-        "os.environ = {'TF_X': '1', **os.environ}",
-        "os.environ['A'] = os.environ['TF_X'] = '1'",
         "environ.update({'A': '1'}, TF_X='1')",
     ],
 )
@@ -136,15 +126,10 @@ def test_script_that_sets_what_its_imports_read_starts_cold(statement: str) -> N
         "print(os.environ['TF_X'])",
         "os.environ[name] = '1'",
         "os.environ = syntax error",
-        "os.environ.setdefault('A', 'TF_X')",
-        "os.putenv('A', 'TF_X')",
         "os.environ.update(**{'TF_X': '1'})",
         # Other mappings than the environment.
-        "d = {'TF_X': os.environ}",
         "d['TF_X'] = os.environ['A']",
-        "d.setdefault('TF_X', os.environ['A'])",
         "d.update({'TF_X': 1}, TF_X=os.environ['A'])",
-        "os.environ.pop('TF_X')",
         "import framework; os.environ['TF_X'] = '1'",
     ],
 )

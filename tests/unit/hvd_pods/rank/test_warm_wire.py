@@ -54,28 +54,6 @@ def test_message_that_is_cut_or_nonsense_leaves_no_open_file(pair: Pair, content
     assert open_files() <= before
 
 
-GUARD_IS_GONE = """
-import socket, sys
-sys.path.insert(0, {files!r})
-from hvd_pods.rank import warm_client
-for answer in (None, b"", b"\\0\\0\\0\\2{{]"):
-    ours, theirs = socket.socketpair()
-    if answer is None:
-        theirs.close()
-    else:
-        theirs.sendall(answer)
-        theirs.shutdown(socket.SHUT_WR)
-    print(warm_client._follow(ours, print))
-"""
-
-
-def test_rank_whose_guard_is_gone_was_killed() -> None:
-    """Before the rank is told to begin, or while it runs."""
-    code = GUARD_IS_GONE.format(files=str(FILES))
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (0, b"-9\n-9\n-9\n"), done.stderr.decode()
-
-
 AFTER_THE_END = """
 import os, signal, socket, sys
 sys.path.insert(0, {files!r})
