@@ -32,33 +32,13 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
     return taken
 
 
-def register(is_asked: bool) -> None:
-    ranks.register(3, os.getpid())
-    script = ranks.find(3)
-    assert script
-    if is_asked:
-        Path(ranks._asked(script)).touch()
-
-
-@pytest.mark.parametrize(
-    ("is_asked", "status", "is_told"),
-    [(False, 5, True), (False, -9, True), (False, 0, False), (True, 5, False)],
-)
-def test_master_is_told_of_ranks_that_fail_by_themselves(
-    is_asked: bool, status: int, is_told: bool, told: list[dict[str, Any]]
-) -> None:
-    register(is_asked)
-    rank_end.report_failure(3, status)
-    rank_end.report_failure(4, status)
-    assert [(item["kind"], item["status"]) for item in told] == [("failed", status)] * is_told
-
-
 @pytest.mark.parametrize(("status", "waits"), [(0, False), (1, True), (-15, True)])
 def test_rank_that_was_asked_waits_after_a_failure_for_as_long_as_its_pod_has(
     status: int, waits: bool, told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HVD_GRACE", "77")
-    register(is_asked=True)
+    ranks.register(3, os.getpid())
+    assert [ranks.ask(script) for script in ranks.running()]
     rank_end.report_end(3, status)
     kind = {"kind": "ended", "status": None, "waits": waits}
     assert told == [{**kind, "within": 77.0, "is marked": True}]

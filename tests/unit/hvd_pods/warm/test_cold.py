@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -68,14 +67,6 @@ def test_packages_of_the_code_are_found_by_forks_unless_one_was_imported() -> No
             assert output.endswith("new\nlate\n")
 
 
-def test_folder_without_a_package_does_not_hide_a_module(
-    warm_worker: Worker, tmp_path: Path
-) -> None:
-    (tmp_path / "framework").mkdir()
-    (tmp_path / "train.py").write_text(PROGRAM)
-    assert run(warm_worker, "python3", str(tmp_path / "train.py")).endswith("forked\n")
-
-
 @pytest.fixture
 def own_worker() -> Iterator[Worker]:
     """A worker whose modules the test may change."""
@@ -93,21 +84,17 @@ def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:
         assert output.endswith("new\n")
 
 
-def test_missing_module_is_named_and_ranks_start_cold(own_worker: Worker) -> None:
-    with warm(own_worker, ["framework", "no_such_module"]):
-        reason = "cannot import no_such_module: ModuleNotFoundError"
-        assert reason in own_worker.log
-        output = run(own_worker)
-        assert reason in output
-        assert "(launch.preload)" in output
-        assert output.endswith("new\n")
-
-
-def test_module_that_fails_does_not_end_the_warm_process(own_worker: Worker) -> None:
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [("no_such_module", "ModuleNotFoundError"), ("bad", "SystemExit: 3 (launch.preload)")],
+)
+def test_module_that_cannot_be_imported_is_named_and_ranks_start_cold(
+    own_worker: Worker, module: str, reason: str
+) -> None:
     (own_worker.modules / "bad.py").write_text("raise SystemExit(3)")
-    with warm(own_worker, ["bad"]):
+    with warm(own_worker, ["framework", module]):
         output = run(own_worker)
-        assert "start cold: cannot import bad: " in output
+        assert f"start cold: cannot import {module}: {reason}" in output
         assert output.endswith("new\n")
 
 

@@ -88,13 +88,8 @@ def test_python_that_does_not_look_there_is_left_alone(cold_worker: Worker, opti
         try:
             assert rank.stdout is not None
             wait_until(lambda: rank.stdout and rank.stdout.readline() == b"runs\n", 20, "it runs")
-            show = [
-                sys.executable,
-                "-I",
-                str(cold_worker.root / "bin" / "hvd_pods/worker/stacks.py"),
-                "0",
-            ]
-            said = subprocess.check_output(show).decode()
+            program = str(cold_worker.root / "bin" / "hvd_pods/worker/stacks.py")
+            said = subprocess.check_output([sys.executable, "-I", program, "0"]).decode()
             assert said.startswith("rank 0 shows no Python stack: ")
             assert rank.poll() is None
         finally:

@@ -18,8 +18,6 @@ from tests.waiting import wait_until
 # It imports what frameworks import, whose state at that time a rank must not inherit.
 FRAMEWORK = """
 import logging, multiprocessing.spawn, os, sys
-with open(os.environ["IMPORTS"], "a") as file:
-    file.write("x")
 PID = os.getpid()
 logger = logging.getLogger("framework")
 logger.addHandler(logging.StreamHandler(sys.stdout))
@@ -70,31 +68,19 @@ class Worker:
         """What the warm process has printed."""
         return (self.root / "log").read_text()
 
-    @property
-    def imports(self) -> int:
-        """How often `framework` was imported."""
-        return len((self.root / "imports").read_text())
-
     def environment(self) -> dict[str, str]:
         """The container's variables."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(self.root),
             "PYTHONPATH": str(self.modules),
-            "IMPORTS": str(self.root / "imports"),
             **THREADS,
         }
 
     def command(self, *command: str) -> list[str]:
         """The command line with which a launcher starts a rank."""
-        return [
-            sys.executable,
-            "-I",
-            "-S",
-            str(self.root / "bin" / "hvd_pods/rank/start.py"),
-            "1",
-            *command,
-        ]
+        program = str(self.root / "bin" / "hvd_pods/rank/start.py")
+        return [sys.executable, "-I", "-S", program, "1", *command]
 
     def start(
         self, *command: str, variables: Mapping[str, str] | None = None, **options: Any
@@ -126,7 +112,6 @@ def make_worker(modules: Mapping[str, str] | None = None) -> Iterator[Worker]:
         worker = Worker(Path(name))
         copy_files(worker.root, sys.executable)
         (worker.root / "generated").mkdir()
-        (worker.root / "imports").touch()
         for module, text in {"framework": FRAMEWORK, **(modules or {})}.items():
             file = worker.modules / f"{module}.py"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +124,10 @@ def warm(
     worker: Worker, preload: Sequence[str] = ("framework",), **variables: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the worker's warm process; it has imported its modules."""
-    environment = {**worker.environment(), "HVD_PRELOAD": " ".join(preload), **variables}
+    environment = {**worker.environment(), "HVD_PRELOAD": ", ".join(preload), **variables}
+    # Of the container's earlier start.
+    for name in ("warm.sock", "warm.json"):
+        (worker.root / "generated" / name).write_text("left")
     with (worker.root / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", START, str(worker.root / "bin")],

@@ -166,6 +166,11 @@ class Worker(Pod):
         port = find_port()
         own = {"HVD_SSH_PORT": str(port), "HVD_REVISION": REVISION}
         own["HVD_METRICS_DIR"] = str(self.root / "metrics")
+        # Of a rank before the container was restarted.
+        (self.root / "metrics").mkdir()
+        (self.root / "metrics" / "9").touch()
+        for path in (self.root / "metrics", self.root / "metrics" / "9"):
+            os.chown(path, self.user.uid, -1)
         with (self.root / "log").open("wb") as log:
             process = self.start(
                 PYTHON, "-I", "-S", str(self.files / "hvd_pods/worker/main.py"),

@@ -80,6 +80,11 @@ def test_session_has_the_containers_environment(
 
 
 @unprivileged
+def test_login_without_a_command_is_a_shell(ssh_pods: SshPods) -> None:
+    assert ssh_pods.master.ssh(WORKER, input=b"echo $HVD_REVISION; exit 5\n").returncode == 5
+
+
+@unprivileged
 def test_command_sees_end_of_input_when_its_client_is_killed(ssh_pods: SshPods) -> None:
     ended = ssh_pods.worker.generated / "ended"
     os.mkfifo(ended)

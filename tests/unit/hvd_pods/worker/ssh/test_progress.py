@@ -46,4 +46,5 @@ def test_the_master_has_the_step_that_a_rank_of_the_worker_writes(ssh_pods: SshP
     )
     done = ssh_pods.master.run(PYTHON, "-I", "-c", program)
     assert done.returncode == 0, done.stderr.decode()
+    assert [file.name for file in rank.parent.iterdir()] == ["0"], "those of an earlier start"
     assert json.loads(done.stdout) == {"step": 7, "loss": 0.5}

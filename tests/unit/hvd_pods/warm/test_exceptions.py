@@ -1,0 +1,148 @@
+"""A rank ends as its script ends by hand, and tells the master what it has raised."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hvd_pods.notices import Master
+from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker
+
+pytestmark = pytest.mark.slow
+
+CHAINED = """
+import framework, sys
+before = sys.excepthook
+def show(*error):
+    print("mine", file=sys.stderr)
+    before(*error)
+sys.excepthook = show
+raise ValueError("x")
+"""
+FAILS_ITSELF = """
+import framework, sys
+def show(*error):
+    raise TypeError("in the hook")
+sys.excepthook = show
+raise ValueError("x")
+"""
+CAUGHT = """
+import framework, sys
+try:
+    raise ValueError("x")
+except ValueError:
+    sys.excepthook(*sys.exc_info())
+"""
+OF_A_FORK = """
+import framework, os
+child = os.fork()
+if child == 0:
+    raise ValueError("x")
+os.waitpid(child, 0)
+"""
+OF_A_THREAD = """
+import framework, threading
+def fail():
+    raise ValueError("x")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+"""
+# As when the user interrupts the rank while it sends the notice.
+INTERRUPTED = """
+import framework, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "hvd_pods":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+raise ValueError("x")
+"""
+DEEP = "import framework\ndef call(number):\n    return call(number + 1)\ncall(1)\n"
+KERAS_2 = "import framework\n\nframework.variables = []\nframework.variables()\n"
+NOTE = "import framework\nerror = ValueError('x')\nerror.add_note('y')\nraise error\n"
+LAST = "import atexit, framework, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0"
+OWN = "import framework, sys\nsys.excepthook = lambda *a: print(a[:2], a[2].tb_lineno)\n1 / 0"
+CHAIN = "import framework\ntry:\n    1 / 0\nexcept ValueError:\n    pass\n"
+# Scripts, and what the master is told of ranks that start anew; forks tell it of more.
+SCRIPTS = {
+    "uncaught": (
+        "import framework\ndef train(batch):\n    raise ValueError(f'no labels in\\n{batch}')\n"
+        "train(7)\n",
+        "ValueError: no labels in, train.py:3",
+    ),
+    "syntax": ("import framework\n(\n", "SyntaxError: '(' was never closed, train.py:2"),
+    "Keras 2": (
+        KERAS_2,
+        "TypeError: 'list' object is not callable, train.py:4 (a script for Keras 2 needs "
+        "TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)",
+    ),
+    "note": (NOTE, "ValueError: x, train.py:4"),
+    "long": (
+        f"import framework\nraise KeyError({'ü' * 900!r})\n",
+        f"KeyError: '{'ü' * 489}, train.py:2",
+    ),
+    "deep": (DEEP, "RecursionError: maximum recursion depth exceeded, train.py:3"),
+    "chained hook": (CHAINED, "ValueError: x, train.py:8"),
+    "at exit": (LAST, "ZeroDivisionError: division by zero, train.py:3"),
+    "own hook": (OWN, None),
+    "hook that fails": (FAILS_ITSELF, None),
+    "caught": (CAUGHT, None),
+    "of a fork": (OF_A_FORK, None),
+    "of a thread": (OF_A_THREAD, None),
+    "interrupted notice": (INTERRUPTED, None),
+    "interrupted": ("import framework\nraise KeyboardInterrupt\n", None),
+    "exit": ("import framework\nraise SystemExit('x')\n", None),
+}
+# A fork tells the master before the script's own hook is called.
+TOLD_BY_FORKS = {"own hook": "ZeroDivisionError: division by zero, train.py:3"}
+TOLD_BY_FORKS["hook that fails"] = "ValueError: x, train.py:6"
+
+
+@pytest.mark.parametrize("temperature", ["warm", "cold"])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
+    warm_worker: Worker,
+    cold_worker: Worker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    temperature: str,
+) -> None:
+    worker = {"warm": warm_worker, "cold": cold_worker}[temperature]
+    master = Master(monkeypatch)
+    script, told = SCRIPTS[name]
+    if temperature == "warm":
+        told = TOLD_BY_FORKS.get(name, told)
+    (tmp_path / "train.py").write_text(script)
+    done = worker.run("python3", "train.py", cwd=tmp_path, variables=master.variables)
+    environment = {**worker.environment(), **ONLY_RANK, **master.variables}
+    alone = subprocess.run(
+        [sys.executable, "train.py"], check=False, env=environment, cwd=tmp_path,
+        capture_output=True,
+    )  # fmt: skip
+    own_line, _, output = done.stdout.partition(b"\n")
+    assert own_line.startswith(b"[hvd] rank 0 of 1 on ")
+    assert (done.returncode, output, done.stderr) == (
+        alone.returncode, alone.stdout, alone.stderr,
+    )  # fmt: skip
+    of = {"host": socket.gethostname(), "rank": 0}
+    expected = [{**of, "kind": "raised", "text": told}] if told else []
+    if done.returncode:
+        expected.append({**of, "kind": "failed", "status": done.returncode})
+    assert master.all(len(expected)) == expected
+
+
+@pytest.mark.parametrize("worker", ["warm_worker", "cold_worker"])
+def test_rank_ends_as_ever_where_no_master_listens(
+    request: pytest.FixtureRequest, worker: str
+) -> None:
+    variables = {"HVD_EPOCH": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
+    started: Worker = request.getfixturevalue(worker)
+    done = started.run("python3", "-c", "raise ValueError('x')", variables=variables)
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1] == "ValueError: x"
