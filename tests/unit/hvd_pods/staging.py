@@ -38,15 +38,9 @@ class Volume:
             start_new_session=True,
         )
 
-    def stage(
-        self,
-        command: str = FETCH,
-        key: str = "k1",
-        verify: str = "Size",
-        owner: str = "team/hvd",
-    ) -> tuple[int, str]:
+    def stage(self, command: str = FETCH, **options: str) -> tuple[int, str]:
         """Run to the end: exit code and log."""
-        running = self.start(command, key, verify, owner)
+        running = self.start(command, **options)
         log, _ = running.communicate(timeout=30)
         return running.returncode, log
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ import pytest
 from hvd_pods.common.binding import Binding, BindingError, read_topology, select_cpus
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.unit.hvd_pods.copies import FILES
 
 
 def topology(sockets: int, cores: int, threads: int) -> list[list[set[int]]]:
@@ -88,35 +84,6 @@ def test_read_topology_names_the_cpu_that_the_host_does_not_describe(tmp_path: P
     (tmp_path / "cpu0" / "topology" / "core_id").unlink()
     with pytest.raises(BindingError, match=r"launch\.binding\.to.*CPU 0 .*to none"):
         read_topology({0}, tmp_path)
-
-
-# Binding changes the process and the program that replaces it: tried in a process of its own.
-PROGRAM = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from hvd_pods.common import binding
-from hvd_pods.common.binding import Binding
-binding.read_topology = lambda allowed: [[{cpu} for cpu in sorted(allowed)]]
-binding.bind(Binding(sys.argv[2], 1), int(sys.argv[3]))
-print(*sorted(os.sched_getaffinity(0)))
-"""
-CPUS = sorted(os.sched_getaffinity(0))
-
-
-@pytest.mark.parametrize(
-    ("allowed", "to", "rank", "bound"),
-    [(CPUS, "none", 0, CPUS), (CPUS, "core", 0, CPUS[:1]), (CPUS[-1:], "core", 0, CPUS[-1:])],
-)
-def test_bind_uses_the_cpus_of_this_process_unless_the_binding_is_none(
-    allowed: list[int], to: str, rank: int, bound: list[int]
-) -> None:
-    folder = str(FILES)
-    taskset = ["taskset", "--cpu-list", ",".join(map(str, allowed))]
-    done = subprocess.run(
-        [*taskset, sys.executable, "-c", PROGRAM, folder, to, str(rank)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert [int(cpu) for cpu in done.stdout.split()] == bound
 
 
 @pytest.mark.parametrize(("sockets", "cores"), [(1, 7), (2, 5), (2, 28), (4, 24)])

@@ -14,6 +14,9 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+import pytest
+
+from hvd_pods.rank import rank_end
 from tests.unit.hvd_pods.copies import FILES
 from tests.waiting import wait_until
 
@@ -21,7 +24,8 @@ RANK = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from hvd_pods.rank import child_rank, rank_end
-status = child_rank.run(sys.argv[2:], lambda pid: print(pid, flush=True))
+started = None if sys.argv[2] == "hydra" else lambda pid: print(pid, flush=True)
+status = child_rank.run(sys.argv[3:], started) if started else child_rank.run(sys.argv[3:])
 sys.exit(rank_end.finish(status))
 """
 PAUSES = "import signal; print('runs', flush=True); signal.alarm(60); signal.pause()"
@@ -44,7 +48,7 @@ SETTLED = r"State:\tS.*ShdPnd:\t0+\n"
 @contextmanager
 def start(*script: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """Start a script as a launcher does: in a group of processes of its own."""
-    command = [sys.executable, "-I", "-c", RANK, str(FILES), *script]
+    command = [sys.executable, "-I", "-c", RANK, str(FILES), "", *script]
     options = {"stdout": PIPE, "stderr": PIPE, "start_new_session": True, **options}
     with subprocess.Popen(command, **options) as rank:
         assert rank.stdout is not None
@@ -85,3 +89,49 @@ def test_script_dies_with_its_rank() -> None:
         # The pipe ends when the last process that has it, the script, is gone.
         assert select.select([rank.stdout], [], [], 20)[0], "the script outlives its rank"
         assert rank.stdout.read() == b""
+
+
+def run_under_hydra(*script: str) -> tuple[int, bytes]:
+    """Run a script as a rank under Hydra, which asks it to end when it says that it runs."""
+    reader, writer = os.pipe()
+    rank = subprocess.Popen(
+        [sys.executable, "-I", "-c", RANK, str(FILES), "hydra", *script],
+        env={**os.environ, "PMI_FD": str(writer)}, pass_fds=[writer], stdout=PIPE,
+    )  # fmt: skip
+    os.close(writer)
+    with rank, os.fdopen(reader, "rb") as pmi:
+        assert rank.stdout is not None
+        if rank.stdout.readline():
+            rank.terminate()
+        return rank.wait(60), pmi.read()
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137), ("exit 1", 1)])
+def test_failed_rank_aborts_the_run_of_hydra_with_its_exit_code(script: str, code: int) -> None:
+    assert run_under_hydra("sh", "-c", script) == (code, b"cmd=abort exitcode=%d\n" % code)
+
+
+def test_rank_that_finishes_under_hydra_sends_nothing() -> None:
+    assert run_under_hydra("true") == (0, b"")
+
+
+def test_script_has_the_descriptor_of_hydra() -> None:
+    script = "import os; os.write(int(os.environ['PMI_FD']), b'mine')"
+    assert run_under_hydra(sys.executable, "-c", script) == (0, b"mine")
+
+
+def test_request_of_hydra_to_end_reaches_the_script() -> None:
+    """Hydra kills the rank's process only."""
+    script = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
+        "print('runs', flush=True); signal.pause()"
+    )
+    assert run_under_hydra(sys.executable, "-c", script) == (7, b"cmd=abort exitcode=7\n")
+
+
+def test_abort_after_the_end_of_hydra_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setenv("PMI_FD", str(writer))
+    rank_end.abort_under_hydra(5)
+    os.close(writer)

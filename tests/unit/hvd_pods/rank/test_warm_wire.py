@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -28,20 +27,6 @@ def pair() -> Iterator[Pair]:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_message_arrives_with_its_descriptors(pair: Pair) -> None:
-    reader, writer = os.pipe()
-    warm_wire.send(pair[0], {"a": "ü"}, [writer])
-    message, (copy,) = warm_wire.receive(pair[1])
-    assert message == {"a": "ü"}
-    assert not os.get_inheritable(copy)
-    os.write(copy, b"x")
-    assert os.read(reader, 2) == b"x"
-    warm_wire.send(pair[0], {})
-    assert warm_wire.receive(pair[1]) == ({}, [])
-    for descriptor in (reader, writer, copy):
-        os.close(descriptor)
 
 
 @pytest.mark.parametrize("content", [b"\0\0", b"\0\0\0\2{]", b"\0\0\0\7{}"])

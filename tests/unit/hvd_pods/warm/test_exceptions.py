@@ -62,12 +62,10 @@ class Interrupt:
 sys.meta_path.insert(0, Interrupt())
 raise ValueError("x")
 """
-DEEP = "import framework\ndef call(number):\n    return call(number + 1)\ncall(1)\n"
 KERAS_2 = "import framework\n\nframework.variables = []\nframework.variables()\n"
 NOTE = "import framework\nerror = ValueError('x')\nerror.add_note('y')\nraise error\n"
 LAST = "import atexit, framework, sys\natexit.register(lambda: print(sys.last_value))\n1 / 0"
 OWN = "import framework, sys\nsys.excepthook = lambda *a: print(a[:2], a[2].tb_lineno)\n1 / 0"
-CHAIN = "import framework\ntry:\n    1 / 0\nexcept ValueError:\n    pass\n"
 # Scripts, and what the master is told of ranks that start anew; forks tell it of more.
 SCRIPTS = {
     "uncaught": (
@@ -86,7 +84,6 @@ SCRIPTS = {
         f"import framework\nraise KeyError({'ü' * 900!r})\n",
         f"KeyError: '{'ü' * 489}, train.py:2",
     ),
-    "deep": (DEEP, "RecursionError: maximum recursion depth exceeded, train.py:3"),
     "chained hook": (CHAINED, "ValueError: x, train.py:8"),
     "at exit": (LAST, "ZeroDivisionError: division by zero, train.py:3"),
     "own hook": (OWN, None),
@@ -98,9 +95,12 @@ SCRIPTS = {
     "interrupted": ("import framework\nraise KeyboardInterrupt\n", None),
     "exit": ("import framework\nraise SystemExit('x')\n", None),
 }
-# A fork tells the master before the script's own hook is called.
-TOLD_BY_FORKS = {"own hook": "ZeroDivisionError: division by zero, train.py:3"}
-TOLD_BY_FORKS["hook that fails"] = "ValueError: x, train.py:6"
+TOLD_BY_FORKS = {
+    "own hook": "ZeroDivisionError: division by zero, train.py:3",
+    "hook that fails": "ValueError: x, train.py:6",
+    "interrupted notice": "ValueError: x, train.py:8",
+    "interrupted": "KeyboardInterrupt, train.py:2",
+}
 
 
 @pytest.mark.parametrize("temperature", ["warm", "cold"])

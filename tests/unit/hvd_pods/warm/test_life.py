@@ -120,9 +120,7 @@ def test_program_that_needs_no_framework_does_not_wait_for_its_import(
             assert done.stdout.endswith(b"runs\n")
         gate.write_text("")
         wait_until(lambda: "imported slow" in worker.log, 20, "it has imported")
-        assert worker.show("print('runs')") == "runs\n", (
-            "the fork is there: no reason to start cold"
-        )
+        assert worker.show("print('runs')") == "runs\n", "there is no reason to start cold"
 
 
 def test_rank_waits_for_an_import_that_is_running(gate: Path) -> None:

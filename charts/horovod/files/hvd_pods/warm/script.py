@@ -177,9 +177,10 @@ def run(
 ) -> None:
     """Run the program in the namespace of the module `__main__`, as Python itself would.
 
-    `raised` gets an exception that nothing has caught, before it is reported.
+    `raised` gets an exception that nothing in this process has caught, before it is reported.
     """
     prepare_main(program, main)
+    process = os.getpid()
     error = _execute(program, main)
     if error is None:
         return
@@ -187,7 +188,9 @@ def run(
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
-    raised(error)
+    # A process that the script has forked may fail without the rank.
+    if os.getpid() == process:
+        raised(error)
     _report(error)
     if isinstance(error, KeyboardInterrupt):
         # Python ends itself by SIGINT, after all that is to be done at exit.

@@ -80,11 +80,6 @@ class User:
     prefix: tuple[str, ...] = ()
     home: Path | None = None
 
-    @property
-    def isolated(self) -> bool:
-        """Whether pods have an /etc/passwd and a home directory of their own."""
-        return self.home is not None
-
 
 def make_user(
     uid: int, folder: Path, root_capabilities: str = "+setgid,+setuid,+sys_chroot"

@@ -64,17 +64,8 @@ def test_no_login_uses_the_slow_key_exchange(tmp_path: Path) -> None:
     assert "sntrup" not in algorithms
 
 
-def test_client_reaches_hosts_by_address_and_knows_their_key() -> None:
-    first, second = make_run().hosts[:2]
-    config = ssh.client_config(2200, {first: "10.1.2.3", second: "10.1.2.4"})
-    hosts, _, every_host = config.partition("Host *\n")
-    assert hosts == (
-        "Host hvd-cpu-0.hvd hvd-cpu-0\n  HostName 10.1.2.3\n"
-        "Host hvd-cpu-1.hvd hvd-cpu-1\n  HostName 10.1.2.4\n"
-    )
-    lines = [line.strip() for line in every_host.splitlines()]
-    assert {"HostKeyAlias horovod-worker", "Port 2200", "IdentitiesOnly yes"} < set(lines)
-    assert {"BatchMode yes", "GlobalKnownHostsFile none"} < set(lines)
+def test_client_reaches_a_host_by_its_ipv6_address() -> None:
+    first = make_run().hosts[0]
     # HostName takes the colons of IPv6 as they are, and would look up brackets in DNS.
     assert "\n  HostName fd00::7\n" in ssh.client_config(2222, {first: "fd00::7"})
 

@@ -120,17 +120,12 @@ def test_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     assert "Traceback" not in pods.worker.log
 
 
-@pytest.mark.parametrize("asked", ["the worker", "by the master"])
 def test_rank_that_has_saved_lets_the_others_save_before_its_launcher_ends_them(
-    pods: SshPods, notices: list[dict[str, Any]], asked: str
+    pods: SshPods, notices: list[dict[str, Any]]
 ) -> None:
     folder = pods.worker.generated
     with running_rank(pods, 4) as first, running_rank(pods, 5) as second:
-        if asked == "the worker":
-            pods.worker.process.terminate()
-        else:
-            ask = f"python3 -I {pods.worker.files}/hvd_pods/worker/draining.py"
-            assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"2\n"
+        pods.worker.process.terminate()
         wait_for(first, "saving")
         wait_for(second, "saving")
         (folder / "go-4").write_text("")
