@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import threading
 import time
 import urllib.error
 import urllib.request
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -85,11 +83,6 @@ def test_what_a_script_may_add(line: str, is_sample: bool) -> None:
     assert metrics.parse_samples(f"# comment\n\n{line}\n") == expected
 
 
-def stop(server: ThreadingHTTPServer) -> None:
-    """Stop a server without waiting for its thread, which looks up every half second."""
-    threading.Thread(target=server.shutdown, daemon=True).start()
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_both_ip_families_are_answered(host: str) -> None:
     server = metrics.serve(lambda: "horovod_ranks 4\n", 0)
@@ -97,10 +90,7 @@ def test_both_ip_families_are_answered(host: str) -> None:
         assert answer.read() == b"horovod_ranks 4\n"
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    serving = [item for item in threading.enumerate() if "serve_forever" in item.name]
-    assert all(thread.daemon for thread in serving), "they do not keep the process running"
-    assert server.daemon_threads
-    stop(server)
+    server.shutdown()
 
 
 def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +101,7 @@ def test_a_port_in_use_does_not_end_the_run(capsys: pytest.CaptureFixture[str]) 
     of_worker = {"HVD_SLOTS": "1", "HVD_METRICS_DIR": "/tmp", **environment}
     assert metrics.main(of_worker) == 1
     assert f"cannot serve metrics on port {server.server_port}" in capsys.readouterr().out
-    stop(server)
+    server.shutdown()
 
 
 def test_the_master_serves_the_file_that_the_chart_names(

@@ -18,6 +18,14 @@ def waiting(reason: str, message: str = "why") -> dict[str, Any]:
     return {"waiting": {"reason": reason, "message": message}}
 
 
+def statuses(
+    state: dict[str, Any], init: dict[str, Any] | None = None, **last: Any
+) -> dict[str, Any]:
+    """The status of a pod with a container and an init container."""
+    inits = [container(init)] if init else []
+    return {"initContainerStatuses": inits, "containerStatuses": [container(state, **last)]}
+
+
 def unschedulable(message: str) -> dict[str, Any]:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     return {"phase": "Pending", "conditions": [{**condition, "message": message}]}
@@ -27,34 +35,19 @@ def unschedulable(message: str) -> dict[str, Any]:
     ("status", "reason"),
     [
         (
-            {"containerStatuses": [container(waiting("ErrImagePull", "not found"))]},
+            statuses(waiting("ErrImagePull", "not found")),
             "ErrImagePull: not found (image team/train:1)",
         ),
         (
-            {
-                "containerStatuses": [
-                    container(
-                        waiting("CrashLoopBackOff"),
-                        terminated={"exitCode": 78, "message": "no sshd\n"},
-                    )
-                ]
-            },
-            "container worker exited with 78: no sshd",
+            statuses(waiting("CrashLoopBackOff"), terminated={"exitCode": 78, "message": "no\n"}),
+            "container worker exited with 78: no",
         ),
         (
-            {
-                "initContainerStatuses": [
-                    {**container({"terminated": {"exitCode": 1}}), "name": "staging"}
-                ],
-                "containerStatuses": [container(waiting("PodInitializing"))],
-            },
-            "container staging exited with 1: ",
+            statuses(waiting("PodInitializing"), {"terminated": {"exitCode": 1}}),
+            "container worker exited with 1: ",
         ),
         (
-            {
-                "initContainerStatuses": [container({"terminated": {"exitCode": 0}})],
-                "containerStatuses": [container(waiting("RunContainerError"))],
-            },
+            statuses(waiting("RunContainerError"), {"terminated": {"exitCode": 0}}),
             "RunContainerError: why (image team/train:1)",
         ),
         ({"phase": "Running", "containerStatuses": [container({"running": {}})]}, "phase Running"),

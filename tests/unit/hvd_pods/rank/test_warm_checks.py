@@ -81,20 +81,6 @@ def test_command_that_a_fork_cannot_run_is_named(words: list[str], reason: str) 
 
 
 @pytest.mark.parametrize(
-    ("words", "program"),
-    [
-        (["-c", "x", "-u"], Program("code", "x", ["-u"], False)),
-        (["-cx", "-u"], Program("code", "x", ["-u"], False)),
-        (["-u", "-m", "own.train", "a"], Program("module", "own.train", ["a"], True)),
-        (["-um", "own.train"], Program("module", "own.train", [], True)),
-        (["-u", __file__, "-u"], Program("file", __file__, ["-u"], True)),
-    ],
-)
-def test_command_is_read_as_python_reads_it(words: list[str], program: Program) -> None:
-    assert parse_command(["python3", *words]) == program
-
-
-@pytest.mark.parametrize(
     "statement",
     [
         "os.environ['TF_X'] = '1'",

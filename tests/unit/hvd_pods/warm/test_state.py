@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ def request(**changes: Any) -> dict[str, Any]:
         "descriptors": [0, 1, 2],
         "cpus": sorted(os.sched_getaffinity(0)),
         "environment": {},
-        "limits": {},
         "folder": str(Path.cwd()),
-        "nice": os.getpriority(os.PRIO_PROCESS, 0),
         **changes,
     }
 
@@ -51,36 +48,16 @@ def test_bound_rank_must_not_have_counted_other_cpus(
     assert (reason in refusal) if reason and refusal else (refusal == reason)
 
 
-UNLIMITED, LIMIT = resource.RLIM_INFINITY, "its RLIMIT_NOFILE is"
-
-
 @pytest.mark.parametrize(
-    ("changes", "own_limit", "reason"),
-    [
-        ({"nice": -20}, UNLIMITED, "its nice value is -20"),
-        # A hard limit can be lowered only.
-        ({"limits": {"RLIMIT_NOFILE": [9, 1023]}}, 1024, None),
-        ({"limits": {"RLIMIT_NOFILE": [9, 1025]}}, 1024, f"{LIMIT} 1025"),
-        ({"limits": {"RLIMIT_NOFILE": [9, UNLIMITED]}}, 1024, f"{LIMIT} {UNLIMITED}"),
-        ({"limits": {"RLIMIT_NOFILE": [9, 1025]}}, UNLIMITED, None),
-        (
-            {"folder": "/elsewhere", "environment": {"PYTHONPATH": "/a:src"}},
-            UNLIMITED,
-            "PYTHONPATH=/a:src has another meaning in /elsewhere",
-        ),
-        ({"folder": "/elsewhere", "environment": {"PYTHONPATH": "/a:/b"}}, UNLIMITED, None),
-        ({"environment": {"PYTHONPATH": "src"}}, UNLIMITED, None),
-    ],
+    ("path", "folder", "is_refused"),
+    [("/a:src", "/elsewhere", True), ("/a:/b", "/elsewhere", False), ("src", None, False)],
 )
-def test_what_a_fork_cannot_take_over_is_named(
-    warm_state: state.WarmState,
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, Any],
-    own_limit: int,
-    reason: str | None,
+def test_relative_path_has_another_meaning_in_another_folder(
+    warm_state: state.WarmState, path: str, folder: str | None, is_refused: bool
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1, own_limit))
-    assert warm_state.find_reason(request(**changes), None) == reason
+    changes = {"environment": {"PYTHONPATH": path}, "folder": folder or str(Path.cwd())}
+    reason = f"PYTHONPATH={path} has another meaning in {folder}"
+    assert warm_state.find_reason(request(**changes), None) == (reason if is_refused else None)
 
 
 def test_descriptor_that_an_import_has_opened_is_not_replaced(

@@ -8,16 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
 from hvd_pods.common import fast_start
 from hvd_pods.common.fast_start import die_with_parent
 from hvd_pods.rank.ranks import STACK_SIGNAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Callable, Sequence
 
 # Python itself ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}

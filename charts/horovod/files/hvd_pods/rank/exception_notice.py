@@ -11,13 +11,10 @@ import contextlib
 import os
 import socket
 import traceback
+from collections.abc import Mapping
 
 from hvd_pods.common import hints, notices
 from hvd_pods.common.fence import EPOCH
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Mapping
 
 # The longest line of an exception, counted in characters, so that the notice fits the limit.
 LONGEST = 500

@@ -13,13 +13,10 @@ import os
 import signal
 import socket
 from collections import namedtuple
+from collections.abc import Iterator
 
 from hvd_pods.common import fast_start, notices
 from hvd_pods.common.fence import EPOCH
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Iterator
 
 FOLDER = f"{fast_start.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections import namedtuple
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
@@ -20,10 +21,6 @@ from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Mapping, Sequence
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):

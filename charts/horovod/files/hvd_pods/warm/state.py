@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import resource
 import sys
 import time
 from importlib.machinery import all_suffixes
@@ -81,9 +80,6 @@ class WarmState:
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
         yield f"{changed[0]} has changed since it was imported" if changed else None
         yield self._find_relative(request)
-        yield _find_limits(request)
-        if request["nice"] < os.getpriority(os.PRIO_PROCESS, 0):
-            yield f"its nice value is {request['nice']}"
 
     def _find_cpus(self, request: dict[str, Any]) -> str | None:
         if set(request["cpus"]) == self.cpus:
@@ -163,16 +159,6 @@ def _find_threads() -> str | None:
                 f"the imported modules run {len(names)} threads ({', '.join(sorted(set(names)))})"
             )
         time.sleep(0.01)
-    return None
-
-
-def _find_limits(request: dict[str, Any]) -> str | None:
-    """A hard limit can be lowered only."""
-    for name, (_, wanted) in request["limits"].items():
-        mine = resource.getrlimit(getattr(resource, name))[1]
-        unlimited = resource.RLIM_INFINITY
-        if mine != unlimited and (wanted == unlimited or wanted > mine):
-            return f"its {name} is {wanted}"
     return None
 
 

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from devtools.common.apt import install_packages
 from devtools.common.errors import DevtoolsError
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import copy_files, replace_in
 from tests.waiting import wait_until
 
+# Of a test that needs no worker of root.
+unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 WORKER = "hvd-worker-0"
 REVISION = "r1"
 KEYS = ("user-key", "host-key")
@@ -196,14 +200,19 @@ class Master(Pod):
 
     def prepare(self, port: int) -> None:
         """Write what the master writes before it launches ranks; the worker is at `port`."""
-        host = f"Host({WORKER!r}, '{WORKER}.hvd', 1, 'hvd-worker', {REVISION!r})"
-        done = self.run(
-            PYTHON, "-I", "-c",
-            f"import sys; sys.path.insert(0, {str(self.files)!r}); "
-            "from hvd_pods.common import ssh; from hvd_pods.common.run import Host; "
-            f"ssh.prepare_client(); ssh.write_client_config({port}, {{{host}: '127.0.0.1'}})",
-        )  # fmt: skip
+        self.call(
+            "from hvd_pods.common import ssh; ssh.prepare_client(); "
+            f"ssh.write_client_config({port}, {{HOST: '127.0.0.1'}})"
+        )
+
+    def call(self, program: str) -> str:
+        """Return the output of a Python program of the master; its worker is HOST there."""
+        begin = f"import sys; sys.path.insert(0, {str(self.files)!r})\n"
+        begin += "from hvd_pods.common.run import Host\n"
+        begin += f"HOST = Host({WORKER!r}, '{WORKER}.hvd', 1, 'hvd-worker', {REVISION!r})\n"
+        done = self.run(PYTHON, "-I", "-c", begin + program)
         assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
 
 
 def kill_all(variables: Mapping[str, str]) -> None:

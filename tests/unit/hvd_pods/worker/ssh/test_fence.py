@@ -6,11 +6,9 @@ from subprocess import PIPE
 
 import pytest
 
-from tests.unit.hvd_pods.worker.ssh.pods import WORKER, SshPods
+from tests.unit.hvd_pods.worker.ssh.pods import WORKER, SshPods, unprivileged
 
 pytestmark = pytest.mark.slow
-
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 
 
 @unprivileged

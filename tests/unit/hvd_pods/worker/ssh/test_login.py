@@ -15,12 +15,10 @@ from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import find_program
 from hvd_pods.master import messages as m
 from hvd_pods.master import probing
-from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods
+from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods, unprivileged
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 
 
 def test_log_names_clients_that_send_something_wrong_but_none_that_leave(ssh_pods: SshPods) -> None:

@@ -8,23 +8,19 @@ import time
 
 import pytest
 
-from tests.unit.hvd_pods.worker.ssh.pods import PYTHON, REVISION, WORKER, SshPods
+from tests.unit.hvd_pods.worker.ssh.pods import SshPods, unprivileged
 
 pytestmark = pytest.mark.slow
 
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 FOLLOW = """
-import sys; sys.path.insert(0, {files!r})
 import json, queue
 from pathlib import Path
-from hvd_pods.common.run import Host
 from hvd_pods.master import progress, remote
 # In pods both have the same path.
 remote.PROGRAMS = Path({worker_files!r}, "hvd_pods")
 progress.FIRST_LOOK = 0.0
-host = Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r})
 events = queue.Queue()
-follower = progress.ProgressFollower([host], events.put, 1)
+follower = progress.ProgressFollower([HOST], events.put, 1)
 print(json.dumps(events.get(timeout=40).progress))
 follower.close(tells_last=True)
 """
@@ -37,14 +33,6 @@ def test_the_master_has_the_step_that_a_rank_of_the_worker_writes(ssh_pods: SshP
     # It is written after the ranks were started.
     later = time.time() + 3600
     os.utime(rank, (later, later))
-    program = FOLLOW.format(
-        files=str(ssh_pods.master.files),
-        worker_files=str(ssh_pods.worker.files),
-        worker=WORKER,
-        address=f"{WORKER}.hvd",
-        revision=REVISION,
-    )
-    done = ssh_pods.master.run(PYTHON, "-I", "-c", program)
-    assert done.returncode == 0, done.stderr.decode()
+    told = ssh_pods.master.call(FOLLOW.format(worker_files=str(ssh_pods.worker.files)))
     assert [file.name for file in rank.parent.iterdir()] == ["0"], "those of an earlier start"
-    assert json.loads(done.stdout) == {"step": 7, "loss": 0.5}
+    assert json.loads(told) == {"step": 7, "loss": 0.5}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hvd_pods.common import ssh
-from tests.unit.hvd_pods.worker.ssh.pods import WORKER, Master, SshPods, make_key
+from tests.unit.hvd_pods.worker.ssh.pods import WORKER, Master, SshPods, make_key, unprivileged
 
 pytestmark = pytest.mark.slow
 
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 # What launchers such as horovodrun pass, and what else would switch the check off.
 UNCHECKED = ["-o", "StrictHostKeyChecking=no"]
 WITHOUT_FILE = [*UNCHECKED, "-o", "UserKnownHostsFile=/dev/null"]

@@ -10,46 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.hvd_pods.worker.ssh.pods import PYTHON, REVISION, WORKER, SshPods, start_ssh_pods
+from tests.unit.hvd_pods.worker.ssh.pods import (
+    PYTHON,
+    WORKER,
+    SshPods,
+    start_ssh_pods,
+    unprivileged,
+)
 from tests.wheels import make_wheel
 
 pytestmark = pytest.mark.slow
 
-unprivileged = pytest.mark.parametrize("ssh_pods", [4321], indirect=True, ids=["unprivileged"])
 DELIVER = """
-import sys; sys.path.insert(0, {files!r})
 from pathlib import Path
-from hvd_pods.common.run import Host, Pod
+from hvd_pods.common.run import Pod
 from hvd_pods.master import remote, user_code
 # In pods both have the same path.
 remote.PROGRAMS = Path({worker_files!r}, "hvd_pods")
 code = user_code.UserCode({version!r}, 60.0)
 code.unpack()
-code.deliver({{Host({worker!r}, {address!r}, 1, "hvd-worker", {revision!r}): Pod("127.0.0.1")}})
+code.deliver({{HOST: Pod("127.0.0.1")}})
 """
 
 
 def deliver(pods: SshPods, version: str, **files: bytes) -> str:
-    """Hand code with these Python files to the worker as a master does, and return its log."""
-    source = pods.master.root / "code-source"
+    """Hand the mounted code and these Python files to the worker as a master does; its log."""
     for name, content in files.items():
-        (source / f"{name}.py").write_bytes(content)
-    return hand_over(pods, version)
-
-
-def hand_over(pods: SshPods, version: str) -> str:
-    """Hand the mounted code to the worker as a master does, and return its log."""
-    program = DELIVER.format(
-        files=str(pods.master.files),
-        worker_files=str(pods.worker.files),
-        version=version,
-        worker=WORKER,
-        address=f"{WORKER}.hvd",
-        revision=REVISION,
-    )
-    done = pods.master.run(PYTHON, "-I", "-c", program)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+        (pods.master.root / "code-source" / f"{name}.py").write_bytes(content)
+    return pods.master.call(DELIVER.format(worker_files=str(pods.worker.files), version=version))
 
 
 @unprivileged
@@ -81,7 +69,7 @@ def test_requirements_are_installed_before_the_ranks_start(sshd: None, image: Pa
         source = pods.master.root / "code-source"
         wheel = make_wheel(source, "hvdleaf")
         (source / "requirements.txt").write_text(f"./{wheel.name}\n")
-        log = hand_over(pods, "v1")
+        log = deliver(pods, "v1")
         assert "requirements.txt: pip runs on 1 hosts, at most 60 s" in log
         assert "requirements.txt: 1 hosts have installed hvdleaf-1.0" in log
         show = f"{PYTHON} -c 'import hvdleaf; print(hvdleaf.VERSION)'"
@@ -89,6 +77,6 @@ def test_requirements_are_installed_before_the_ranks_start(sshd: None, image: Pa
         assert (done.returncode, done.stdout) == (0, b"1.0\n"), done.stderr
 
         (source / "requirements.txt").unlink()
-        hand_over(pods, "v2")
+        deliver(pods, "v2")
         done = pods.master.ssh(WORKER, show)
         assert b"No module named 'hvdleaf'" in done.stderr, "the code does not ask for it any more"
