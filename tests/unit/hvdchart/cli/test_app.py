@@ -75,29 +75,6 @@ def test_check_compares_and_writes_nothing(hvdchart: Command, tmp_path: Path) ->
     assert not missing.exists()
 
 
-def test_plan_prints_ranks_threads_and_mount_paths(hvdchart: Command) -> None:
-    done = hvdchart("plan", SPEC)
-    assert "unet: 8 ranks on 4 workers" in done.output
-    assert "20/18/2" in done.output
-    assert "mount path" in done.output
-    assert "because" not in done.output
-    assert "because" in hvdchart("plan", SPEC, "--explain").output
-
-
-def test_plan_prints_the_speed_to_expect_beside_published_figures(hvdchart: Command) -> None:
-    words = ["plan", SPEC, "--expect", "resnet50", "--speed", "40"]
-    document = json.loads(hvdchart(*words, "-o", "json").output)
-    assert [row["workers"] for row in document["expected"]] == [1, 2, 4]
-    shown = hvdchart(*words).output
-    rows = [line.strip("│").split("│") for line in shown.splitlines() if "│" in line]
-    assert len(rows) == 3 + len(document["published"])
-    last = document["expected"][-1]
-    assert [cell.strip() for cell in rows[2]] == [
-        "4", "8", str(last["imagesPerSecond"]), f"{last['efficiency']:.0%}",
-    ]  # fmt: skip
-    assert f"- {document['assumptions'][0]}\n" in shown
-
-
 def test_schema_prints_the_published_schema(hvdchart: Command) -> None:
     assert hvdchart("schema").output == (ROOT / "docs" / "spec.schema.json").read_text()
 
@@ -114,7 +91,6 @@ def test_schema_prints_the_published_schema(hvdchart: Command) -> None:
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --write"),
         (["plan", SPEC, "-o", "xml"], 2, "table, json or yaml"),
-        (["plan", SPEC, "--expect", "resnet50"], 2, "needs either --speed"),
         (["tune", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["tune", SPEC, "--inter", "1,,2"], 2, "must be whole numbers, separated by commas"),
         (["wait", "hvd", "--timeout", "5 m"], 2, "is not a duration such as 90s, 5m, 2h or 1d"),

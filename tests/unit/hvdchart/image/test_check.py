@@ -46,9 +46,7 @@ BROKEN = {"torch": {"error": "ImportError: no mpi_lib_v2"}}
     [
         *(({}, mode, None, "") for mode in ("mpirun", "horovodrun", "elastic")),
         ({"python": "3.7.9"}, "mpirun", "Python 3.8+", "install Python 3.8"),
-        ({"python": "3.10.1"}, "mpirun", None, ""),
         ({"programs": {"sshd": None}}, "mpirun", "sshd", "openssh-server"),
-        ({"programs": {"ssh": None}}, "mpirun", "ssh", "openssh-client"),
         ({"programs": {"mpirun": None}}, "mpirun", "mpirun", "before Horovod is compiled"),
         ({"programs": {"mpirun": None}}, "horovodrun", None, ""),
         ({"programs": {"horovodrun": None}}, "elastic", "horovodrun", "install Horovod"),
@@ -77,9 +75,7 @@ def test_missing_requirement_is_named_with_its_remedy(
     ("output", "errors", "message"),
     [
         ("", "exec: python3: executable file not found", "executable file not found"),
-        ("a banner\n", "", "a banner"),
         ("", "1\n2\n3\n4\n5\n6\n", f"user {UNKNOWN_USER}: 2; 3; 4; 5; 6. The chart"),
-        ("", "", "it printed nothing"),
     ],
 )
 def test_image_without_a_usable_python_is_an_error_with_its_output(

@@ -34,10 +34,6 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
     assert expected.speed == pytest.approx(80 * expected.efficiency)
 
 
-def test_one_host_has_no_network() -> None:
-    assert expect(WORK, Network(1), 1, 8).efficiency == 1.0
-
-
 def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
     assert expect(WORK, Network(100), 8, 1) == expect(WORK, Network(15), 8, 1)
     assert (

@@ -16,13 +16,6 @@ def record(told: Any, **more: str) -> dict[str, str]:
     return {"progress": told if isinstance(told, str) else json.dumps(told), **more}
 
 
-def test_the_line_has_the_step_the_loss_the_speed_and_the_time_left() -> None:
-    progress = read_progress(record(TOLD))
-    assert progress is not None
-    assert progress.text() == "step 120 of 500, loss 0.4123, 32 images/s, about 4 min left"
-    assert progress.text(is_over=True) == "step 120 of 500, loss 0.4123, 32 images/s"
-
-
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
     progress = read_progress(record(told, renewed="2026-01-01T10:07:10.5Z"))

@@ -10,7 +10,7 @@ from rich.console import Console
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec, parse_spec
-from hvdchart.values.report import document, reason_table, tables
+from hvdchart.values.report import document, tables
 
 VALUES = Path(__file__).parents[4] / "values"
 
@@ -64,11 +64,6 @@ def test_reasons_leave_out_values_that_the_spec_deleted_or_replaced() -> None:
     }  # fmt: skip
 
 
-def test_custom_launch_has_no_reason_for_a_binding() -> None:
-    plan = planned("{name: x, count: 1, coresPerSocket: 4}", "launch: {mode: custom}")
-    assert "launch.binding.to" not in {row["value"] for row in document(plan)["reasons"]}
-
-
 def test_tables_show_groups_volumes_launch_and_batch() -> None:
     text = printed(*tables(example("mixed")))
     for part in (
@@ -105,11 +100,3 @@ def test_tables_show_binding_options_and_batch_size() -> None:
     assert "volume source" not in text
     assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
     assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))
-
-
-def test_reason_table_has_one_row_per_planned_value() -> None:
-    text = printed(reason_table(example("xeon-4")))
-    assert "unet: where each number comes from" in text
-    assert "value is because source" in text
-    assert "worker.slots 2 one rank per socket Intel" in text
-    assert "worker.env.TF_NUM_INTRAOP_THREADS 18 20 cores of a rank - 2 Intel" in text
