@@ -19,7 +19,6 @@ from hvdchart.bench.scaling import (
     check_side_by_side,
     mean_and_interval,
     rows,
-    sizes,
 )
 from hvdchart.errors import FileError, RunFailedError
 from hvdchart.plan.model import Plan
@@ -45,17 +44,6 @@ def planned(nodes: str, more: str = "") -> Plan:
 
 def measured(turn: int, workers: int, speed: float, pods: tuple[Pod, ...] = PODS) -> Measurement:
     return Measurement(turn, workers, 2 * workers, speed, pods)
-
-
-@pytest.mark.parametrize(
-    ("workers", "given", "chosen"),
-    [
-        (1, (), [1]), (2, (), [1, 2]), (5, (), [1, 2, 4, 5]), (16, (), [1, 2, 4, 8, 16]),
-        (16, (16, 1, 16), [1, 16]), (16, (2, 3), [2, 3]),
-    ],
-)  # fmt: skip
-def test_sizes_are_doubled_up_to_all(workers: int, given: tuple[int], chosen: list[int]) -> None:
-    assert sizes(workers, given) == chosen
 
 
 def test_the_run_has_the_benchmark_and_the_plans_bindings() -> None:
@@ -249,19 +237,3 @@ def test_a_failed_measurement_uninstalls_and_says_why(
     assert (done.code, done.output) == (8, "")
     assert "cannot measure 2 workers: out of luck" in done.errors
     assert helm.commands()[-1] == "uninstall"
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (["--workers", "3"], 3), (["--workers", "x"], 2), (["--turns", "1"], 2),
-        (["--arguments", "'a"], 2), (["--read", "none.json"], 5), (["-o", "csv"], 2),
-    ],
-)  # fmt: skip
-def test_wrong_options_are_refused_before_anything_is_installed(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram,
-    options: list[str], code: int,
-) -> None:  # fmt: skip
-    done = hvdchart("bench", spec, *options)
-    assert done.code == code, done.errors
-    assert helm.calls == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.doctor.needs import claims, pod_needs, security_level
+from hvdchart.doctor.needs import pod_needs, security_level
 from hvdchart.doctor.rights import Right, is_granted, needed_rights
 from hvdchart.doctor.room import examine_claims, examine_gpus, examine_quotas, examine_security
 from tests.fakes.cluster import FakeCluster
@@ -117,16 +116,6 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
 
 
-def test_claims_are_those_of_all_pods() -> None:
-    volume = {"name": "d", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
-    own = {"name": "o", "persistentVolumeClaim": {"claimName": "out"}}
-    values = {
-        "volumes": [volume, {"name": "e", "emptyDir": {}}],
-        "workerGroups": [{"volumes": [own]}],
-    }
-    assert claims(values) == {"data": False, "out": True}
-
-
 def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     nodes = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
     (finding,) = examine_gpus(nodes, pod_needs(GPU))
@@ -139,20 +128,6 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     assert finding.text == "12 nvidia.com/gpu on 2 nodes"
     (finding,) = examine_gpus([], pod_needs(VALUES))
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
-
-
-def test_groups_of_workers_are_merged_as_the_chart_merges_them() -> None:
-    """Maps key by key; null deletes, an empty map clears; spares need what workers need."""
-    values = {
-        "worker": {"number": 2, "spares": 1, "resources": {"requests": {"cpu": "2"}}},
-        "workerGroups": [
-            {"name": "a", "resources": {"requests": {"memory": "1Ki"}}},
-            {"name": "b", "spares": None, "resources": {}},
-        ],
-    }
-    needs = [(pod.name, pod.number, {**pod.requests}) for pod in pod_needs(values)]
-    cpu, memory = Fraction(2), Fraction(1024)
-    assert needs == [("a", 3, {"cpu": cpu, "memory": memory}), ("b", 2, {}), ("master", 1, {})]
 
 
 ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}

@@ -24,7 +24,6 @@ from tests.unit.hvdchart.migrate.old_files import (
 
 HEX = "0123456789abcdef" * 4
 OLD = "ssh: {useSecrets: true}\n"
-IGNORED = "the old chart ignored it; to use it now, set {} in the new values"
 GONE = "neither the old chart nor this one has such a key"
 
 
@@ -32,19 +31,6 @@ def arena(**changes: Any) -> Migration:
     """The migration of Arena's file with other values at its top; None removes one."""
     tree = load_tree("arena.yaml") | changes
     return migrate_tree({key: value for key, value in tree.items() if value is not None})
-
-
-@pytest.mark.parametrize(
-    ("text", "source"),
-    [
-        ("# {{ x }}\nworker: {number: 2} # {% y %}\nmaster: {args: [mpirun a]}",
-         "the old horovod chart"),
-        ("---\nworker: {number: 2}\nmaster: {args: [mpirun a]}\n...\n---\n",
-         "the old horovod chart"),
-    ],
-)  # fmt: skip
-def test_file_is_recognised_by_its_keys(text: str, source: str) -> None:
-    assert migrate_text(text).source == source
 
 
 @pytest.mark.parametrize(
@@ -162,51 +148,6 @@ def test_wrong_value_of_arena_is_refused(changes: dict[str, Any], message: str) 
     assert message in str(error.value)
 
 
-def test_arena_with_rdma_elastic_limits_and_no_local_logs() -> None:
-    migration = arena(
-        enableRDMA=True, minWorkers=2, maxWorkers=6, isLocalLogging=False, podGroupName="g",
-        privileged=True, workingDir="/w", configFiles={"a": {"b": {}}}, useHostNetwork=True,
-        enablePodSecurityContext=True, isNonRoot=False, podSecurityContext={"runAsUser": 5},
-        devices={"aliyun.com/x": 1}, command="python train.py",
-    )  # fmt: skip
-    values: Any = migration.values
-    limits = values["worker"]["resources"]["limits"]
-    assert (limits["rdma/hca"], limits["aliyun.com/x"]) == (1, 1)
-    assert values["worker"]["capabilities"] == ["IPC_LOCK"]
-    assert values["launch"] == {"mode": "elastic", "elastic": {"minRanks": 16, "maxRanks": 48}}
-    assert (values["hostNetwork"], "tensorboard" in values) == (True, False)
-    assert values["master"]["container"] == values["worker"]["container"] == {"workingDir": "/w"}
-    for part in ("useTensorboard is true", "podGroupName asked", "configFiles is dropped"):
-        assert part in "\n".join(migration.checks)
-
-
-@pytest.mark.parametrize(("shell", "name"), [({}, "sh"), ({"shell": "bash"}, "bash")])
-def test_command_of_arena_that_needs_a_shell_keeps_its_own(
-    shell: dict[str, str], name: str
-) -> None:
-    command = "cd /x && mpirun -np 2 t"
-    values = migrate_tree({"workers": 2, "gpuCount": 1, "command": command, **shell}).values
-    assert values["master"]["args"] == [name, "-c", command]
-
-
-@pytest.mark.parametrize(
-    ("values", "old", "reason"),
-    [
-        ({"worker": {"slots": 2}}, "worker.slots", IGNORED.format("worker.slots")),
-        ({"worker": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
-         "worker.topologySpreadConstraints[0].maxSkew",
-         IGNORED.format("worker.topologySpreadConstraints")),
-        ({"other": {"image": 1}}, "other.image", GONE),
-        ({"worker": {"nodeSelector": {"a": "b"}}, "nodeSelector": {"c": "d"}},
-         "worker.nodeSelector.a", "nodeSelector wins, which the old chart used"),
-    ],
-)  # fmt: skip
-def test_value_that_sets_nothing_is_dropped_with_the_true_reason(
-    values: Any, old: str, reason: str
-) -> None:
-    assert results(migrate_old(**values))[old] == ("dropped", "", reason)
-
-
 @pytest.mark.parametrize(
     ("values", "path", "value"),
     [
@@ -276,18 +217,3 @@ def test_file_without_image_command_and_number_gets_defaults_and_checks() -> Non
               "the pods ran as root; here they run as user 1000"]  # fmt: skip
     for check, start in zip(migration.checks, starts, strict=True):
         assert check.startswith(start)
-
-
-def test_two_volumes_of_one_name_or_mount_path_are_not_both_carried_over() -> None:
-    migration = migrate_old(
-        volumes=[{"name": "a", "emptyDir": {}}, {"name": "a", "hostPath": {"path": "/a"}},
-                 {"name": "ssh", "emptyDir": {}}],
-        volumeMounts=[{"name": "a", "mountPath": "/a/"}, {"name": "ssh", "mountPath": "/a"},
-                      {"name": "ssh", "mountPath": "/proc"},
-                      {"name": "ssh", "mountPath": "/horovod/x"}],
-    )  # fmt: skip
-    assert migration.values["volumes"] == [
-        {"name": "a", "emptyDir": {}}, {"name": "user-ssh", "emptyDir": {}},
-    ]  # fmt: skip
-    assert migration.values["volumeMounts"] == [{"name": "a", "mountPath": "/a/"}]
-    assert "volume a is defined twice: here it is the first definition" in migration.checks

@@ -10,13 +10,11 @@ from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import (
     PATHS,
-    WORKER,
     WORKER_POD,
     load_tree,
     migrate_job,
     migrate_text,
     migrate_tree,
-    results,
 )
 
 GPUS = {"limits": {"nvidia.com/gpu": 8}}
@@ -90,23 +88,6 @@ def test_release_name_is_the_name_of_the_job_made_valid(
     assert (check in migration.checks) is not is_valid
     generated = migrate_job(metadata__name=None, metadata__generateName="run-")
     assert generated.release == "run"
-
-
-def test_main_container_is_the_named_or_the_first() -> None:
-    containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
-    named = migrate_job(worker_pod__containers=containers, spec__mainContainer="b")
-    assert named.values["image"]["repository"] == "b"
-    assert named.values["worker"]["extraContainers"] == [containers[0]]
-    unknown = migrate_job(worker_pod__containers=containers, spec__mainContainer="c")
-    assert unknown.values["image"]["repository"] == "a"
-
-
-def test_containers_beside_the_launcher_become_native_sidecars() -> None:
-    first, main, beside = ({"name": name, "image": f"{name}:1"} for name in "abc")
-    values = migrate_job(
-        launcher_pod__containers=[main, beside], launcher_pod__initContainers=[first]
-    ).values
-    assert values["master"]["initContainers"] == [first, {**beside, "restartPolicy": "Always"}]
 
 
 def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
@@ -210,13 +191,6 @@ def test_job_that_cannot_be_converted_is_refused_at_its_place(
     with pytest.raises(SpecError) as error:
         migrate_job(**fields)
     assert message in str(error.value)
-
-
-def test_field_without_an_equivalent_is_named() -> None:
-    migration = migrate_job(worker_container__stdin=True, worker_pod__dnsPolicy="Default")
-    assert results(migration)[f"{WORKER}.stdin"][0] == "dropped"
-    assert f"{WORKER}.stdin" in migration.checks[-1]
-    assert f"{WORKER_POD}.dnsPolicy" in migration.checks[-1]
 
 
 @pytest.mark.parametrize(

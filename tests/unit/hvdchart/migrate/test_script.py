@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hvdchart.errors import SpecError
@@ -83,18 +81,6 @@ def test_options_that_the_chart_sets_are_dropped(
 def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: int) -> None:
     worker = migrate_line(line).values["worker"]
     assert (worker["number"], worker["slots"]) == (number, slots)
-
-
-@pytest.mark.parametrize(
-    ("line", "check"),
-    [
-        ("mpirun -np 8 -H a:8,b:8,c:8,d:8 t", "the hosts a, b, c, ... become pods on any nodes: "
-         "for these nodes set worker.nodeSelector. The last 3 of the 4 hosts got no ranks, and "
-         "are left out"),
-    ],
-)  # fmt: skip
-def test_hosts_of_a_line_are_named(line: str, check: str) -> None:
-    assert migrate_line(line).checks[0] == check
 
 
 @pytest.mark.parametrize(
@@ -181,28 +167,6 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
     assert migrate_line(script).values["master"]["args"] == arguments
 
 
-def test_more_options_of_docker_run() -> None:
-    migration = migrate_line(
-        "podman run -dit --mount type=bind,source=/d,target=/data,readonly -v/e:/e -eA=b "
-        f"--cpus=4 -m 8g -u 0:0 -w /w --gpus 2 --cap-add X a@sha256:{DIGEST} mpirun -np 4 -x A=c t"
-    )
-    values: Any = migration.values
-    assert values["image"] == {"repository": "a", "digest": f"sha256:{DIGEST}"}
-    assert values["podSecurityContext"] == {"runAsUser": 0, "runAsNonRoot": False, "runAsGroup": 0}
-    assert values["worker"]["resources"] == {
-        "limits": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 4}
-    }
-    assert values["worker"]["env"] == [{"name": "A", "value": "c"}]
-    assert values["volumeMounts"] == [
-        {"name": "host-1", "mountPath": "/data", "readOnly": True},
-        {"name": "host-2", "mountPath": "/e"},
-    ]
-    for group in ("master", "worker"):
-        assert values[group]["container"] == {"workingDir": "/w"}
-    for check in ("the container had 2 GPUs and 4 ranks", "the capability X"):
-        assert any(text.startswith(check) for text in migration.checks), check
-
-
 @pytest.mark.parametrize(
     "script",
     [
@@ -248,26 +212,3 @@ def test_variables_that_a_launcher_gives_to_its_ranks(
     migration = migrate_line(line)
     assert {e["name"]: e["value"] for e in migration.values["worker"]["env"]} == env
     assert any(text.startswith(check) for text in migration.checks)
-
-
-@pytest.mark.parametrize(
-    ("line", "check"),
-    [
-        ("pip install -r a.txt\nmpirun -np 1 t", "line 1 is dropped (pip install -r a.txt): do it"),
-        (". env.sh\nmpirun -np 1 t", "line 1 is dropped (. env.sh): if it sets variables"),
-        ("mpirun -np 1 t < data.txt > log", "the program read < data.txt: let it open the file"),
-        ("docker run --gpus count=2 a mpirun -np 4 t", "the container had 2 GPUs and 4 ranks"),
-    ],
-)  # fmt: skip
-def test_what_is_not_in_the_values_is_to_be_checked(line: str, check: str) -> None:
-    assert any(text.startswith(check) for text in migrate_line(line).checks)
-
-
-def test_mlt_template_with_a_gpu_for_each_rank() -> None:
-    lines = "\n".join(f"mlt template_config set {each}" for each in (
-        "num_nodes 3", "num_workers_per_node 4", "sockets_per_node 0", "gpus 1"))  # fmt: skip
-    values: Any = migrate_line(lines).values
-    assert values["worker"] == {
-        "number": 12, "slots": 1, "resources": {"limits": {"nvidia.com/gpu": 1}},
-    }  # fmt: skip
-    assert values["master"]["args"][:3] == ["bash", "/src/app/exec_multiworker.sh", "4"]

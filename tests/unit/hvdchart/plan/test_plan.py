@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.plan.binding import Binding
-from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
@@ -138,11 +137,6 @@ def test_shared_memory_grows_with_ranks_up_to_a_quarter(
     assert (memory_text(plan.shm), plan.shm_reason.because) == (size, because)
 
 
-def test_node_without_sizes_has_no_requests_or_threads() -> None:
-    group = plan_group("gpus: 1").groups[0]
-    assert (group.cpu, group.memory, dict(group.requests), dict(group.env)) == (None, None, {}, {})
-
-
 # Seen with Open MPI 4.1.4 on synthetic topologies (HWLOC_SYNTHETIC): docs/planning.md.
 @pytest.mark.parametrize(
     ("nodes", "binding"),
@@ -223,25 +217,6 @@ def test_groups_with_other_interfaces_have_own_variables() -> None:
     assert two.interface is None
     assert two.group_env["x"]["NCCL_SOCKET_IFNAME"] == "eth1"
     assert "y" not in two.group_env
-
-
-@pytest.mark.parametrize(
-    ("nodes", "rest"),
-    [
-        ("{name: x, count: 4, spares: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}",
-         "launch: {options: [--tag-output], hostsTimeoutSeconds: 9}"),
-        ("{name: x, count: 1, coresPerSocket: 4, tuning: {binding: core}}",
-         "launch: {mode: horovodrun, options: [--gloo]}"),
-    ],
-)  # fmt: skip
-def test_run_that_measures_has_the_bindings_of_the_plan(nodes: str, rest: str) -> None:
-    plan = planned(nodes, rest)
-    measured = measuring_plan(plan, "bench", ["python", "b.py", "$(LAUNCH)"], 3)
-    assert measured.launching.binding == plan.launching.binding
-    assert measured.launching.options == (plan.launching.options if "tag" in rest else ())
-    assert (measured.spec.name, measured.workers, measured.spares) == ("run-bench", 3, 0)
-    assert measured.spec.launch.mode == "custom"
-    assert measured.groups[0].slots == plan.groups[0].slots
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import Helm, release_values, undeploy, upgrade
+from hvdchart.run.helm import Helm, upgrade
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
@@ -53,19 +53,6 @@ def test_arguments_reach_helm_without_a_shell(helm: StubProgram, tmp_path: Path)
     deploy(plan(), Helm(context="$(touch harmed) 'a' \"b\"; touch harmed"))
     assert helm.calls[-1].arguments[-1] == "$(touch harmed) 'a' \"b\"; touch harmed"
     assert not Path("harmed").exists()
-
-
-@pytest.mark.parametrize(
-    ("output", "code"), [("I am not Helm", 0), ("v3.19.0", 1)], ids=["no version", "failure"]
-)
-def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, code: int) -> None:
-    helm.answer("version", output, "no such command", code)
-    helm.answer("uninstall", errors="no such command", code=1)
-    helm.answer("get", "no JSON")
-    with pytest.raises(HelmError, match="`helm version` does not print a version"):
-        undeploy("run", "team", Helm())
-    with pytest.raises(HelmError, match="`helm version` does not print a version"):
-        release_values("run", "team", Helm())
 
 
 @pytest.mark.slow

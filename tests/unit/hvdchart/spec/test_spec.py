@@ -117,13 +117,6 @@ def test_all_contradictions_of_a_spec_are_reported_at_once() -> None:
     ]
 
 
-def test_anchors_and_merge_keys_are_resolved() -> None:
-    text = GOOD.replace("  - name: xeon", "  - &one\n    name: xeon")
-    text = text.replace("train:\n", "  - {<<: *one, name: other, count: 3}\ntrain:\n")
-    other = parse_spec(text.encode()).nodes[1]
-    assert (other.name, other.count, other.sockets) == ("other", 3, 2)
-
-
 OUTPUT_OF_X = "horovod: {timeline: true}\nvolumes: {output: {pvc: a, groups: [x]}}"
 STATIC = "coresPerSocket: 4, cpuManager: static"
 

@@ -59,44 +59,6 @@ def test_refused_value_is_reported_at_its_place_in_the_spec(
     assert str(caught.value).isprintable()
 
 
-# Each is what the chart's templates refuse: tests/chart/test_launch_options.py renders them.
-REFUSED_LAUNCHES = [
-    ('{launch: {options: [-v, -np, "4"]}}', "values.launch.options[1]", "worker.number"),
-    ("{launch: {options: [--map-by, core]}}", "values.launch.options[0]", "binding.to is core"),
-    (
-        "{network: {interface: eth1}, launch: {mode: elastic, options: [--network-interfaces=a]}}",
-        "values.launch.options[0]",
-        "network.interface is eth1",
-    ),
-    ("{launch: {binding: {to: none}}}", "values.launch.binding.to", "coresPerRank is 4"),
-    ("{launch: {mode: custom}}", "values.launch.mode", "no argument of master.args"),
-    ('{master: {args: ["$(LAUNCH)"]}}', "values.master.args", "launch.mode is mpirun"),
-    ("{launch: {elastic: {minRanks: 1}}}", "values.launch.elastic", "launch.mode is mpirun"),
-    (
-        "{launch: {mode: elastic, elastic: {minRanks: 2}}}",
-        "values.launch.elastic",
-        "the workers have 1 ranks (minRanks: 2, maxRanks: none)",
-    ),
-    ("{launch: {mode: elastic}, hostNetwork: true}", "values.hostNetwork", "Gloo needs"),
-    (
-        "{launch: {mode: elastic}, workerGroups: [{name: a, spares: 2}]}",
-        "values.workerGroups[0].spares",
-        "2, but launch.mode is elastic",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "path", "says"), REFUSED_LAUNCHES)
-def test_launch_that_the_chart_refuses_is_refused_in_the_spec(
-    text: str, path: str, says: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        values(NODE + f"values: {text}\n")
-    assert caught.value.path == path, str(caught.value)
-    assert caught.value.place.startswith("a.yaml:6:")
-    assert says in str(caught.value)
-
-
 def test_all_values_that_the_chart_refuses_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         values(NODE + "values: {worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}\n")
@@ -107,24 +69,3 @@ def test_all_values_that_the_chart_refuses_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         values(NODE + "values: {worker: {number: null, slots: null}}\n")
     assert len(caught.value.errors) == 2
-
-
-def test_options_that_values_make_wrong_are_refused_at_their_own_place() -> None:
-    text = NODE + "launch: {mode: horovodrun, options: [--network-interfaces=a]}\n"
-    with pytest.raises(SpecError) as caught:
-        values(text + "values: {network: {interface: eth1}}\n")
-    assert (caught.value.place, caught.value.path) == ("a.yaml:6:38", "launch.options[0]")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{launch: {binding: {to: none, coresPerRank: null}, options: [--map-by, core]}}",
-        "{worker: {number: 2, slots: 3}, "
-        "launch: {mode: elastic, elastic: {minRanks: 6, maxRanks: 6}}}",
-        "{workerGroups: [{name: a, number: 2, slots: 2}], launch: {mode: elastic, "
-        "elastic: {minRanks: 4}}}",
-    ],
-)
-def test_launch_that_the_chart_takes_is_rendered(text: str) -> None:
-    assert values(NODE + f"values: {text}\n")

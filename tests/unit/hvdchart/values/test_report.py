@@ -81,18 +81,6 @@ def test_tables_show_groups_volumes_launch_and_batch() -> None:
     assert "global batch" not in text
 
 
-def test_spares_are_shown_beside_the_nodes_of_ranks() -> None:
-    plan = planned(
-        "{name: a, count: 4, spares: 2, coresPerSocket: 4}, {name: b, count: 1, coresPerSocket: 4}"
-    )
-    text = printed(*tables(plan))
-    for part in ("run: 5 ranks on 5 workers with 2 spares", " a 4+2 1 4 ", " b 1 1 1 "):
-        assert part in text
-    shown = document(plan)
-    assert (shown["workers"], shown["spares"]) == (5, 2)
-    assert [group["spares"] for group in shown["groups"]] == [2, 0]
-
-
 def test_tables_show_binding_options_and_batch_size() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
     text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))

@@ -33,15 +33,6 @@ def values(text: str) -> dict[str, Any]:
     return checked_values(plan_text(head + text))
 
 
-def test_spec_values_are_merged_last() -> None:
-    rendered = values(
-        NODE + "values: {worker: {number: 7, nodeSelector: {x: y}}, master: {args: [b]}}\n"
-    )
-    assert rendered["worker"]["number"] == 7
-    assert rendered["worker"]["nodeSelector"] == {"k": "v", "x": "y"}
-    assert rendered["master"]["args"] == ["b"]
-
-
 def test_null_deletes_a_planned_value_and_stays_for_a_default_of_the_chart() -> None:
     rendered = values(
         NODE + "values: {worker: {nodeSelector: {k: null}, resources: {limits: null}}, "
@@ -156,21 +147,6 @@ def test_changed_values_leave_the_spec_unchanged() -> None:
 )  # fmt: skip
 def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> None:
     assert values(f"{NODE}{block}\n").get(key) == expected
-
-
-def test_scheduling_keys_of_the_first_group_are_those_of_the_master() -> None:
-    toleration = "{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 5}"
-    rendered = values(
-        f"nodes: [{{name: a, count: 1, gpus: 1, tolerations: [{toleration}], "
-        "affinity: {b: {}}, nodeSelector: {c: d}}]\n"
-    )
-    for pod in (rendered["worker"], rendered["master"]):
-        assert pod["nodeSelector"] == {"c": "d"}
-        assert pod["affinity"] == {"b": {}}
-        assert pod["tolerations"] == [
-            {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute",
-             "tolerationSeconds": 5}
-        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
