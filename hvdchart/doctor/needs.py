@@ -74,7 +74,6 @@ def _count_pods(group: Values) -> int:
 
 
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
-    """The volumes of all pods; those of all workers come with each group."""
     yield from values.get("volumes") or []
     for group in merged_groups(values):
         yield from group["volumes"] or []

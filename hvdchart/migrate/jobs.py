@@ -149,7 +149,6 @@ def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
-    """The paths of the launcher's task and of the workers'."""
     names = {ledger.text_at(*task, "name"): task for task in tasks}
     master = ledger.text_at("spec", "plugins", "mpi", "master")
     wanted = [name for name in names if name == master or name.lower() in _LAUNCHER_NAMES]
@@ -206,7 +205,6 @@ class _Role:
 
 
 def _check_keys(ledger: Ledger, allowed: Mapping[KeyPath, tuple[str, ...]]) -> None:
-    """Raise SpecError for a key that a map of the manifest may not have."""
     for path, keys in allowed.items():
         for key in ledger.map_at(*path):
             if key not in keys:

@@ -330,7 +330,6 @@ def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def _plain(value: object) -> Plain:
-    """A value of a dataclass's field as YAML would have it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ObjectOf(type(value)).write(value)
     if isinstance(value, Mapping):
