@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.ledger import Ledger, without_nulls
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.values.merge import without_nulls
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")

@@ -12,7 +12,7 @@ from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node
 from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
 from hvdchart.values.build import make_values
-from hvdchart.values.merge import null_paths, omit_needless_nulls
+from hvdchart.values.merge import null_paths, omit_needless_nulls, without_nulls
 from hvdchart.values.schema import default_values, resolve, schema_at, values_schema
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
 
 
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
-    violations = _validator().iter_errors(_without_nulls(values))
+    violations = _validator().iter_errors(without_nulls(values))
     errors = ErrorCollector()
     for error in sorted(violations, key=lambda error: [str(step) for step in error.instance_path]):
         where: KeyPath = tuple(error.instance_path)
@@ -107,9 +107,3 @@ def _validator() -> Draft7Validator:
     from jsonschema_rs import Draft7Validator
 
     return Draft7Validator(values_schema())
-
-
-def _without_nulls(value: Plain) -> Plain:
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    return value

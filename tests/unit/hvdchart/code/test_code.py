@@ -14,7 +14,6 @@ import pytest
 
 from hvdchart.chart_files import read_data
 from hvdchart.code.archive import pack_code
-from hvdchart.code.changes import CodeChanges
 from hvdchart.code.unpack import unpack_code
 from hvdchart.errors import FileError
 from tests.fakes.cluster import FakeCluster
@@ -143,22 +142,3 @@ def test_command_writes_the_newest_code(
     done = hvdchart("code", "hvd", "-w", out)
     assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
     assert (out / "train.py").read_text() == "changed"
-
-
-@pytest.mark.slow
-def test_each_saved_content_is_a_version_and_a_vanished_script_an_error(tmp_path: Path) -> None:
-    write(tmp_path, {".hvdignore": "*.log\n", "train.py": "first"})
-    script = tmp_path / "train.py"
-    of_folder, of_script = iter(CodeChanges(tmp_path)), iter(CodeChanges(script))
-    first = next(of_folder)
-    assert next(of_script) == {"files": {"train.py": "first"}}
-    write(tmp_path, {"a.log": "noise", "train.py": "first"})
-    script.write_text("second")
-    assert next(of_folder) != first
-    assert next(of_script) == {"files": {"train.py": "second"}}
-    script.unlink()
-    gone = next(of_script)
-    assert isinstance(gone, FileError)
-    assert "train.py: cannot read the code" in str(gone)
-    script.write_text("first")
-    assert next(of_script) == {"files": {"train.py": "first"}}

@@ -178,21 +178,3 @@ def test_each_engine_has_its_own_command(
 )
 def test_steps_of_each_builder_are_read(line: str, step: str | None) -> None:
     assert read_step(line) == step
-
-
-def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
-    hvdchart: Command, folder: Path, docker: StubProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    docker.answer("build", errors="boom", code=1)
-
-    def changes(watched: Path) -> object:
-        docker.answer("build")
-        (watched / "train.py").write_text("mended")
-        yield None
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(building, "changes", changes)
-    done = hvdchart("build", folder, "--image", "r", "--watch")
-    assert done.code == 130
-    assert "boom; waiting for the next change" in done.errors
-    assert done.output == f"{Source(folder, 'r').reference()}\n"

@@ -96,30 +96,6 @@ def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: P
     assert (other.code, "was measured with resnet50" in other.errors) == (5, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--expect", "alexnet", "--speed", "1"], 2, "must be one of resnet50"),
-        (["--expect", "vgg16"], 2, "needs either --speed"),
-        (["--expect", "vgg16", "--speed", "1", "--measured", "a"], 2, "needs either --speed"),
-        (["--expect", "vgg16", "--speed", "0"], 2, "0.001"),
-        (["--expect", "vgg16", "--measured", "none.json"], 5, "none.json: cannot read the result"),
-    ],
-)
-def test_what_cannot_be_expected_is_refused(
-    hvdchart: Command, options: list[str], code: int, message: str
-) -> None:
-    done = hvdchart("plan", SPEC, *options)
-    assert done.code == code
-    assert message in " ".join(done.errors.split())
-
-
-def test_nodes_of_several_kinds_have_no_expectation(hvdchart: Command) -> None:
-    spec = SPEC.with_name("mixed.spec.yaml")
-    done = hvdchart("plan", spec, "--expect", "vgg16", "--speed", "1")
-    assert (done.code, "expected one group" in done.errors) == (3, True)
-
-
 def test_the_page_has_the_models_own_answers() -> None:
     page = (SPEC.parents[1] / "docs" / "scaling.md").read_text()
     for each in PUBLISHED:

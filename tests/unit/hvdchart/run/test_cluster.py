@@ -74,19 +74,6 @@ def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
             return error
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_run_pod_returns_the_output_and_deletes_the_pod(
-    fake_cluster: FakeCluster, phase: str
-) -> None:
-    assert run_probe(fake_cluster, {"phase": "Pending"}, {"phase": phase}) == "one\ntwo"
-    assert fake_cluster.names("pods") == ["other"]
-    created = fake_cluster.wait_for("pods", "create")
-    assert created.body == probe_pod("image:1")
-    deleted = fake_cluster.wait_for("pods", "delete")
-    assert deleted.query == {"gracePeriodSeconds": "0"}
-    assert fake_cluster.wait_for("log", "get").query["container"] == "probe"
-
-
 def test_pod_that_cannot_start_is_an_error_and_is_deleted(fake_cluster: FakeCluster) -> None:
     waiting = {"reason": "ErrImagePull", "message": "no such image"}
     status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.progress import Progress, duration, read_progress
+from hvdchart.run.progress import Progress, read_progress
 
 TOLD = {"step": 120, "steps": 500, "loss": 0.4123456, "imagesPerSecond": 32.04, "secondsLeft": 240}
 
@@ -44,14 +44,3 @@ def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
 def test_a_damaged_entry_is_no_progress(told: Any) -> None:
     assert read_progress(record(told)) is None
     assert read_progress({}) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"), (119, "119 s"), (120, "2 min"), (240, "4 min"), (7199, "120 min"),
-        (7200, "2.0 h"), (9000, "2.5 h"), (172_799, "48.0 h"), (172_800, "2.0 d"),
-    ],
-)  # fmt: skip
-def test_a_duration_has_a_unit_that_suits_it(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
@@ -23,7 +22,6 @@ from hvdchart.tune.grid import (
     choose_best,
     list_settings,
     parse_result,
-    tuning_plan,
     tuning_text,
 )
 from hvdchart.tune.in_pod import driver as tune_driver
@@ -53,29 +51,6 @@ def test_settings_begin_with_the_plans_own() -> None:
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
     settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), Grid())
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
-
-
-@pytest.mark.parametrize(
-    ("nodes", "message"),
-    [
-        ("{name: x, count: 1, coresPerSocket: 1}, {name: y, count: 1, gpus: 1}", "2 groups"),
-        ("{name: x, count: 1, gpus: 1}", "the number of cores is not known"),
-    ],
-)
-def test_spec_of_several_groups_or_without_cores_is_refused(nodes: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        list_settings(planned(nodes), Grid())
-
-
-def test_tuning_run_of_a_bound_run_with_a_long_name_is_a_spec_that_the_chart_takes() -> None:
-    text = spec_text("{name: x, count: 2, coresPerSocket: 4, tuning: {binding: core}}")
-    text = text.replace("name: run", f"name: {'a' * 45}") + "tuning: {binding: core}\n"
-    text += "launch: {options: [--tag-output]}\n"
-    plan = make_plan(parse_spec(text.encode()))
-    tuned = tuning_plan(plan, [OWN], ["a"], 1)
-    assert tuned.launching.options == ("--tag-output",)
-    assert tuned.launching.binding == plan.launching.binding
-    assert len(f"{tuned.spec.name}-worker") == 52
 
 
 def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measurement]:

@@ -27,19 +27,6 @@ def test_values_without_an_image_for_all_pods_are_refused(rest: str, place: str,
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        "worker: {image: {repository: a}}, master: {image: {repository: b}}",
-        "workerGroups: [{name: a, image: {repository: a}}], master: {image: {repository: a}}",
-        "workerGroups: [{name: a}, {name: b}], worker: {image: {repository: a}}, "
-        "master: {image: {repository: a}}",
-    ],
-)
-def test_image_may_come_from_values(given: str) -> None:
-    assert checked_values(plan_text(WITHOUT_IMAGE + NODE + f"values: {{{given}}}\n"))
-
-
-@pytest.mark.parametrize(
     ("text", "place", "says"),
     [
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),

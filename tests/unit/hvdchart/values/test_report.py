@@ -55,15 +55,6 @@ def test_document_has_the_plan_under_stable_keys() -> None:
     assert rows["workerGroups.1.slots"]["is"] == 4
 
 
-def test_reasons_leave_out_values_that_the_spec_deleted_or_replaced() -> None:
-    node = "{name: x, count: 1, coresPerSocket: 4}"
-    plan = planned(node, "values: {worker: {slots: null, env: [{name: A, value: b}, 7]}}")
-    names = {row["value"] for row in document(plan)["reasons"]}
-    assert names == {
-        "shm.sizeLimit", "launch.binding.to", "worker.number", "worker.resources.requests.cpu",
-    }  # fmt: skip
-
-
 def test_tables_show_groups_volumes_launch_and_batch() -> None:
     text = printed(*tables(example("mixed")))
     for part in (

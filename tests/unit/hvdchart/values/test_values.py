@@ -135,8 +135,6 @@ def test_changed_values_leave_the_spec_unchanged() -> None:
          [{"name": "b"}, {"name": "c"}]),
         ("volumes", "volumes: {data: {nfs: {server: s, path: /p}, readOnly: true}}",
          [{"name": "data", "nfs": {"server": "s", "path": "/p", "readOnly": True}}]),
-        ("volumes", "volumes: {data: {pvc: a, readOnly: true}}",
-         [{"name": "data", "persistentVolumeClaim": {"claimName": "a", "readOnly": True}}]),
         ("volumes", "volumes: {data: {hostPath: /a, readOnly: true}}",
          [{"name": "data", "hostPath": {"path": "/a", "type": "Directory"}}]),
         ("volumes", "volumes: {x: {emptyDir: {medium: Memory}, mountPath: /x}}",
@@ -147,21 +145,6 @@ def test_changed_values_leave_the_spec_unchanged() -> None:
 )  # fmt: skip
 def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> None:
     assert values(f"{NODE}{block}\n").get(key) == expected
-
-
-@pytest.mark.parametrize(
-    ("group", "spread"),
-    [
-        ("gpus: 1", "Required"),
-        ("gpus: 1, affinity: {podAntiAffinity: {}}", None),
-        ("coresPerSocket: 1, shared: true", None),
-    ],
-)
-def test_workers_are_spread_over_nodes_unless_shared_or_placed(
-    group: str, spread: str | None
-) -> None:
-    rendered = values(f"nodes: [{{name: a, count: 1, {group}}}]\n")
-    assert rendered["worker"].get("spread") == spread
 
 
 def test_groups_are_merged_as_the_templates_merge_them() -> None:
