@@ -24,7 +24,6 @@ from hvdchart.image.check import (
 )
 from hvdchart.image.engines import run_in, runtime_options
 from hvdchart.image.probe import MARK
-from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
@@ -218,16 +217,3 @@ def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, progra
     assert lacking.errors.endswith(
         "hvdchart: image:1 cannot be used with launch.mode elastic; missing: Horovod\n"
     )
-
-
-def test_image_check_in_cluster_runs_the_probe_in_a_pod(
-    hvdchart: Command, fake_cluster: FakeCluster
-) -> None:
-    name = "hvdchart-image-check-x1"
-    fake_cluster.created_status = {"phase": "Succeeded"}
-    fake_cluster.log(name, f"{MARK}{json.dumps(GOOD)}", end=True)
-    done = hvdchart("image", "check", "image:1", "--in-cluster", "-n", "mine")
-    assert (done.code, done.errors) == (0, "")
-    request = fake_cluster.wait_for("pods", "create")
-    assert request.url == "/api/v1/namespaces/mine/pods"
-    assert request.body == probe_pod("image:1")

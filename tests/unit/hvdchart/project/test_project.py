@@ -211,9 +211,3 @@ def test_config_reads_and_changes_a_spec(hvdchart: Command, tmp_path: Path) -> N
     wrong = hvdchart("config", spec, "set", "nodes.0.count=-1")
     assert wrong.code == 3
     assert "nodes[0].count" in wrong.errors
-
-
-def test_config_without_sense_is_refused(hvdchart: Command, tmp_path: Path) -> None:
-    for words in (("list", "a"), ("get",), ("set",), ("change", "a=1")):
-        assert hvdchart("config", tmp_path / "spec", *words).code == 2
-    assert hvdchart("config", tmp_path / "none", "list").code == 5
