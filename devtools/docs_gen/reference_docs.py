@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.docs_gen.generated import replace_sections
+from hvd_pods.common.metrics import METRICS
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 
@@ -21,9 +22,6 @@ PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
 EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
-# The methods of events.EventRecorder, and what a reason looks like.
-_CREATE = ("emit", "note", "warn")
-_REASON = re.compile(r"([A-Z][a-z]+)+")
 _HEAD = """\
 # The command
 
@@ -112,31 +110,17 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
 
 def metrics_table() -> str:
     """The metrics that master and workers serve."""
-    (table,) = [
-        ast.literal_eval(node.value)
-        for node in ast.parse((PROGRAMS / "common" / "metrics.py").read_text("utf-8")).body
-        if isinstance(node, ast.Assign) and node.targets[0].id == "METRICS"  # type: ignore[attr-defined]
-    ]
-    kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in table}
-    rows = [f"| `{name}` | {kinds[name]} | {text} |" for name, text in table.items()]
+    kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in METRICS}
+    rows = [f"| `{name}` | {kinds[name]} | {text} |" for name, text in METRICS.items()]
     return "\n".join(["| Metric | Type | Meaning |", "| --- | --- | --- |", *rows])
 
 
 def emitted_events() -> set[str]:
-    """The reasons of all events that the programs of the pods create: the words in each statement
-    that mentions one of _CREATE.
-    """
-    simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
+    """The reasons of all events that the master creates: of each effect Emit("Reason", ...)."""
     trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
-    statements = [node for tree in trees for node in ast.walk(tree) if isinstance(node, simple)]
-    reasons = set()
-    for statement in statements:
-        inside = list(ast.walk(statement))
-        if any(isinstance(node, ast.Attribute) and node.attr in _CREATE for node in inside):
-            values = [node.value for node in inside if isinstance(node, ast.Constant)]
-            words = [value for value in values if isinstance(value, str)]
-            reasons |= {word for word in words if _REASON.fullmatch(word)}
-    return reasons
+    calls = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
+    reasons = [ast.unparse(c.args[0]) for c in calls if ast.unparse(c.func).endswith("Emit")]
+    return {ast.literal_eval(reason) for reason in reasons}
 
 
 def described_events() -> dict[str, str]:
