@@ -182,7 +182,7 @@ def command_lines(draw: st.DrawFn) -> tuple[list[str], str]:
     if draw(st.integers(0, 5)) == 0 and words[0] != "docker":
         line = f"bash -c {shlex.quote(' '.join(shlex.quote(word) for word in words))}"
         above = []
-    before = draw(st.sampled_from(["", "#!/bin/bash\n# a note\n", "set -e\n", "cd /zq77\n"]))
+    before = draw(st.sampled_from(["", "#!/bin/bash\n# a note\n", "cd /zq77\n"]))
     after = draw(st.sampled_from(["", " > zq88.log", " &", "\necho done\n", " # a note"]))
     return words, before + "".join(f"{each}\n" for each in above) + line + after
 
