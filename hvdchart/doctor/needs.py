@@ -34,7 +34,11 @@ class PodNeeds:
 def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
     workers = [
-        _needs(str(group.get("name") or "worker"), _count_pods(group), group)
+        _needs(
+            str(group.get("name") or "worker"),
+            int(group.get("number") or 1) + int(group.get("spares") or 0),
+            group,
+        )
         for group in merged_groups(values)
     ]
     return [*workers, _needs("master", 1, values.get("master") or {})]
@@ -67,10 +71,6 @@ def security_level(values: Values) -> tuple[str, str]:
     if container.get("allowPrivilegeEscalation"):
         return "baseline", "securityContext.allowPrivilegeEscalation"
     return "restricted", ""
-
-
-def _count_pods(group: Values) -> int:
-    return int(group.get("number") or 1) + int(group.get("spares") or 0)
 
 
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
