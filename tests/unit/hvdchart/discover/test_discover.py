@@ -134,13 +134,6 @@ def test_groups_are_named_after_their_product_and_their_own_labels() -> None:
     assert selectors == [{"pool": "p1"}, {"pool": "p0"}], "the larger one first"
 
 
-# The last one has 3 % less than the first one.
-@pytest.mark.parametrize(("memory", "groups"), [("97Mi", 1), ("96Mi", 2)])
-def test_nodes_of_nearly_the_same_memory_are_equal(memory: str, groups: int) -> None:
-    nodes = [node("a", "4", "100Mi"), node("b", "4", memory)]
-    assert len(discovered(nodes, pods_known=False)[1].nodes) == groups
-
-
 def test_pod_requests_are_those_of_the_scheduler() -> None:
     setup = {"resources": {"requests": {"cpu": "3"}}}
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}

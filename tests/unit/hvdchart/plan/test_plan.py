@@ -157,19 +157,6 @@ def test_ranks_are_bound_by(nodes: str, binding: Binding) -> None:
     assert planned(nodes).launching.binding == binding
 
 
-def test_static_cpu_manager_leaves_whole_cores() -> None:
-    """Of the first socket the kubelet has a core, and the master and DaemonSets have another."""
-    node = (
-        "{name: x, count: 1, sockets: 2, coresPerSocket: 28, threadsPerCore: 2, memory: 64Gi, "
-        "cpuManager: static, reserved: {cpu: 1500m}}"
-    )
-    plan = planned(node)
-    group = plan.groups[0]
-    assert (group.env["OMP_NUM_THREADS"], plan.launching.binding) == ("26", Binding("core", 26, 1))
-    assert group.requests == group.limits
-    assert group.requests["cpu"] == "108"
-
-
 def test_binding_depends_on_launch_mode_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 8}"
     for mode, to in (("horovodrun", "core"), ("custom", "none"), ("elastic", "none")):
@@ -188,17 +175,6 @@ def test_rdma_is_the_transport_of_cpu_ranks() -> None:
     gpu = planned(f"{{name: x, count: 2, gpus: 8, {rdma}}}")
     assert gpu.launching.transport == "", "NCCL finds the devices itself"
     assert any("LimitMEMLOCK" in warning for warning in gpu.warnings)
-
-
-def test_groups_with_other_interfaces_have_own_variables() -> None:
-    one = planned("{name: x, count: 1, gpus: 1, interface: eth1}").launching
-    assert (one.interface, one.group_env) == ("eth1", {})
-    two = planned(
-        "{name: x, count: 1, gpus: 1, interface: eth1}, {name: y, count: 1, gpus: 1}"
-    ).launching
-    assert two.interface is None
-    assert two.group_env["x"]["NCCL_SOCKET_IFNAME"] == "eth1"
-    assert "y" not in two.group_env
 
 
 @pytest.mark.parametrize(
