@@ -60,7 +60,6 @@ def _phase_of_pods(release: Release, wanted: int) -> Phase | None:
 
 
 def _why(release: Release) -> str:
-    """The first problem of a pod, with what to do."""
     for pod in release.pods:
         problem = problem_of(pod, release.events)
         if problem:
