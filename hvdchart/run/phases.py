@@ -12,7 +12,7 @@ from hvdchart.text import join_names
 
 QUEUED, SCHEDULING, PULLING, STARTING = "queued", "scheduling", "pulling images", "starting"
 HOSTS_READY, TRAINING, DONE = "hosts ready", "training", "done"
-# The events with which the master reports its stage (files/master.py).
+# The events with which the master reports its stage (hvd_pods/master).
 _STAGES = {"HostsReady": HOSTS_READY, "Training": TRAINING, "Started": STARTING, "Failed": STARTING}
 
 
