@@ -23,6 +23,7 @@ from hvd_pods.master import (
     gathering,
     holding,
     mesh,
+    probing,
     progress,
     record_io,
     recording,
@@ -382,13 +383,19 @@ def test_the_ranks_exit_code_is_the_masters_unless_it_means_a_lost_master(
     assert pod.replicas() == 2, "OnSuccess keeps the workers of a failed run"
 
 
+@pytest.mark.parametrize(
+    "where", [(effects, "build_command"), (probing, "find_banner_problem")], ids=["lane", "source"]
+)
 def test_a_defect_of_the_master_is_left_to_another_master(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pod: MasterPod,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: tuple[Any, str],
 ) -> None:
     def fail(*_: Any) -> None:
         raise KeyError("defect")
 
-    monkeypatch.setattr(effects, "build_command", fail)
+    monkeypatch.setattr(*where, fail)
     assert pod.run() == 70
     assert "KeyError: 'defect'" in capsys.readouterr().err
     assert record(pod)["holder"] == "", "the other one need not wait"

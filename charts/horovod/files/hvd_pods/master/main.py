@@ -8,6 +8,7 @@ import queue
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -46,10 +47,16 @@ class Master:
         notices = notice_server.serve(facts.run, self._queue.put)
         self.effects = Effects(facts, api, events, notices, self._queue.put)
         self._recording = open_recording(facts)
+        # Without the thread that asks the hosts, for instance, no loss would be noticed.
+        threading.excepthook = self._tell_defect
 
     def tell(self, event: Event) -> None:
         """Put an event on the queue. From any thread, and from handlers of signals."""
         self._queue.put(event)
+
+    def _tell_defect(self, failed: threading.ExceptHookArgs) -> None:
+        text = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        self.tell(Defect("".join(text)))
 
     def run(self) -> RunError | None:
         """Run to the end; None when the training has finished. Raises DefectError."""

@@ -98,7 +98,7 @@ class JobRead(Event):
     job: Object | None
 
 
-# Events that a decision has caused:
+# Events that decisions cause:
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class ReportFailure(Effect):
     problem: RunError
 
 
-# Effects on the record, the Job and the workers:
+# Effects on the record and the Job:
 
 
 @dataclass(frozen=True)
@@ -445,7 +445,7 @@ class WriteLiveHosts(Effect):
     hosts: Sequence[str]
 
 
-# Effects on the launcher and its ranks:
+# Effects on launcher and ranks:
 
 
 @dataclass(frozen=True)
