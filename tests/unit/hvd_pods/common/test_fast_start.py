@@ -24,7 +24,7 @@ def test_program_is_found_as_shells_find_it(
     folders = [str(tmp_path / name) for name in ("missing", "first", "second", "third")]
     monkeypatch.setenv("PATH", os.pathsep.join(folders))
     monkeypatch.chdir(tmp_path)
-    found = {"train": f"{folders[2]}/train", "third/train": "third/train"}
+    found: dict[str, str | None] = {"train": f"{folders[2]}/train", "third/train": "third/train"}
     found |= dict.fromkeys(("first/train", "folder", "no-such-program"))
     assert {name: fast_start.which(name) for name in found} == found
 
