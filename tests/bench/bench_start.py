@@ -21,9 +21,9 @@ from tests.bench.contestants import (
     add_options,
     choose,
     contestants,
+    in_turns,
 )
 from tests.bench.report import Rows, write_report
-from tests.bench.turns import in_turns
 
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 SCRIPT = """

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from devtools.images.build import build
 from devtools.localkube import cluster
@@ -22,6 +22,7 @@ from tests.e2e.cluster import CHART, Namespace, Values
 NAME = "bench"
 # More failures than a benchmark causes.
 RETRIES = 1000
+One = TypeVar("One")
 
 
 class Contestant(Protocol):
@@ -145,6 +146,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that benchmarks of contestants share."""
     parser.add_argument("--turns", type=int, default=5, help="how often each is measured")
     parser.add_argument("--only", default="", metavar="NAMES", help="chart,cold,waiting,...")
+
+
+def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
+    """All items, `turns` times; each turn begins with the next item."""
+    for number in range(turns):
+        first = number % len(chosen)
+        yield from (*chosen[first:], *chosen[:first])
 
 
 def choose(only: str, everyone: Mapping[str, Contestant]) -> list[Contestant]:
