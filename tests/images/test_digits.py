@@ -87,15 +87,6 @@ def test_shards_are_disjoint_equally_long_and_cover_the_data(examples: Sandbox) 
     )
 
 
-def test_invalid_arguments_are_refused_with_the_reason(examples: Sandbox) -> None:
-    done = examples.run(*DIGITS, "--epochs", "0")
-    assert done.returncode == 2
-    assert "'0' is not a whole number above 0" in done.stderr
-    done = examples.run(*DIGITS, "--data", "/nowhere.csv.gz")
-    assert done.returncode == 1
-    assert "/nowhere.csv.gz: no such file" in done.stderr
-
-
 # Each Keras draws its first weights in its own way, so both are given the same.
 SAME_START = """
 import sys, numpy as np, digits
