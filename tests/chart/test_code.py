@@ -60,10 +60,3 @@ def test_archive_is_binary_data() -> None:
     values: Values = {"code": {"archive": "H4sIAA\nAA\n"}, "master": {"args": ["python", "a.py"]}}
     (config_map,) = code_config_maps(render(values))
     assert config_map["binaryData"] == {"archive.tgz": "H4sIAAAA"}
-
-
-def test_release_without_code_has_no_trace_of_it() -> None:
-    manifests = render({})
-    assert code_config_maps(manifests) == []
-    for kind in ("Job", "StatefulSet"):
-        assert "/horovod/code" not in json.dumps(one(manifests, kind))

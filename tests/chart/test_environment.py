@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chart.cases import ready_cases, ready_manifests
-from tests.chart.render import Manifest, pod_spec, render, variables
+from tests.chart.render import Manifest, pod_spec, ready_cases, ready_manifests, render, variables
 from tests.chart.test_security import EVERY_POD
 
 Entry = dict[str, str]

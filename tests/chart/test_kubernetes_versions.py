@@ -12,8 +12,7 @@ from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import module_version, tool
-from tests.chart.cases import ready_cases, ready_manifests
-from tests.chart.render import CHART, Manifest, helm_template, render
+from tests.chart.render import CHART, Manifest, helm_template, ready_cases, ready_manifests, render
 from tests.chart.test_real_api import CASES
 from tests.go_programs import NO_GARBAGE_COLLECTION
 
@@ -87,18 +86,6 @@ def test_releases_with_a_gang_of_their_own_have_its_fields(release: str, schemas
     assert json.loads(done.stdout)["resources"] == []
     # Older releases refuse the field of the pods.
     assert "schedulingGroup" in kubeconform(gang, RELEASES[0], schemas).stdout
-
-
-def test_kubeconform_reports_an_unknown_field_and_a_wrong_type(
-    manifests: list[Manifest], schemas: str
-) -> None:
-    (job,) = (item for item in render() if item["kind"] == "Job")
-    job["spec"]["podReplacementPolici"] = "Failed"
-    job["spec"]["backoffLimit"] = "3"
-    done = kubeconform([job], RELEASES[0], schemas)
-    assert done.returncode == 1
-    assert "podReplacementPolici" in done.stdout
-    assert "backoffLimit" in done.stdout
 
 
 def minor(release: str) -> int:

@@ -177,15 +177,6 @@ def test_labels_annotations_and_names_reach_all_pods() -> None:
     assert teams == ["vision", "audio", "vision"]
 
 
-def test_workers_claim_devices() -> None:
-    """The form of a claim is that of Kubernetes 1.31 and newer; the chart passes on any."""
-    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
-    resources = {"claims": [{"name": "gpu"}]}
-    manifests = render({"worker": {"resourceClaims": claims, "resources": resources}})
-    assert pod_spec(one(manifests, "StatefulSet"))["resourceClaims"] == claims
-    assert main_container(manifests, "StatefulSet")["resources"] == resources
-
-
 def test_containers_of_the_user_pass_pod_security_and_run_before_staging() -> None:
     """They get the chart's security context, unless they have one."""
     own = {"securityContext": {"runAsUser": 5}}
