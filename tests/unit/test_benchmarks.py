@@ -92,20 +92,15 @@ def test_ranks_are_stopped_unless_they_are_asked(ranks: Ranks) -> None:
 
 
 @pytest.mark.slow
-def test_rank_with_other_settings_or_that_ends_is_named(ranks: Ranks) -> None:
+def test_rank_that_is_missing_has_other_settings_or_ends_is_named(ranks: Ranks) -> None:
+    with pytest.raises(SystemExit, match="not ready after 0 s: 0 of 2 of host, 0 of 1 of pods"):
+        ranks.meeting.wait_for({"host": 2, "pods": 1}, seconds=0)
     parties = ranks.two_parties("2")
     expected = "host and pods are not comparable: variables is {'TF_X': '1'} in the first, {'TF_X'"
     with pytest.raises(SystemExit, match=expected):
         interleaved.refuse_unless_alike(parties)
     with pytest.raises(SystemExit, match="pods: rank 0 has ended"):
         interleaved.ask(parties["pods"], do="die")
-
-
-@pytest.mark.slow
-def test_missing_ranks_are_counted(ranks: Ranks) -> None:
-    expected = "not ready after 0 s: 0 of 2 of host, 0 of 1 of pods"
-    with pytest.raises(SystemExit, match=expected):
-        ranks.meeting.wait_for({"host": 2, "pods": 1}, seconds=0)
 
 
 def test_speeds_are_compared_within_a_turn() -> None:
