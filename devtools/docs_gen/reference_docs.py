@@ -18,12 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
 COMMAND = ROOT / "docs" / "command.md"
 PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
-EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
-# The methods of events.EventRecorder, and what a reason looks like.
-_CREATE = ("emit", "note", "warn")
-_REASON = re.compile(r"([A-Z][a-z]+)+")
 _HEAD = """\
 # The command
 
@@ -122,38 +118,7 @@ def metrics_table() -> str:
     return "\n".join(["| Metric | Type | Meaning |", "| --- | --- | --- |", *rows])
 
 
-def emitted_events() -> set[str]:
-    """The reasons of all events that the programs of the pods create: the words in each statement
-    that mentions one of _CREATE.
-    """
-    simple = (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)
-    trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
-    statements = [node for tree in trees for node in ast.walk(tree) if isinstance(node, simple)]
-    reasons = set()
-    for statement in statements:
-        inside = list(ast.walk(statement))
-        if any(isinstance(node, ast.Attribute) and node.attr in _CREATE for node in inside):
-            values = [node.value for node in inside if isinstance(node, ast.Constant)]
-            words = [value for value in values if isinstance(value, str)]
-            reasons |= {word for word in words if _REASON.fullmatch(word)}
-    return reasons
-
-
-def described_events() -> dict[str, str]:
-    """The events that docs/operate.md describes, with their descriptions."""
-    table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
-    if table is None:
-        sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
-    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.M))
-
-
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/command.md, and of docs/reference.md with its tables. Exits with a message
-    when docs/operate.md describes other events than the programs of the pods create.
-    """
-    emitted, described = emitted_events(), described_events().keys()
-    for event in sorted(emitted ^ described):
-        wrong = "is not described" if event in emitted else "is described, and nothing creates it"
-        sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
+    """The text of docs/command.md, and of docs/reference.md with its tables."""
     tables = {"exit codes": exit_codes(), "metrics": metrics_table()}
     return {REFERENCE: replace_sections(REFERENCE, tables), COMMAND: command_page()}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.chart.render import Manifest, pod_spec, ready_cases, ready_manifests, render, variables
+from tests.chart.render import Manifest, pod_spec, render, variables
 from tests.chart.test_security import EVERY_POD
 
 Entry = dict[str, str]
-REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 def pods(manifests: list[Manifest]) -> Iterator[Manifest]:
@@ -30,37 +28,13 @@ def containers(manifests: list[Manifest]) -> Iterator[Manifest]:
         yield from spec["containers"]
 
 
-def check_names(manifests: list[Manifest]) -> None:
-    """Server-side apply refuses two items of a list that have the same key."""
-    lists = [("volumes", "name", spec) for spec in pods(manifests)]
-    for container in containers(manifests):
-        lists += [("env", "name", container), ("volumeMounts", "mountPath", container)]
-    for field, key, where in lists:
-        names = [item[key] for item in where.get(field, [])]
-        assert len(names) == len(set(names)), (field, names)
-
-
-@pytest.mark.parametrize("case", ready_cases())
-def test_names_are_unique_and_references_resolve(case: str) -> None:
-    manifests = ready_manifests(case)
-    check_names(manifests)
-    for container in containers(manifests):
-        before: set[str] = set()
-        for entry in container.get("env", []):
-            references = set(REFERENCE.findall(entry.get("value", ""))) - {""}
-            assert references <= before, entry
-            before.add(entry["name"])
-
-
 def variable(name: str, value: str) -> Entry:
     return {"name": name, "value": value}
 
 
 def worker(*env: Entry, **values: object) -> dict[str, str]:
     """Return the environment of a worker with these entries."""
-    manifests = render({"worker": {"env": list(env)}, **values})
-    check_names(manifests)
-    return variables(manifests)
+    return variables(render({"worker": {"env": list(env)}, **values}))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +66,6 @@ def test_last_entry_of_a_name_wins_in_every_container() -> None:
             "results": {**EVERY_POD["results"], "env": twice},
         }
     )
-    check_names(manifests)
     winners = [
         (container["name"], entry["value"])
         for container in containers(manifests)
