@@ -3,7 +3,6 @@ help, and the tables of docs/reference.md: exit codes, events and metrics."""
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from devtools.docs_gen.generated import replace_sections
+from hvd_pods.common.metrics import METRICS
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
 COMMAND = ROOT / "docs" / "command.md"
-PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
 _HEAD = """\
@@ -108,13 +107,8 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
 
 def metrics_table() -> str:
     """The metrics that master and workers serve."""
-    (table,) = [
-        ast.literal_eval(node.value)
-        for node in ast.parse((PROGRAMS / "common" / "metrics.py").read_text("utf-8")).body
-        if isinstance(node, ast.Assign) and node.targets[0].id == "METRICS"  # type: ignore[attr-defined]
-    ]
-    kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in table}
-    rows = [f"| `{name}` | {kinds[name]} | {text} |" for name, text in table.items()]
+    kinds = {name: "counter" if name.endswith("_total") else "gauge" for name in METRICS}
+    rows = [f"| `{name}` | {kinds[name]} | {text} |" for name, text in METRICS.items()]
     return "\n".join(["| Metric | Type | Meaning |", "| --- | --- | --- |", *rows])
 
 
