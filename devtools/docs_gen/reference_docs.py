@@ -3,6 +3,7 @@ help, and the tables of docs/reference.md: exit codes, events and metrics."""
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from hvdchart.errors import HvdchartError
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
 COMMAND = ROOT / "docs" / "command.md"
+PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
+EVENTS_PAGE = ROOT / "docs" / "operate.md"
 # Typer's own.
 DONE, WRONG_USE = 0, 2
 _HEAD = """\
@@ -112,7 +115,29 @@ def metrics_table() -> str:
     return "\n".join(["| Metric | Type | Meaning |", "| --- | --- | --- |", *rows])
 
 
+def emitted_events() -> set[str]:
+    """The reasons of all events that the master creates: of each effect Emit("Reason", ...)."""
+    trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
+    calls = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
+    reasons = [ast.unparse(c.args[0]) for c in calls if ast.unparse(c.func).endswith("Emit")]
+    return {ast.literal_eval(reason) for reason in reasons}
+
+
+def described_events() -> dict[str, str]:
+    """The events that docs/operate.md describes, with their descriptions."""
+    table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
+    if table is None:
+        sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
+    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table[1], re.M))
+
+
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/command.md, and of docs/reference.md with its tables."""
+    """The text of docs/command.md, and of docs/reference.md with its tables. Exits with a message
+    when docs/operate.md describes other events than the programs of the pods create.
+    """
+    emitted, described = emitted_events(), described_events().keys()
+    for event in sorted(emitted ^ described):
+        wrong = "is not described" if event in emitted else "is described, and nothing creates it"
+        sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
     tables = {"exit codes": exit_codes(), "metrics": metrics_table()}
     return {REFERENCE: replace_sections(REFERENCE, tables), COMMAND: command_page()}

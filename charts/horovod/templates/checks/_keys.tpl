@@ -49,7 +49,7 @@
 {{- end -}}
 {{- range $of, $entries := $volumes -}}
 {{- range $entries -}}
-{{- if regexMatch "^(programs-(common|master|rank|warm|worker)|generated|ssh|code)$" .name -}}
+{{- if regexMatch "^(programs-[a-z]+|generated|ssh|code)$" .name -}}
 {{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
 {{- end -}}
 {{- end -}}

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import fast_start, fence
-from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.warm.worker import is_alive, make_worker, warm
 from tests.waiting import wait_until
 
@@ -139,31 +138,6 @@ def test_processes_that_do_not_end_keep_the_session_out(started: list[Session]) 
         left = f"cannot end processes.*: .*{started[0].process.pid}"
         with pytest.raises(fence.FenceError, match=left):
             fence.admit("6")
-
-
-def test_sessions_of_a_new_epoch_wait_until_the_old_one_is_ended(
-    started: list[Session], newest: Path
-) -> None:
-    """A lock of another process: as a session that is ending what is left."""
-    hold = (
-        "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX);"
-        "print('up', flush=True); sys.stdin.read()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", hold, str(newest)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert holder.stdout
-    assert holder.stdout.readline() == b"up\n"
-    admit = f"import sys; sys.path.insert(0, {str(FILES)!r});"
-    admit += f"from hvd_pods.common import fence; fence.fast_start.EPOCH = {str(newest)!r};"
-    admit += "fence.end_older = lambda epoch: None; fence.admit('7')"
-    other = subprocess.Popen([sys.executable, "-c", admit])
-    waiting = Path("/proc") / str(other.pid) / "wchan"
-    wait_until(lambda: "lock" in waiting.read_text(), 60, "it waits for the lock")
-    assert newest.read_text() == ""
-    holder.communicate(b"")
-    assert other.wait(60) == 0
-    assert newest.read_text() == "7"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a namespace")

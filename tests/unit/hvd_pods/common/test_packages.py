@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import fast_start, packages
-from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
+from hvd_pods.common.errors import ConfigurationError, RunError
 from hvdchart.run.kubectl import IN_CODE
 from tests.wheels import Index, serve_index
 
@@ -150,21 +150,6 @@ def test_files_that_requirements_name_count_as_well(code: Path) -> None:
     ask(code, "--index-url https://index.example/simple", "numpy \\", "    --hash=sha256:0")
     other = shutil.copytree(code, code.parent / "code-2")
     assert packages.identify(other) == packages.identify(code), "another script, the same packages"
-
-
-def test_image_without_pip_and_volume_that_is_read_only_are_told(
-    code: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    problem = packages.explain("/bin/python3: No module named pip\n")
-    assert str(problem).startswith("the image's python3 has no pip: put the packages into an image")
-    (code.parent / "file").touch()
-    monkeypatch.setattr(packages, "FOLDER", code.parent / "file" / "packages")
-    monkeypatch.setattr(fast_start, "CODE", str(code.parent))
-    monkeypatch.setattr("sys.argv", ["packages.py", "code"])
-    assert packages.main() == BAD_CONFIGURATION
-    error = capsys.readouterr().err
-    assert "Not a directory" in error
-    assert "code.requirements to Ignore" in error
 
 
 @pytest.mark.parametrize("given", [None, "/own"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_long_termination_message_is_cut_at_its_end(
 
 
 def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
-    template = FILES.parent / "templates" / "job.yaml"
+    template = FILES.parent / "templates" / "master" / "job.yaml"
     codes = ", ".join(str(code) for code in sorted(errors.LOST_MASTER))
     assert f"operator: NotIn, values: [{codes}]" in template.read_text()
 
@@ -103,3 +104,17 @@ def test_ranks_that_end_as_a_lost_master_does_have_failed(
     assert reporting.report_end(problem) == code
     shown = capsys.readouterr().out
     assert shown.endswith(f" with exit code {code}: x\n") if problem else not shown
+
+
+def test_no_character_of_a_message_ends_the_master_or_controls_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reporting, "TERMINATION_LOG", tmp_path / "log")
+    hostile = f"cannot decode {os.fsdecode(b'caf' + bytes([0xE9]))} \x1b[2J ä\nsecond line"
+    reporting.log(hostile)
+    assert reporting.report_failure(errors.RunError(hostile)) == 1
+    escaped = "cannot decode caf\\udce9 \\x1b[2J ä\nsecond line\n"
+    output = capsys.readouterr()
+    assert output.out.endswith(escaped)
+    assert output.err.endswith(escaped)
+    assert (tmp_path / "log").read_text() == escaped

@@ -59,7 +59,7 @@ def happen(world: World, choice: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     choices=st.lists(st.integers(0, 14 * 200), max_size=120),
     stopped_at=st.none() | st.integers(0, 40),

@@ -98,29 +98,6 @@ def test_each_turn_begins_with_another_size(tmp_path: Path) -> None:
     assert machine["processor"]
 
 
-def test_each_measurement_is_printed_before_the_next_one_ends(tmp_path: Path) -> None:
-    hostfile = tmp_path / "hosts"
-    hostfile.write_text("h0.s slots=2\nh1.s slots=2\n")
-    # The measurement on two hosts ends when standard input does.
-    script = """case "$*" in
-    *MACHINE*) ;;
-    *"-np 2"*) echo 'RESULT {"imagesPerSecond": 3}' ;;
-    *) cat; echo 'RESULT {"imagesPerSecond": 5}' ;;
-    esac"""
-    launcher = ["sh", "-c", script, "sh", "-np", "4", "--hostfile", str(hostfile), "rank", "4"]
-    job = {"sizes": [1, 2], "turns": 1, "command": ["train"]}
-    line = [sys.executable, driver.__file__, json.dumps(job), str(hostfile), *launcher]
-    with subprocess.Popen(
-        line, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline().removeprefix("BENCH "))
-        rest, _ = process.communicate()
-    assert first["result"] == {"imagesPerSecond": 3}
-    assert json.loads(rest.removeprefix("BENCH "))["result"] == {"imagesPerSecond": 5}
-
-
 @pytest.mark.slow
 def test_the_first_error_is_the_last_measurement(tmp_path: Path) -> None:
     code, measurements, _ = drive(tmp_path, [3, 1])

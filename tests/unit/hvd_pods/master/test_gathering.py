@@ -164,6 +164,17 @@ def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None
     assert "cannot read pods: 503: away" in world.logged()
 
 
+def test_a_thousand_missing_hosts_cost_one_list_and_a_short_message() -> None:
+    world = waiting(World(one_group(1000)))
+    refusals = {"w": "exceeded quota: " + "x" * 5000}
+    list_pods(world, *[worker(f"w-{n}") for n in range(0, 1000, 2)], refusals=refusals)
+    assert len(world.of(m.ListPods)) == 1
+    assert not world.of(m.DeletePods)
+    (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 1000")]
+    assert len(line) < 1000
+    assert "w-[0,2,4,6,8,10,12,14,...] (500 hosts)" in line
+
+
 def test_workers_that_are_missing_are_created_again() -> None:
     world = waiting(World(one_group(2, 3)))
     list_pods(world, worker("w-0"))

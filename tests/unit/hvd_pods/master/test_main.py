@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import job_events, kube
+from hvd_pods.common import reporting
+from hvd_pods.common.errors import RunError
 from hvd_pods.master import (
     effects,
     gathering,
     holding,
-    job_events,
-    kube,
     mesh,
     progress,
     record_io,
@@ -62,11 +63,11 @@ def on_failure(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], Non
     """Let a function be called after each failed attempt, with the number of them."""
 
     def register(call: Callable[[int], None]) -> None:
-        report, failed = effects.report_failure, []
+        failed = []
 
-        def report_and_call(problem: Any) -> int:
+        def report_and_call(problem: RunError) -> int:
             failed.append(problem)
-            code = report(problem)
+            code = reporting.report_failure(problem)
             call(len(failed))
             return code
 
@@ -353,7 +354,12 @@ def test_later_attempts_make_only_what_is_new(
     pod.put_job(spec={"backoffLimit": 9})
     for ordinal in (0, 1):
         pod.workers.publish(ordinal, uid=f"uid-{ordinal}" if knows_pods else "")
-    on_failure(lambda number: number == 2 and knows_pods and pod.workers.publish(1, uid="uid-2"))
+
+    def replace_a_worker(number: int) -> None:
+        if number == 2 and knows_pods:
+            pod.workers.publish(1, uid="uid-2")
+
+    on_failure(replace_a_worker)
     assert pod.run(mode="mpirun", code="v1") == 0
     assert len(made(pod)) == 4
     calls = (tmp_path / "calls").read_text()
@@ -393,7 +399,12 @@ def test_a_master_that_is_asked_to_end_in_a_pause_ends(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch, on_failure: Callable[..., None]
 ) -> None:
     monkeypatch.setattr(retries, "FIRST_PAUSE", 60.0)
-    on_failure(lambda number: number == 2 and signal.raise_signal(signal.SIGTERM))
+
+    def ask_to_end(number: int) -> None:
+        if number == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    on_failure(ask_to_end)
     pod.install(FAIL_UNTIL.format(9))
     assert pod.run(cleanup="Always") == 128 + signal.SIGTERM
     assert len(made(pod)) == 2

@@ -108,18 +108,6 @@ def test_results_are_stored_after_the_training_when_the_workers_have_ended(
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_once_is_run_again(
-    pod: MasterPod, sidecar: Sidecar, store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sidecar(f'echo x >>"$STORE/tries"; [ "$(wc -l <"$STORE/tries")" = 2 ] || exit 9; {STORE}')
-    pod.install("exit 0")
-    assert pod.run(**WANTED) == 0
-    assert recorded(pod) == "Stored"
-    assert (store / "model").exists()
-    assert any("failed with exit code 9" in line for line in read_log(capsys))
-
-
-@pytest.mark.slow
 def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
     pod: MasterPod, sidecar: Sidecar, store: Path
 ) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import kube, selftest
+from hvd_pods.cluster import kube
+from hvd_pods.master import selftest
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
@@ -25,10 +26,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "LOOK_EVERY", 0.02)
 
 
-def wait_for_end(api: kube.Api, seconds: float = 60.0) -> None:
-    selftest.wait_for_end(api, JOB, time.monotonic() + seconds)
-
-
 def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
     """A Job; conditions are (type, status)."""
     return {
@@ -38,35 +35,21 @@ def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def waiting(
-    api_server: FakeApi, background: Background, capsys: pytest.CaptureFixture[str]
-) -> Future[Any]:
-    """A test that waits for the run; its output is captured from the start."""
-    api_server.put("batch/jobs", {**job(("Complete", "True")), "metadata": {"name": "another"}})
-    api_server.put("batch/jobs", job())
-    future = background(wait_for_end, kube.Api())
-    api_server.wait_for_watch("batch/jobs")
-    assert not future.done()
-    return future
+OVER = [job(("Complete", "True")), job(("FailureTarget", "True"), ("Failed", "True"))]
 
 
-def test_a_run_whose_job_is_deleted_has_ended(waiting: Future[Any], api_server: FakeApi) -> None:
-    api_server.remove("batch/jobs", JOB)
-    waiting.result(TIMEOUT)
-
-
-@pytest.mark.parametrize(
-    "break_off",
-    [FakeApi.end_watches, FakeApi.expire, lambda api: api.end_watches(faults.cut_chunk)],
-    ids=["server's limit", "410 event", "cut chunk"],
-)
-def test_the_wait_outlasts_a_watch(
-    waiting: Future[Any], api_server: FakeApi, break_off: Callable[[FakeApi], None]
+@pytest.mark.parametrize("end", [*OVER, job(suspend=True), None])
+def test_a_run_is_waited_for_until_it_ends_is_suspended_or_deleted(
+    api_server: FakeApi, background: Background, end: dict[str, Any] | None
 ) -> None:
-    break_off(api_server)
-    api_server.wait_for_watch("batch/jobs", 2)
-    api_server.put("batch/jobs", job(("Complete", "True")))
+    api_server.put("batch/jobs", job(("Complete", "False"), ("FailureTarget", "True")))
+    waiting = background(selftest.wait_for_end, kube.Api(), JOB, time.monotonic() + TIMEOUT)
+    api_server.wait(lambda: len(api_server.requests) > 2)
+    assert not waiting.done()
+    if end:
+        api_server.put("batch/jobs", end)
+    else:
+        api_server.remove("batch/jobs", JOB)
     waiting.result(TIMEOUT)
 
 
@@ -195,28 +178,6 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
     ended.environment()
     assert selftest.main() == 0
     assert scales(ended) == [2], "it did not scale down"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", "batch/jobs"), ("PATCH", "apps/statefulsets")]
-)
-@pytest.mark.parametrize(
-    "failure", [faults.status(503, "try later"), faults.cut_answer], ids=["503", "cut"]
-)
-def test_a_test_that_the_api_fails_says_so(
-    ended: MasterPod,
-    method: str,
-    path: str,
-    failure: faults.Failure,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    ended.api.fail(method, path, failure)
-    ended.environment()
-    assert selftest.main() == 1
-    assert not (ended.generated.parent / "arguments").exists()
-    output = capsys.readouterr()
-    assert "the test failed with exit code 1" in output.out
-    assert "[hvd] error: " in output.err
 
 
 def test_workers_that_cannot_be_scaled_down_do_not_fail_the_test(

@@ -192,17 +192,6 @@ def test_hosts_without_the_packages_are_not_used(mounted: Path, ssh: Path) -> No
     assert "keep-packages" in (ssh.parent / "asked").read_text()
 
 
-def test_hosts_with_the_same_problem_are_counted(
-    mounted: Path, ssh: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer(ssh, "case $2 in *packages.py*) echo 'no answer' >&2; exit 1;; esac")
-    code = unpacked(mounted, install_within=60.0)
-    with pytest.raises(RunError, match=r"on hvd-cpu-0 and 2 more: no answer$") as error:
-        code.deliver(dict.fromkeys(make_run().hosts, Pod("10.0.0.1")))
-    assert error.value.exit_code == 1, "another attempt may help"
-    assert "pip runs on 3 hosts, at most 60 s" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_waiting_for_pip_ends_when_the_master_is_asked_to_end(mounted: Path, ssh: Path) -> None:
     answer(ssh, "case $2 in *packages.py*) exec sleep 60;; esac")

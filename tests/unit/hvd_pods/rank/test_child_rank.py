@@ -23,9 +23,9 @@ from tests.waiting import wait_until
 RANK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hvd_pods.rank import child_rank, warm_client
+from hvd_pods.rank import child_rank, rank_end
 status = child_rank.run(sys.argv[2:], lambda pid: print(pid, flush=True))
-sys.exit(warm_client.exit_like_rank(status))
+sys.exit(rank_end.finish(status))
 """
 PAUSES = "import signal; print('runs', flush=True); signal.alarm(60); signal.pause()"
 # Says how often it was asked to end, when it gets another signal.
@@ -97,35 +97,6 @@ def test_script_dies_with_its_rank() -> None:
         # The pipe ends when the last process that has it, the script, is gone.
         assert select.select([rank.stdout], [], [], 20)[0], "the script outlives its rank"
         assert rank.stdout.read() == b""
-
-
-def test_script_finds_signals_as_the_launcher_has_set_them() -> None:
-    """Python ignores SIGPIPE for itself; the launcher may ignore the end of its children."""
-    show = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
-
-    def ignore() -> None:
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    with start(*show, preexec_fn=ignore) as rank:
-        # communicate() would not have what was read together with the first line.
-        assert rank.stdout is not None
-        masks = read_masks(rank.stdout.read().decode())
-        assert rank.wait(60) == 0
-    # This process may ignore one of glibc's own signals, which Python cannot set.
-    ignored = read_masks(Path("/proc/self/status").read_text())["SigIgn"]
-    for number in (signal.SIGCHLD, signal.SIGHUP):
-        ignored |= 1 << number - 1
-    for number in child_rank.IGNORED_BY_PYTHON:
-        ignored &= ~(1 << number - 1)
-    assert masks == {"SigBlk": 0, "SigIgn": ignored}
-
-
-def read_masks(status: str) -> dict[str, int]:
-    """The masks of signals that a process blocks and ignores."""
-    return {
-        name: int(mask, 16) for name, mask in re.findall(r"^(Sig(?:Ign|Blk)):\t(\w+)", status, re.M)
-    }
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from subprocess import PIPE
 
 import pytest
 
-from hvd_pods.rank import hydra
+from hvd_pods.rank import rank_end
 from tests.unit.hvd_pods.copies import FILES
 
 RANK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hvd_pods.rank import child_rank, hydra
-sys.exit(hydra.finish(child_rank.run(sys.argv[2:])))
+from hvd_pods.rank import child_rank, rank_end
+sys.exit(rank_end.finish(child_rank.run(sys.argv[2:])))
 """
 
 
@@ -62,5 +62,5 @@ def test_abort_after_the_end_of_hydra_is_not_an_error(monkeypatch: pytest.Monkey
     reader, writer = os.pipe()
     os.close(reader)
     monkeypatch.setenv("PMI_FD", str(writer))
-    hydra.abort(5)
+    rank_end.abort_under_hydra(5)
     os.close(writer)

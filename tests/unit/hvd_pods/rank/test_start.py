@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hvd_pods.common.binding import Binding
 from hvd_pods.rank import child_rank, ranks, start
@@ -58,15 +56,6 @@ def test_rank_in_a_wrong_place_is_a_problem(
 ) -> None:
     variables = {name: value for name, value in {**OPEN_MPI, **changes}.items() if value}
     assert words in str(start.find_problem(start.find_place(variables), ranks, slots))
-
-
-@given(st.sets(st.integers(0, 300), min_size=1))
-def test_cpu_lists_name_every_cpu_once(cpus: set[int]) -> None:
-    named: list[int] = []
-    for part in start.format_cpus(cpus).split(","):
-        first, _, last = part.partition("-")
-        named += range(int(first), int(last or first) + 1)
-    assert named == sorted(cpus)
 
 
 def test_arguments_of_a_rank_end_where_its_command_begins() -> None:

@@ -176,14 +176,6 @@ def test_warm_process_ends_with_its_worker() -> None:
         wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
 
 
-def test_restarted_worker_replaces_the_socket_and_its_description() -> None:
-    with make_worker() as worker:
-        for _ in range(2):
-            with warm(worker):
-                assert "cold" not in worker.show("import framework")
-        assert worker.socket.exists()
-
-
 def test_socket_is_open_to_the_workers_user_only(warm_worker: Worker) -> None:
     for name in ("warm.sock", "warm.json"):
         assert (warm_worker.root / "generated" / name).stat().st_mode & 0o777 == 0o600

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import pty
 import resource
 import signal
 import subprocess
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
-from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker
+from tests.unit.hvd_pods.warm.worker import Worker
 
 pytestmark = pytest.mark.slow
 
@@ -230,24 +228,6 @@ def test_descriptors_of_the_launcher_keep_their_numbers(warm_worker: Worker) -> 
         assert (done.returncode, pipe.read()) == (0, b"from the rank"), done.stderr
 
 
-def test_descriptors_may_have_numbers_that_the_warm_process_uses(warm_worker: Worker) -> None:
-    """As Hydra's do, the lowest ones."""
-    with TemporaryFile() as file:
-        numbers = [os.dup2(file.fileno(), number) for number in range(60, 80)]
-        move = "".join(f"exec {low}>&{high} {high}>&-; " for low, high in enumerate(numbers[:7], 3))
-        code = "import os; [os.fstat(n) for n in range(3, 10)]; print(os.getppid(), os.getpid())"
-        line = [*warm_worker.command("python3", "-c", code)]
-        done = subprocess.run(
-            ["bash", "-c", f'{move} exec "$@"', "rank", *line],
-            env={**warm_worker.environment(), **ONLY_RANK},
-            pass_fds=numbers, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        for number in numbers:
-            os.close(number)
-    assert done.returncode == 0, done.stderr
-    assert "cold" not in done.stdout
-
-
 @pytest.mark.parametrize("closed", [0, 1, 2])
 def test_closed_stream_is_closed_in_the_script(
     folder: Path, cold_worker: Worker, warm_worker: Worker, closed: int
@@ -257,16 +237,6 @@ def test_closed_stream_is_closed_in_the_script(
     both(cold_worker, warm_worker, "python3", "-c", code, preexec_fn=lambda: os.close(closed))
     expected = [number == closed for number in range(3)]
     assert (folder / "shown").read_text() == f"{expected}\n"
-
-
-def test_terminal_is_a_terminal_for_the_script(warm_worker: Worker) -> None:
-    ours, theirs = pty.openpty()
-    code = "import sys; print([s.line_buffering and s.isatty() for s in (sys.stdin, sys.stdout)])"
-    with warm_worker.start("python3", "-c", code, stdin=theirs, stdout=theirs) as process:
-        assert process.wait(60) == 0
-    assert b"[True, True]" in os.read(ours, 4096)
-    for descriptor in (ours, theirs):
-        os.close(descriptor)
 
 
 @pytest.mark.parametrize("command", [["sh", "-c", "exit 7"], ["true"]])

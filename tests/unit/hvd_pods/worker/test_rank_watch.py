@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,21 +153,3 @@ def test_ranks_without_a_stack_are_described(
     monkeypatch.setattr("sys.argv", ["stacks.py"])
     stacks.main()
     assert capsys.readouterr().out == f"{stopped}\n", "all ranks that run here"
-
-
-def test_stack_is_written_where_the_worker_reads_it(folder: Path) -> None:
-    """High above the descriptors of scripts, and not in what they start."""
-    for text in (b"a longer one", b"again"):
-        descriptor = ranks.open_stack_file(3)
-        assert descriptor >= 512
-        assert not os.get_inheritable(descriptor)
-        os.write(descriptor, text)
-        assert (folder / "3.stack").read_bytes() == text
-        # The reader empties the file.
-        os.truncate(folder / "3.stack", 0)
-        os.write(descriptor, text)
-        assert (folder / "3.stack").read_bytes() == text
-        assert stacks.has_open(os.getpid(), str(folder / "3.stack"))
-        os.close(descriptor)
-        assert not stacks.has_open(os.getpid(), str(folder / "3.stack"))
-    assert (folder / "3.stack").stat().st_mode & 0o777 == 0o600

@@ -67,12 +67,6 @@ def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> Non
     assert (volume.path / "a").read_text() == "other\n"
 
 
-def test_release_takes_over_what_another_one_left_unfinished(volume: Volume) -> None:
-    assert volume.stage("echo half >a; exit 7", owner="team/first")[0] == 1
-    code, log = volume.stage(key="k2", owner="team/second")
-    assert (code, volume.runs) == (0, 1), log
-
-
 def test_failed_command_resumes_and_publishes_nothing(volume: Volume) -> None:
     code, log = volume.stage("echo half >a; exit 7")
     assert code == 1

@@ -16,15 +16,29 @@ _START = time.monotonic()
 
 def log(message: str) -> None:
     """Print one line; the prefix distinguishes it from the ranks' output."""
-    print(f"[hvd +{time.monotonic() - _START:.1f}s] {message}", flush=True)
+    print(printable(f"[hvd +{time.monotonic() - _START:.1f}s] {message}"), flush=True)
+
+
+def printable(text: str, keeps: str = "\n\t") -> str:
+    """Escape what no encoding has, and what would control a terminal, but for `keeps`.
+
+    Messages quote ranks, image registries and the API server. A name of a file that is no UTF-8 has
+    lone surrogates in Python, which cannot be printed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keeps else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def report_failure(error: RunError) -> int:
     """Write an error to the log and the pod's termination message, and return its exit code."""
-    print(f"[hvd] error: {error}", file=sys.stderr, flush=True)
+    text = printable(str(error))
+    print(f"[hvd] error: {text}", file=sys.stderr, flush=True)
     try:
         # Of a longer message, the kubelet would keep the end.
-        TERMINATION_LOG.write_bytes(f"{error}\n".encode()[:LONGEST_TERMINATION_MESSAGE])
+        TERMINATION_LOG.write_bytes(f"{text}\n".encode()[:LONGEST_TERMINATION_MESSAGE])
     except OSError as problem:
         # Outside a pod, or where the platform does not offer the file. The log has the error.
         log(f"cannot write the termination message: {problem}")

@@ -9,6 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.staged import record_nodes
+from hvd_pods.cluster.statefulsets import (
+    creation_failure,
+    fit_to_run,
+    provide,
+    scale_to_zero,
+    set_number,
+)
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
@@ -16,10 +27,7 @@ from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
 from hvd_pods.master import messages as m
 from hvd_pods.master import remote, results
-from hvd_pods.master.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.master.carriers import Lanes, Tell
-from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api, ApiError, Object
 from hvd_pods.master.launch import build_command, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
@@ -28,15 +36,7 @@ from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, read_job
-from hvd_pods.master.staged import record_nodes
 from hvd_pods.master.state import Facts, State
-from hvd_pods.master.statefulsets import (
-    creation_failure,
-    fit_to_run,
-    provide,
-    scale_to_zero,
-    set_number,
-)
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
@@ -44,11 +44,10 @@ ATTEMPT = "HVD_ATTEMPT"
 LEFTOVERS_WITHIN, STACKS_WITHIN = 60.0, 15.0
 # Pods that are deleted at once.
 DELETE_THREADS = 8
-# Lanes: calls for the record and the Job stay in order, and do not wait for those about pods.
-RECORD, PODS, WORK, JUDGE, SSH, LEFTOVERS = (
-    *("record", "pods", "work", "judge"),
-    *("ask-ranks", "end-leftovers"),
-)
+# Lanes. Writes of the record stay in order. While the API server hangs, what an attempt waits for
+# (the Job, the end of the attempt before) does not wait for calls that may be late.
+RECORD, JOB, PODS = "record", "job", "pods"
+WORK, JUDGE, SSH, LEFTOVERS = "prepare", "judge", "ask-ranks", "end-leftovers"
 
 
 class Effects:
@@ -85,7 +84,7 @@ class Effects:
             m.ReadRecord: lambda effect: self._call(RECORD, self._client.read),
             m.WriteRecord: lambda effect: self._call(RECORD, partial(self._client.write, effect)),
             m.ReleaseRecord: lambda e: self._call(RECORD, partial(self._client.release, e)),
-            m.ReadJob: lambda effect: self._call(RECORD, partial(self._read_job, effect)),
+            m.ReadJob: lambda effect: self._call(JOB, partial(self._read_job, effect)),
             m.ProvideWorkers: lambda effect: self._call(RECORD, self._provide),
             m.BeginAttempt: self._begin_attempt,
             m.FitWorkers: lambda effect: self._call(PODS, self._fit_workers),
@@ -162,7 +161,7 @@ class Effects:
 
     def _provide(self) -> m.Event:
         try:
-            self.provided = provide(self._access, self._run.needed_workers)
+            provide(self._access, self._run.needed_workers, self.provided)
         except ApiError as problem:
             return m.WorkersProvided(RunError(str(problem)))
         return m.WorkersProvided()

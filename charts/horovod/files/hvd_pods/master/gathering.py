@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Collection, Mapping, Sequence
 
+from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -27,7 +28,6 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
 from hvd_pods.master import messages as m
 from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.master.kube import Object, parse_time
 from hvd_pods.master.state import Attempt, Gathered, Phase, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
@@ -86,8 +86,8 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.silent >= limit and event.is_alone:
         limit *= MASTER_OFFLINE_FACTOR
         if not gathered.is_alone:
-            why = "this pod may have lost the network"
-            step.log(f"no host responds: {why}; waiting {limit:.0f} s")
+            why = "no host responds: this pod may have lost the network"
+            step.log(f"{why}; waiting {limit:.0f} s")
         step.set_gathered(is_alone=True)
     if event.silent >= limit:
         _drop(step, event.host)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.kube import Api
 from hvd_pods.common import metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
@@ -22,8 +24,6 @@ from hvd_pods.common.run import parse_run
 from hvd_pods.master import mesh, notice_server, recording
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
-from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.state import Facts, State

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
 from hvd_pods.master.failure import Cause
-from hvd_pods.master.kube import Object
 
 
 class Moment(NamedTuple):

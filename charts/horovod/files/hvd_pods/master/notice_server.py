@@ -17,12 +17,13 @@ import socket
 import time
 from typing import Any, Mapping, Sequence
 
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
-from hvd_pods.common.reporting import log
+from hvd_pods.common.reporting import log, printable
 from hvd_pods.common.run import Run
-from hvd_pods.master.carriers import Tell, spawn
+from hvd_pods.master.carriers import Tell
 from hvd_pods.master.messages import NoticeTaken
 
 LONGEST_NOTICE = 4096
@@ -78,8 +79,9 @@ class NoticeServer:
             for key, _ in self._selector.select(self._seconds_left()):
                 if key.fileobj is self._listener:
                     self._accept()
-                else:
-                    self._receive(key.fileobj)  # type: ignore[arg-type]
+                # A new connection may just have taken the place of this one.
+                elif key.fileobj in self._until:
+                    self._receive(key.fileobj)
             now = time.monotonic()
             for connection in [c for c, until in self._until.items() if until <= now]:
                 self._close(connection)
@@ -127,9 +129,11 @@ class NoticeServer:
             self._kept[self._number] = connection
             self._forget(connection)
             connection.setblocking(True)
+            self._tell(NoticeTaken(attempt, notice, self._number))
         else:
+            # First: the sender may end when its connection does, and with it the launcher.
+            self._tell(NoticeTaken(attempt, notice))
             self._close(connection)
-        self._tell(NoticeTaken(attempt, notice, self._number if waits else 0))
 
     def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:
         """Parse a line; None unless it is a notice of this run's present attempt."""
@@ -164,7 +168,7 @@ class NoticeServer:
         for name, expected in FIELDS[kind].items():
             value = notice.get(name)
             if expected is str and isinstance(value, str):
-                content[name] = _printable(value)
+                content[name] = printable(value[:LONGEST_TEXT], keeps="")
             elif expected is int and type(value) is int and -256 < value < 256:
                 content[name] = value
             elif expected is float and isinstance(value, (int, float)) and _is_seconds(value):
@@ -190,12 +194,6 @@ def _has_secret(line: bytes, secret: str) -> bool:
     """Whether a line begins as the one of common/notices.py does, with this secret."""
     start = json.dumps({"secret": secret})[:-1].encode()
     return hmac.compare_digest(line[: len(start)], start)
-
-
-def _printable(text: str) -> str:
-    """Return a text that a log, an event and a terminal can show: no control characters."""
-    short = text[:LONGEST_TEXT]
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
 
 
 def serve(run: Run, tell: Tell) -> NoticeServer | None:

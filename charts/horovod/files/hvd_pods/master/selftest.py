@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.statefulsets import scale
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
-from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api, ApiError, Object
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.messages import TimedOut
 from hvd_pods.master.state import Facts
-from hvd_pods.master.statefulsets import scale
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
 # the start of the pod, too.
 LIMIT = 240.0
 # Seconds before that at which it stops to wait for the run and for hosts, and says which.
 SPARE = 10.0
-# Seconds until the Job is looked at again when it cannot be watched.
+# Seconds between two looks at the Job.
 LOOK_EVERY = 1.0
 REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
 
@@ -47,18 +47,9 @@ def wait_for_end(api: Api, name: str, until: float) -> None:
     if job and not is_over(job):
         log(f"waiting for the run to end: {name}")
     while job and not is_over(job):
-        seconds = int(until - time.monotonic())
-        if seconds <= 0:
+        if time.monotonic() > until:
             raise RunError(f"the run has not ended within {LIMIT:.0f} s: {REMEDY}")
-        query = {"fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(seconds)}
-        try:
-            for event in api.watch("batch/jobs", query):
-                # After DELETED and ERROR, which need not have the Job, it is read again.
-                if event["type"] in ("DELETED", "ERROR") or is_over(event["object"]):
-                    break
-        except ApiError as problem:
-            log(f"cannot watch the Job: {problem}; trying again")
-            time.sleep(LOOK_EVERY)
+        time.sleep(LOOK_EVERY)
         job = _read_job(api, name)
 
 

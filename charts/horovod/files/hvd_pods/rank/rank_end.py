@@ -2,13 +2,20 @@
 
 A launcher that sees one rank fail kills all others, also those that still save. So a rank that was
 asked to end, and fails, reports that to the launcher only when the scripts of all ranks that were
-asked have ended. The master answers when that is the case (master/terminating_ranks.py).
+asked have ended. The master answers when that is the case.
+
+Hydra, the launcher of MPICH and Intel MPI, waits on for the other ranks when one ends with an exit
+code and no MPI_Finalize, and they wait for it: the run would hang. The failure of a script is
+therefore reported to Hydra as MPI_Abort reports one: by the abort command of PMI-1, the protocol of
+the descriptor that each rank gets in PMI_FD.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 
 from hvd_pods.common.notices import ENDED, FAILED
 from hvd_pods.rank import ranks
@@ -62,3 +69,34 @@ def report_end(rank: int, status: int) -> None:
         return
     finally:
         ranks.mark_not_waiting(marker)
+
+
+def abort_under_hydra(code: int) -> None:
+    """End all ranks with this exit code if Hydra started this one; otherwise do nothing."""
+    descriptor = os.environ.get("PMI_FD")
+    if code != 0 and descriptor is not None:
+        try:
+            os.write(int(descriptor), f"cmd=abort exitcode={code}\n".encode())
+        except BrokenPipeError:
+            # Hydra is ending the run already.
+            return
+
+
+def finish(status: int) -> int:
+    """End this process as its script ended: return the exit code, or end by the script's signal.
+
+    Under Hydra, end the run if the rank failed; the exit code for signal N is 128 + N there.
+    """
+    if "PMI_FD" in os.environ:
+        code = 128 - status if status < 0 else status
+        abort_under_hydra(code)
+        return code
+    if status < 0:
+        sys.stdout.flush()
+        # The rank has written its core already, where it is asked for.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        if -status not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-status])
+        os.kill(os.getpid(), -status)
+    return status

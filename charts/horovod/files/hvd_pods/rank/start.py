@@ -19,7 +19,7 @@ from hvd_pods.common import fast_start, memory_access, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.fast_start import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
-from hvd_pods.rank import child_rank, hydra, rank_end, ranks, warm_client
+from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def main() -> int:
     place, problem = prepare(arguments)
     if problem is not None or place is None:
         print(f"[hvd] error: {host}: {problem}", file=sys.stderr, flush=True)
-        hydra.abort(BAD_CONFIGURATION)
+        rank_end.abort_under_hydra(BAD_CONFIGURATION)
         return BAD_CONFIGURATION
     cpus = format_cpus(os.sched_getaffinity(0))
     print(f"[hvd] rank {place.rank} of {place.size} on {host}, CPUs {cpus}", flush=True)
@@ -128,7 +128,7 @@ def main() -> int:
     if arguments.ranks == 0:
         status = rank_end.exit_code_to_report(place.rank, status)
     rank_end.report_end(place.rank, status)
-    return hydra.finish(status) if "PMI_FD" in os.environ else warm_client.exit_like_rank(status)
+    return rank_end.finish(status)
 
 
 if __name__ == "__main__":

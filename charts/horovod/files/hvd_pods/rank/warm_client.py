@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 from types import FrameType
 
 from hvd_pods.common import fast_start
@@ -163,16 +162,3 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
         # Its guard was killed, and the rank with it.
         return -signal.SIGKILL
     return int(answer["status"])
-
-
-def exit_like_rank(status: int) -> int:
-    """End this process by the rank's signal, or return the rank's exit code."""
-    if status < 0:
-        sys.stdout.flush()
-        # The rank has written its core already, where it is asked for.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        if -status not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(-status, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [-status])
-        os.kill(os.getpid(), -status)
-    return status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 
 from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.worker.ssh.pods import (
-    CONTAINER,
     WORKER,
     SshPods,
     read_banner,
@@ -145,22 +143,6 @@ def test_rank_that_has_saved_lets_the_others_save_before_its_launcher_ends_them(
     assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
 
 
-def test_rank_that_waits_for_others_ends_when_its_launcher_says_so(
-    pods: SshPods, notices: list[dict[str, Any]]
-) -> None:
-    folder = pods.worker.generated
-    with running_rank(pods, 4) as first, running_rank(pods, 5) as second:
-        pods.worker.process.terminate()
-        wait_for(second, "saving")
-        (folder / "go-4").write_text("")
-        wait_until(lambda: len(notices) == 3, 60, "the master knows that one rank has ended")
-        (marker,) = (folder / "ranks").glob("*.waits")
-        os.kill(int(marker.stem), signal.SIGTERM)
-        assert first.wait(60) == 143
-        assert second.poll() is None
-        (folder / "go-5").write_text("")
-
-
 def test_master_that_is_asked_to_end_asks_each_rank_once(
     pods: SshPods, notices: list[dict[str, Any]]
 ) -> None:
@@ -178,32 +160,6 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
     assert (pods.worker.generated / "checkpoint-4").read_text() == "x"
     assert notices == [{**RANK_4, "kind": "asked"}, {**RANK_4, "kind": "ended"}]
     assert pods.master.ssh(WORKER, ask, HVD_EPOCH=EPOCH).stdout == b"0\n"
-
-
-def test_worker_tells_of_a_rank_that_is_stopped(
-    pods: SshPods, notices: list[dict[str, Any]]
-) -> None:
-    program = pods.worker.files / "hvd_pods/worker/rank_watch.py"
-    program.write_text(program.read_text().replace("LOOK_EVERY = 5.0", "LOOK_EVERY = 0.05"))
-    often = {**CONTAINER, "HOROVOD_STALL_CHECK_TIME_SECONDS": "0"}
-    with pods.worker.serve(often) as port:
-        pods.master.prepare(port)
-        with running_rank(pods):
-            script = json.loads((pods.worker.generated / "ranks" / "4").read_text())
-            os.kill(script[1], signal.SIGSTOP)
-            wait_until(lambda: notices, 60, "the master is told")
-            os.kill(script[1], signal.SIGKILL)
-    assert (notices[0]["kind"], notices[0]["rank"]) == ("stopped", 4)
-
-
-def test_rank_that_fails_by_itself_tells_the_master_how(
-    pods: SshPods, notices: list[dict[str, Any]]
-) -> None:
-    with running_rank(pods) as client:
-        script = json.loads((pods.worker.generated / "ranks" / "4").read_text())
-        os.kill(script[1], signal.SIGKILL)
-        assert client.wait(60)
-    assert notices == [{**RANK_4, "kind": "failed", "status": -signal.SIGKILL}]
 
 
 def test_worker_ends_with_its_sshd(pods: SshPods) -> None:

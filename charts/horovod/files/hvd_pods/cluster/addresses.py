@@ -1,0 +1,249 @@
+"""The hosts' addresses: from the headless Service's EndpointSlices, or from DNS without the API.
+
+EndpointSlices are watched rather than polled, and read from the API rather than through DNS: a name
+that is looked up too early stays unknown for as long as the DNS server caches negative answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
+
+from hvd_pods.cluster.kube import Api, ApiError, pauses
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Host, Run
+
+Slice = Dict[str, Any]
+# Seconds until an API server that cannot be watched is asked again: the first pause, the longest.
+FIRST_RECONNECT, LONGEST_RECONNECT = 0.2, 10.0
+# A watch that lasted this many seconds worked: the next one begins without a long pause.
+WORKING_WATCH = 5.0
+# Seconds between two looks at all names in DNS: doubled while nothing changes.
+FIRST_LOOKUP, LONGEST_LOOKUP = 0.5, 2.0
+DNS_THREADS = 8
+
+
+class Endpoint(NamedTuple):
+    """Where a host is, and what DNS does not tell.
+
+    Whether the kubelet has seen it listen, which pod it is, and on which node.
+    """
+
+    address: str
+    serving: bool = False
+    uid: str = ""
+    node: str = ""
+
+    def is_same_pod(self, other: Endpoint | None) -> bool:
+        """Whether both are one pod's, as far as is known: a new pod may have an old address."""
+        if other is None or other.address != self.address:
+            return False
+        return other.uid == self.uid or not (other.uid and self.uid)
+
+
+class DnsAddresses:
+    """Looks hosts up in DNS, again and again in a few threads; calls `on_change` for news."""
+
+    # What it means that a host is not among the endpoints.
+    missing = "its name does not resolve"
+
+    def __init__(self, hosts: Sequence[Host], on_change: Callable[[], None]) -> None:
+        self._hosts = hosts
+        self._on_change = on_change
+        self._endpoints: dict[str, Endpoint] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Begin to look hosts up: a lookup blocks, so that one thread would take too long."""
+        for first in range(min(DNS_THREADS, len(self._hosts))):
+            share = self._hosts[first::DNS_THREADS]
+            spawn("look-up-hosts", functools.partial(self._follow, share))
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Return what is known of each host, by its name."""
+        with self._lock:
+            return dict(self._endpoints)
+
+    def close(self) -> None:
+        """End the threads after the lookup that they are at."""
+        self._closed.set()
+
+    def _follow(self, hosts: Sequence[Host]) -> None:
+        pause = FIRST_LOOKUP
+        while not self._closed.is_set():
+            changes = [self._look_up(host) for host in hosts if not self._closed.is_set()]
+            pause = FIRST_LOOKUP if any(changes) else min(pause * 2, LONGEST_LOOKUP)
+            self._closed.wait(pause)
+
+    def _look_up(self, host: Host) -> bool:
+        """Look a host up; whether it has another address than before."""
+        try:
+            address = resolve(host.address)
+        except socket.gaierror as problem:
+            if problem.errno == socket.EAI_AGAIN:
+                # The DNS server did not answer, which says nothing about the host.
+                return False
+            address = None
+        with self._lock:
+            before = self._endpoints.pop(host.name, None)
+            if address:
+                self._endpoints[host.name] = Endpoint(address)
+        is_changed = address != (before and before.address)
+        if is_changed:
+            self._on_change()
+        return is_changed
+
+
+def resolve(name: str) -> str:
+    """Return the name's first address; IPv4 first, as in pod_endpoints. Raises gaierror."""
+    answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    # Of each family the resolver's first choice.
+    addresses = {family: str(address[0]) for family, _, _, _, address in reversed(answers)}
+    return addresses.get(socket.AF_INET) or addresses[socket.AF_INET6]
+
+
+class SliceAddresses:
+    """Follows a Service's EndpointSlices in a thread; calls `on_change` for news.
+
+    DNS is asked until the slices have been read once: for good if that is not allowed, else until
+    the API server answers.
+    """
+
+    def __init__(self, api: Api, run: Run, on_change: Callable[[], None]) -> None:
+        self._api = api
+        self._on_change = on_change
+        self._query = {"labelSelector": f"kubernetes.io/service-name={run.service}"}
+        # By name; None until they have been read. The thread replaces it and does not change it.
+        self._slices: dict[str, Slice] | None = None
+        self._dns = DnsAddresses(run.hosts, on_change)
+        self._uses_dns = False
+        self._closed = threading.Event()
+        self._watch_socket: socket.socket | None = None
+
+    @property
+    def missing(self) -> str:
+        """What it means that a host is not among the endpoints."""
+        return self._dns.missing if self._slices is None else "it has no address yet"
+
+    def start(self) -> None:
+        """Begin to follow the slices. DNS helps at once if the API server is away already."""
+        if self._api.is_away:
+            self._use_dns()
+        spawn("follow-endpointslices", self._follow)
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Return what is known of each host, by its name."""
+        slices = self._slices
+        return self._dns.endpoints() if slices is None else pod_endpoints(slices.values())
+
+    def close(self) -> None:
+        """Stop following."""
+        self._closed.set()
+        self._dns.close()
+        self._cut()
+
+    def _follow(self) -> None:
+        """List and watch again when a watch ends: nothing that happened in between is missed."""
+        waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
+        while not self._closed.is_set():
+            began, asked_to_wait, has_news = time.monotonic(), 0.0, False
+            try:
+                has_news = self._watch(self._list())
+            except ApiError as problem:
+                asked_to_wait = problem.retry_after
+                if not self._closed.is_set() and not self._can_continue_after(problem):
+                    return
+            if has_news or time.monotonic() - began > WORKING_WATCH:
+                waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
+            if not has_news:
+                # A server that ends each watch at once must not be asked without a pause.
+                self._closed.wait(max(next(waits), asked_to_wait))
+
+    def _can_continue_after(self, problem: ApiError) -> bool:
+        """Log a failure; False when the slices will not be read, so that DNS must do."""
+        is_final = self._slices is None and problem.status in (403, 404)
+        if is_final:
+            log(f"cannot read EndpointSlices ({problem}): using DNS instead")
+        else:
+            log(f"cannot watch the hosts' addresses: {problem}; trying again")
+        if self._slices is None:
+            self._use_dns()
+        return not is_final
+
+    def _use_dns(self) -> None:
+        if not self._uses_dns:
+            self._uses_dns = True
+            self._dns.start()
+
+    def _list(self) -> str:
+        """Read all slices and return the resource version to watch from."""
+        slices, version = self._api.list_all(
+            "discovery.k8s.io/endpointslices", self._query, retry_seconds=0.0
+        )
+        self._replace({item["metadata"]["name"]: item for item in slices})
+        self._dns.close()
+        return version
+
+    def _watch(self, version: str) -> bool:
+        """Apply events until the watch ends; whether there was any."""
+        has_news = False
+        query = {**self._query, "resourceVersion": version}
+        try:
+            watched = self._api.watch("discovery.k8s.io/endpointslices", query, self._note)
+            for event in watched:
+                if event["type"] == "ERROR" or self._closed.is_set():
+                    # The version is too old to watch from.
+                    return has_news
+                has_news = True
+                name = event["object"]["metadata"]["name"]
+                slices = {key: item for key, item in (self._slices or {}).items() if key != name}
+                if event["type"] != "DELETED":
+                    slices[name] = event["object"]
+                self._replace(slices)
+        except ApiError:
+            if not has_news:
+                raise
+        return has_news
+
+    def _note(self, connection: socket.socket) -> None:
+        self._watch_socket = connection
+        if self._closed.is_set():
+            # Meanwhile.
+            self._cut()
+
+    def _cut(self) -> None:
+        """End the watch's connection, from which the other thread would read for minutes."""
+        if self._watch_socket is not None:
+            # It may have ended by itself. A socket of TLS would forget its state under the reader.
+            with suppress(OSError):
+                socket.socket.shutdown(self._watch_socket, socket.SHUT_RDWR)
+
+    def _replace(self, slices: dict[str, Slice]) -> None:
+        self._slices = slices
+        self._on_change()
+
+
+def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
+    """Map pod names to endpoints, leaving out those that are terminating.
+
+    A pod of a dual-stack Service is in a slice of each family. IPv4 wins: MPI often lacks IPv6.
+    """
+    ipv4_last = sorted(slices, key=lambda item: bool(item.get("addressType") == "IPv4"))
+    return {
+        endpoint["targetRef"]["name"]: Endpoint(
+            endpoint["addresses"][0],
+            bool((endpoint.get("conditions") or {}).get("serving")),
+            endpoint["targetRef"].get("uid", ""),
+            endpoint.get("nodeName") or "",
+        )
+        for item in ipv4_last
+        for endpoint in item.get("endpoints") or []
+        if endpoint.get("targetRef", {}).get("kind") == "Pod"
+        and not (endpoint.get("conditions") or {}).get("terminating")
+    }

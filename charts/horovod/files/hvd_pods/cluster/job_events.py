@@ -1,0 +1,78 @@
+"""Events about the Job: `kubectl describe job` and `kubectl get events` show the run's stages."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+from datetime import datetime, timezone
+
+from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.reporting import log
+
+# The API server takes no longer message.
+LONGEST_MESSAGE = 1024
+# Seconds for which an event is tried again, and for which the end of the master waits for events.
+EVENT_RETRY_SECONDS, CLOSE_WITHIN = 60.0, 5.0
+
+
+class EventRecorder:
+    """Creates an event at each stage of the run; without access to the API it creates none.
+
+    A thread sends them, in order: an API server that is away must not delay the training.
+    """
+
+    def __init__(self, api: Api | None) -> None:
+        self._api = api
+        self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
+        if api:
+            self._sender = spawn("send-events", self._send)
+
+    def close(self) -> None:
+        """Wait until the events are created, though not long."""
+        if self._api:
+            self._waiting.put(None)
+            self._sender.join(CLOSE_WITHIN)
+
+    def put(self, reason: str, message: str, is_warning: bool) -> None:
+        """Create an event. A failure is logged: the run goes on without the event."""
+        if self._api is None:
+            return
+        now = datetime.now(timezone.utc)
+        second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        job = os.environ["HVD_JOB"]
+        body = {
+            # Lists are sorted by name, and two stages may fall into one second: the name and
+            # eventTime keep their order.
+            "metadata": {"name": f"{job}.{now:%Y%m%d%H%M%S%f}"},
+            "involvedObject": {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": job,
+                "namespace": self._api.namespace,
+                "uid": os.environ["HVD_JOB_UID"],
+            },
+            "reason": reason,
+            "message": message[:LONGEST_MESSAGE],
+            "type": "Warning" if is_warning else "Normal",
+            "source": {"component": "horovod-master"},
+            "reportingComponent": "horovod-master",
+            "reportingInstance": socket.gethostname(),
+            "action": reason,
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "firstTimestamp": second,
+            "lastTimestamp": second,
+            "count": 1,
+        }
+        self._waiting.put(body)
+
+    def _send(self) -> None:
+        assert self._api  # noqa: S101
+        for body in iter(self._waiting.get, None):
+            try:
+                self._api.create("core/events", body, retry_seconds=EVENT_RETRY_SECONDS)
+            except ApiError as problem:
+                # The answer to an earlier attempt was lost: no other event has this name.
+                if problem.status != 409:
+                    log(f"cannot create the event {body['reason']}: {problem}")

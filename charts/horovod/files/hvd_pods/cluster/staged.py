@@ -1,0 +1,69 @@
+"""Records which nodes have the data that the init container `staging` of the workers has fetched.
+
+The record is a ConfigMap for each combination of a directory and what is fetched into it. The
+releases of a namespace share it, and it remains when they are uninstalled. Its keys are the names
+of the nodes, which the chart prefers for later workers (templates/staging). An entry for a
+node that is gone or has lost the data does no harm: each worker's init container checks the data
+and fetches what is missing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Mapping
+
+from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Host, Pod, Run
+
+LABELS = {"horovod/record": "staged"}
+# A message names at most this many nodes.
+MOST_NAMES = 8
+
+
+def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
+    """Record the nodes of workers that respond: their init containers have ended by then.
+
+    A failure is logged and not retried: the training is about to start.
+    """
+    found: dict[str, set[str]] = {}
+    for host, pod in pods.items():
+        name = run.staged.get(host.stateful_set)
+        if name and pod.node:
+            found.setdefault(name, set()).add(pod.node)
+    for name, nodes in found.items():
+        try:
+            if api:
+                _add(api, name, nodes)
+        except ApiError as problem:
+            log(f"cannot record for later runs which nodes have the data: {problem}")
+
+
+def _add(api: Api, name: str, nodes: set[str]) -> None:
+    try:
+        known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
+    except ApiError as problem:
+        if problem.status != 404:
+            raise
+        known = {}
+        metadata = {"name": name, "namespace": api.namespace, "labels": LABELS}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        api.apply(f"core/configmaps/{name}", body, retry_seconds=0.0)
+    new = sorted(nodes - known.keys())
+    if new:
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        api.merge_patch(
+            f"core/configmaps/{name}", {"data": dict.fromkeys(new, now)}, retry_seconds=0.0
+        )
+        others = "1 other node" if len(known) == 1 else f"{len(known)} other nodes"
+        more = f"; {others} had them before" if known else ""
+        log(f"recorded in ConfigMap {name}: the data of staging.path are on {_format(new)}{more}")
+    else:
+        where = _format(sorted(nodes))
+        log(f"the data of staging.path were already where the workers run: {where}")
+
+
+def _format(nodes: list[str]) -> str:
+    shown = ", ".join(nodes[:MOST_NAMES])
+    more = f" and {len(nodes) - MOST_NAMES} more" if nodes[MOST_NAMES:] else ""
+    return f"{'nodes' if nodes[1:] else 'node'} {shown}{more}"

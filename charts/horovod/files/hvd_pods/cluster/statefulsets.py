@@ -1,0 +1,111 @@
+"""The workers' StatefulSets: how many pods they have, and why one was not created."""
+
+from __future__ import annotations
+
+import sys
+from typing import Mapping, Sequence
+
+from hvd_pods.common.reporting import log
+from hvd_pods.common.run import Run
+from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
+
+
+def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:
+    """Set the number of workers of each StatefulSet. Raises ApiError."""
+    for name, number in replicas.items():
+        body = {"spec": {"replicas": number}}
+        api.merge_patch(f"apps/statefulsets/{name}/scale", body, retry_seconds)
+
+
+def scale_to_zero(api: Api, names: Sequence[str]) -> None:
+    """Scale StatefulSets to 0. A failure is logged: it does not change how the run ended."""
+    failed = []
+    for name in names:
+        try:
+            scale(api, {name: 0})
+        except ApiError as problem:
+            # A StatefulSet that does not exist has no workers.
+            if problem.status != 404:
+                failed.append(name)
+                log(f"cannot scale {name} to 0: {problem}")
+    if failed:
+        command = f"kubectl scale statefulset --replicas 0 {' '.join(failed)}"
+        log(f"these workers still run: scale them down yourself with {command}")
+    else:
+        log("workers scaled to 0")
+
+
+def fit_to_run(api: Api, run: Run) -> None:
+    """Give each StatefulSet the number of workers that the run starts with.
+
+    Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
+    run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
+    server is away, one StatefulSet is enough to wait for: there may be many, and the training may
+    begin without it. None is, where the call before has waited. Then workers that are missing are
+    scaled up while they are waited for, and the log says that those beyond the numbers stay.
+    """
+    is_away, skipped = api.is_away, []
+    for name, number in run.initial_workers.items():
+        if not is_away:
+            below = 1 if run.elastic else sys.maxsize
+            try:
+                set_number(api, name, number, START_RETRY_SECONDS, below)
+            except ApiError as problem:
+                log(f"cannot scale {name} to {number}: {problem}")
+                is_away = problem.is_temporary
+        if is_away:
+            skipped.append(f"{name} to {number}")
+    if skipped:
+        what = "workers beyond these numbers stay for this attempt"
+        log(f"the API server is away: not scaled {', '.join(skipped)}; {what}")
+
+
+def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None:
+    """Create workers that are missing; `before` gets the numbers of what is scaled up.
+
+    Those of a failed run are used as they are. Raises ApiError, when some may be scaled up already.
+    """
+    for name, number in needed.items():
+        current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
+        if current < number:
+            before[name] = current
+            scale(api, {name: number})
+
+
+def set_number(
+    api: Api, name: str, number: int, retry_seconds: float, below: int = sys.maxsize
+) -> None:
+    """Scale a StatefulSet, and log it, if it has another number of workers, and fewer than `below`.
+
+    Raises ApiError.
+    """
+    found = api.get(f"apps/statefulsets/{name}/scale", retry_seconds=retry_seconds)
+    current = found["spec"].get("replicas", 0)
+    if current != number and current < below:
+        scale(api, {name: number}, retry_seconds)
+        log(f"{name} had {current} workers: scaled to {number}")
+
+
+def creation_failure(api: Api, name: str, pod: str) -> str:
+    """Return the API server's message when the StatefulSet last failed to create the pod.
+
+    Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
+    class that does not exist. Raises ApiError.
+    """
+    selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
+    events, _ = api.list_all("core/events", {"fieldSelector": selector}, retry_seconds=0.0)
+    return newest_message(events, pod)
+
+
+def newest_message(events: list[Object], pod: str) -> str:
+    """Return the newest message about the pod, else the newest of all.
+
+    The controller stops at the first pod that is refused, whose message then stands for all.
+    """
+    about_pod = [event for event in events if pod in event.get("message", "")]
+    newest = max(about_pod or events, key=_time, default={})
+    return str(newest.get("message", ""))
+
+
+def _time(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -1,0 +1,417 @@
+"""The hosts' addresses: from EndpointSlices as they change, and from DNS."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster import addresses, kube
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.common.run import Host
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import TIMEOUT
+from tests.fakes.server import Handler
+from tests.unit.hvd_pods.fake_worker import SLICES
+from tests.unit.hvd_pods.runs import make_run
+from tests.waiting import wait_until
+
+HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
+IPV4, IPV6 = "10.0.0.7", "fd00::7"
+GROUP = {"statefulSet": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
+RUN = make_run(groups=[GROUP])
+Names = dict[str, list[str]]
+
+
+class Follower:
+    """Follows addresses, and waits for what a test expects of them.
+
+    `news`: the address of HOST at each change. `threads`: those that follow.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._before = {*threading.enumerate()}
+        self.news: list[str | None] = []
+        self.source: SliceAddresses | DnsAddresses
+
+    @property
+    def threads(self) -> set[str]:
+        own = {*threading.enumerate()} - self._before
+        return {item.name for item in own if item.name.startswith(("look-up", "follow-"))}
+
+    def follow_slices(self) -> None:
+        self.source = SliceAddresses(kube.Api(), RUN, self._note)
+        self.source.start()
+
+    def follow_dns(self, *hosts: Host) -> None:
+        self.source = DnsAddresses(hosts, self._note)
+        self.source.start()
+
+    def find(self, host: Host) -> str | None:
+        endpoint = self.source.endpoints().get(host.name)
+        return endpoint and endpoint.address
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, TIMEOUT)
+
+    def wait_for(self, host: Host, address: str | None) -> None:
+        self.wait(lambda: self.find(host) == address)
+
+    def wait_for_end(self) -> None:
+        """Wait until no thread follows any more."""
+        wait_until(lambda: not self.threads, TIMEOUT, "the threads end")
+
+    def _note(self) -> None:
+        with self._changed:
+            self.news.append(self.find(HOST))
+            self._changed.notify_all()
+
+
+@pytest.fixture
+def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    """A follower that loses no time, and ends with the test."""
+    for name in ("FIRST_RECONNECT", "LONGEST_RECONNECT", "FIRST_LOOKUP", "LONGEST_LOOKUP"):
+        monkeypatch.setattr(addresses, name, 0.01)
+    made = Follower()
+    yield made
+    made.source.close()
+    made.wait_for_end()
+
+
+def endpoint(name: str, address: str, **conditions: bool) -> dict[str, Any]:
+    target = {"kind": "Pod", "name": name, "uid": f"uid of {name}"}
+    return {"addresses": [address], "conditions": conditions, "targetRef": target}
+
+
+def put_slice(
+    api_server: FakeApi, name: str, host: Host, address: str, service: str = "hvd"
+) -> None:
+    metadata = {"name": name, "labels": {"kubernetes.io/service-name": service}}
+    endpoints = [endpoint(host.name, address)]
+    api_server.put(SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints})
+
+
+@pytest.fixture
+def slices(api_server: FakeApi, follower: Follower) -> Follower:
+    """The Service's slices, with one pod at first, followed."""
+    put_slice(api_server, "s1", HOST, IPV4)
+    put_slice(api_server, "x", OTHER, IPV4, service="other")
+    follower.follow_slices()
+    api_server.wait_for_watch(SLICES)
+    return follower
+
+
+def test_ipv4_wins_over_ipv6_whatever_the_order_of_slices() -> None:
+    ipv4, ipv6 = (
+        {"addressType": family, "endpoints": [endpoint("w-0", address)]}
+        for family, address in (("IPv4", IPV4), ("IPv6", IPV6))
+    )
+    for found, address in (([ipv4, ipv6], IPV4), ([ipv6, ipv4], IPV4), ([ipv6], IPV6)):
+        expected = {"w-0": Endpoint(address, False, "uid of w-0")}
+        assert addresses.pod_endpoints(found) == expected
+
+
+def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
+    found: list[dict[str, Any]] = [
+        {"endpoints": [endpoint("a-0", "10.0.0.1", ready=False)]},
+        {"endpoints": [{**endpoint("a-6", "10.0.0.6", serving=True), "nodeName": "n6"}]},
+        {"endpoints": [endpoint("a-1", "10.0.0.2", terminating=True)]},
+        {"endpoints": [{"addresses": ["10.0.0.3"]}]},
+        {"endpoints": [{"addresses": ["10.0.0.4"], "targetRef": {"kind": "Node", "name": "n"}}]},
+        {"endpoints": [{**endpoint("a-5", "10.0.0.5"), "conditions": None}]},
+        {"endpoints": None},
+    ]
+    assert addresses.pod_endpoints(found) == {
+        "a-0": Endpoint("10.0.0.1", False, "uid of a-0"),
+        "a-5": Endpoint("10.0.0.5", False, "uid of a-5"),
+        "a-6": Endpoint("10.0.0.6", True, "uid of a-6", "n6"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1", True, "a"), True),
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1", False, "b"), False),
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.2", False, "a"), False),
+        (Endpoint("10.0.0.1", False, "a"), None, False),
+        # DNS does not tell the UID.
+        (Endpoint("10.0.0.1"), Endpoint("10.0.0.1", False, "a"), True),
+        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1"), True),
+    ],
+)
+def test_pod_is_the_same_unless_its_address_or_uid_differs(
+    before: Endpoint, now: Endpoint | None, same: bool
+) -> None:
+    assert before.is_same_pod(now) is same
+
+
+def test_slices_of_the_service_are_followed_by_one_list_and_one_watch(
+    slices: Follower, api_server: FakeApi
+) -> None:
+    assert slices.find(HOST) == IPV4
+    assert slices.find(OTHER) is None, "this slice is another Service's"
+    assert slices.source.missing == "it has no address yet"
+    put_slice(api_server, "s2", OTHER, "10.0.0.8")
+    slices.wait_for(OTHER, "10.0.0.8")
+    assert slices.find(HOST) == IPV4
+    put_slice(api_server, "s1", HOST, "10.0.0.9")
+    slices.wait_for(HOST, "10.0.0.9")
+    api_server.remove(SLICES, "s1")
+    slices.wait_for(HOST, None)
+    assert slices.find(OTHER) == "10.0.0.8"
+    assert len(api_server.asked("GET", SLICES)) == 2
+
+
+@pytest.mark.parametrize(
+    "break_off",
+    [
+        FakeApi.end_watches,
+        lambda api: api.end_watches(faults.cut_chunk),
+        lambda api: api.end_watches(faults.reset),
+        FakeApi.expire,
+    ],
+    ids=["server's limit", "cut chunk", "reset", "410 event"],
+)
+def test_nothing_is_missed_after_a_watch_ends(
+    slices: Follower, api_server: FakeApi, break_off: Callable[[FakeApi], None]
+) -> None:
+    put_slice(api_server, "s2", OTHER, "10.0.0.8")
+    slices.wait_for(OTHER, "10.0.0.8")
+    break_off(api_server)
+    api_server.wait_for_watch(SLICES, 2)
+    put_slice(api_server, "s1", HOST, "10.0.0.9")
+    slices.wait_for(HOST, "10.0.0.9")
+    requests = api_server.asked("GET", SLICES)
+    first, second = (r.query["resourceVersion"] for r in requests if "watch" in r.query)
+    assert int(second) > int(first), "the version was too old to watch from"
+
+
+FAILURES = {
+    "503": faults.status(503),
+    "410": faults.status(410),
+    "reset": faults.reset,
+    "cut": faults.cut_answer,
+    "no list": faults.text(200, "{}"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_slices_are_followed_on_when_they_cannot_be_listed_for_a_while(
+    slices: Follower,
+    api_server: FakeApi,
+    failure: faults.Failure,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    api_server.fail("GET", SLICES, failure, times=3)
+    api_server.end_watches()
+    api_server.remove(SLICES, "s1")
+    slices.wait_for(HOST, None)
+    assert capsys.readouterr().out.count("cannot watch the hosts' addresses") == 3
+
+
+def test_addresses_stay_known_when_the_right_to_read_slices_is_lost(
+    slices: Follower, api_server: FakeApi
+) -> None:
+    api_server.fail("GET", SLICES, faults.status(403), times=3)
+    api_server.end_watches()
+    api_server.wait_for_watch(SLICES, 2)
+    assert slices.find(HOST) == IPV4
+
+
+def test_slices_that_are_followed_no_longer_are_asked_for_no_more(
+    slices: Follower, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slices.source.close()
+    slices.wait_for_end()
+    put_slice(api_server, "s1", HOST, "10.0.0.9")
+    assert slices.find(HOST) == IPV4
+    assert len(api_server.requests) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.usefixtures("names")
+@pytest.mark.parametrize("request_number", [1, 2], ids=["list", "watch"])
+def test_end_of_following_does_not_wait_for_an_answer(
+    api_server: FakeApi, follower: Follower, request_number: int
+) -> None:
+    asked, released = threading.Event(), threading.Event()
+
+    def list_nothing(handler: Handler) -> None:
+        if request_number == 1:
+            follower.source.close()
+        else:
+            api_server.fail("GET", SLICES, hang)
+        handler.send_json(200, {"metadata": {"resourceVersion": "1"}, "items": []})
+        asked.set()
+
+    def hang(handler: Handler) -> None:
+        follower.source.close()
+        released.wait(TIMEOUT)
+        faults.reset(handler)
+
+    api_server.fail("GET", SLICES, list_nothing)
+    follower.follow_slices()
+    assert asked.wait(TIMEOUT)
+    follower.wait_for_end()
+    released.set()
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_slices_that_may_not_be_read_leave_it_to_dns(
+    api_server: FakeApi,
+    follower: Follower,
+    names: Names,
+    code: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names[HOST.address] = ["10.0.0.3"]
+    api_server.fail("GET", SLICES, faults.status(code))
+    follower.follow_slices()
+    follower.wait_for(HOST, "10.0.0.3")
+    assert follower.find(OTHER) is None
+    assert follower.source.missing == "its name does not resolve"
+    wait_until(lambda: follower.threads == {"look-up-hosts"}, TIMEOUT, "the API is given up")
+    assert len(api_server.requests) == 1
+    assert capsys.readouterr().out.count("using DNS instead") == 1
+
+
+@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
+def test_dns_helps_until_the_api_server_answers_and_no_longer(
+    api_server: FakeApi, follower: Follower, names: Names, failure: faults.Failure
+) -> None:
+    names[HOST.address] = ["10.0.0.3"]
+    back = threading.Event()
+
+    def fail_until_back(handler: Handler) -> None:
+        if not back.is_set():
+            api_server.fail("GET", SLICES, fail_until_back)
+        failure(handler)
+
+    api_server.fail("GET", SLICES, fail_until_back)
+    put_slice(api_server, "s1", HOST, IPV4)
+    follower.follow_slices()
+    follower.wait_for(HOST, "10.0.0.3")
+    api_server.wait(lambda: len(api_server.requests) > 3)
+    back.set()
+    follower.wait_for(HOST, IPV4)
+    wait_until(lambda: follower.threads == {"follow-endpointslices"}, TIMEOUT, "DNS is left")
+    assert follower.source.missing == "it has no address yet"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("names")
+def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
+    api_server: FakeApi, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.02)
+    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.08)
+    asked = []
+
+    def refuse(handler: Handler) -> None:
+        asked.append(time.monotonic())
+        wants_more = len(asked) == 5
+        faults.status(429, **{"Retry_After": "1"} if wants_more else {})(handler)
+
+    api_server.fail("GET", SLICES, refuse, times=6)
+    follower.follow_slices()
+    api_server.wait(lambda: len(asked) == 6)
+    # The pauses are random, from the half of each to the whole.
+    least = [0.01, 0.02, 0.04, 0.04, 1.0]
+    assert all(b - a >= pause for (a, b), pause in zip(pairwise(asked), least, strict=True))
+
+
+@pytest.mark.usefixtures("slices")
+def test_watch_that_brought_news_is_followed_by_another_one_without_a_pause(
+    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 2 * TIMEOUT)
+    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 2 * TIMEOUT)
+    for number in (2, 3):
+        put_slice(api_server, "s1", HOST, "10.0.0.9")
+        api_server.end_watches()
+        api_server.wait_for_watch(SLICES, number)
+
+
+def test_dns_announces_each_change_of_an_address_and_nothing_else(
+    follower: Follower, names: Names
+) -> None:
+    names.update({HOST.address: ["10.0.0.3"], OTHER.address: ["10.0.0.5"]})
+    follower.follow_dns(HOST, OTHER)
+    follower.wait_for(HOST, "10.0.0.3")
+    follower.wait_for(OTHER, "10.0.0.5")
+    assert follower.source.endpoints()["w-0"] == Endpoint("10.0.0.3", serving=False)
+    names[HOST.address] = ["10.0.0.4"]
+    follower.wait_for(HOST, "10.0.0.4")
+    # A DNS server that does not answer says nothing about a host.
+    names[HOST.address] = []
+    for address in ("10.0.0.6", "10.0.0.7"):
+        names[OTHER.address] = [address]
+        follower.wait_for(OTHER, address)
+    assert follower.find(HOST) == "10.0.0.4"
+    del names[HOST.address]
+    follower.wait_for(HOST, None)
+    follower.source.close()
+    follower.wait_for_end()
+    assert len(follower.news) == 3 + 3
+
+
+def test_a_thousand_names_are_looked_up_by_a_few_threads(follower: Follower, names: Names) -> None:
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
+    names.update({host.address: [f"10.0.{n // 256}.{n % 256}"] for n, host in enumerate(hosts)})
+    before = threading.active_count()
+    follower.follow_dns(*hosts)
+    assert threading.active_count() - before <= addresses.DNS_THREADS
+    follower.wait(lambda: len(follower.source.endpoints()) == 1000)
+    assert follower.find(hosts[999]) == "10.0.3.231"
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([IPV6, IPV4], IPV4),
+        ([IPV4, IPV6], IPV4),
+        ([IPV6], IPV6),
+        (["10.0.0.3", "10.0.0.1", "10.0.0.2"], "10.0.0.3"),
+    ],
+)
+def test_dns_prefers_ipv4_as_slices_do_and_the_resolvers_first_choice(
+    names: Names, answers: list[str], expected: str
+) -> None:
+    names[HOST.address] = answers
+    assert addresses.resolve(HOST.address) == expected
+
+
+def test_dns_resolves_through_the_machines_resolver() -> None:
+    assert addresses.resolve("localhost") == "127.0.0.1"
+
+
+@pytest.mark.slow
+def test_names_are_looked_up_less_often_while_nothing_changes(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that does not answer says nothing new; a change is followed by quick looks."""
+    looked, numbers = list[float](), count()
+    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.005)
+    monkeypatch.setattr(addresses, "LONGEST_LOOKUP", 2 * TIMEOUT)
+
+    def resolve(*_: object, **__: object) -> Any:
+        looked.append(time.monotonic())
+        # With doubled pauses, the 21st look would come after an hour.
+        if len(looked) < 21:
+            return [(socket.AF_INET, 1, 6, "", (f"10.0.0.{next(numbers)}", 0))]
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    follower.follow_dns(HOST)
+    wait_until(lambda: len(looked) >= 24, TIMEOUT, "looks")
+    last = [after - before for before, after in pairwise(looked[20:24])]
+    assert all(gap >= least for gap, least in zip(last, (0.01, 0.02, 0.04), strict=True))

@@ -1,0 +1,133 @@
+"""Events about the Job at each stage of the run."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from itertools import pairwise
+
+import pytest
+
+from hvd_pods.cluster import job_events, kube
+from hvd_pods.cluster.job_events import EventRecorder
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.server import Handler
+
+
+@pytest.fixture
+def recorder(api_server: FakeApi) -> EventRecorder:
+    return EventRecorder(kube.Api())
+
+
+def reasons(api_server: FakeApi) -> list[str]:
+    return [event["reason"] for event in api_server.items("core/events")]
+
+
+def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventRecorder) -> None:
+    recorder.put("HostsReady", "2 hosts respond", False)
+    recorder.close()
+    (event,) = api_server.items("core/events")
+    assert event["involvedObject"] == {
+        "apiVersion": "batch/v1", "kind": "Job", "name": "hvd-master-1", "namespace": "team",
+        "uid": "uid-1",
+    }  # fmt: skip
+    assert (event["reason"], event["action"]) == ("HostsReady", "HostsReady")
+    assert (event["message"], event["type"]) == ("2 hosts respond", "Normal")
+    assert event["source"] == {"component": "horovod-master"}
+    assert event["reportingComponent"] == "horovod-master"
+    assert event["reportingInstance"] == socket.gethostname()
+    assert re.fullmatch(r"hvd-master-1\.\d{20}", event["metadata"]["name"])
+    second = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+    assert re.fullmatch(second + r"\.\d{6}Z", event["eventTime"])
+    assert re.fullmatch(second + "Z", event["firstTimestamp"])
+    assert event["firstTimestamp"] == event["lastTimestamp"]
+    assert event["count"] == 1
+
+
+def test_a_warning_is_cut_to_what_the_api_server_accepts(
+    api_server: FakeApi, recorder: EventRecorder
+) -> None:
+    recorder.put("Failed", "x" * 5000, True)
+    recorder.close()
+    (event,) = api_server.items("core/events")
+    assert event["type"] == "Warning"
+    # The API server's validation of events: "can have at most 1024 characters".
+    assert event["message"] == "x" * 1024
+
+
+def test_events_of_one_second_keep_their_order_by_name(
+    api_server: FakeApi, recorder: EventRecorder
+) -> None:
+    for reason in ("Started", "HostsReady", "Training"):
+        recorder.put(reason, "", False)
+    recorder.close()
+    created = sorted(api_server.items("core/events"), key=lambda event: event["metadata"]["name"])
+    assert [event["reason"] for event in created] == ["Started", "HostsReady", "Training"]
+    assert all(first["eventTime"] < second["eventTime"] for first, second in pairwise(created))
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
+def test_an_event_is_tried_again_and_keeps_its_place(
+    api_server: FakeApi, recorder: EventRecorder, failure: faults.Failure
+) -> None:
+    api_server.fail("POST", "core/events", failure, times=3)
+    recorder.put("Training", "begins", False)
+    recorder.put("Finished", "done", False)
+    recorder.close()
+    assert reasons(api_server) == ["Training", "Finished"]
+
+
+def test_an_event_that_cannot_be_created_is_logged_and_others_follow(
+    api_server: FakeApi, recorder: EventRecorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api_server.fail("POST", "core/events", faults.status(403))
+    recorder.put("Training", "begins", False)
+    recorder.put("Finished", "done", False)
+    recorder.close()
+    assert "cannot create the event Training: 403" in capsys.readouterr().out
+    assert reasons(api_server) == ["Finished"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_an_event_whose_first_answer_was_lost_is_created_once(
+    api_server: FakeApi, recorder: EventRecorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def create_and_reset(handler: Handler) -> None:
+        api_server.put("core/events", api_server.requests[-1].body)
+        faults.reset(handler)
+
+    api_server.fail("POST", "core/events", create_and_reset)
+    recorder.put("Training", "begins", False)
+    recorder.close()
+    assert len(api_server.items("core/events")) == 1
+    assert "cannot create" not in capsys.readouterr().out
+
+
+def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
+    api_server: FakeApi, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.01)
+
+    def wait_and_reset(handler: Handler) -> None:
+        assert answer.wait(faults.TIMEOUT)
+        faults.reset(handler)
+
+    api_server.fail("POST", "core/events", wait_and_reset)
+    recorder.put("Training", "begins", False)
+    recorder.put("Finished", "done", False)
+    recorder.close()
+    assert reasons(api_server) == []
+    answer.set()
+    # The rest is sent as soon as the API server answers.
+    api_server.wait(lambda: reasons(api_server) == ["Finished"])
+
+
+def test_without_the_api_no_event_is_created(api_server: FakeApi) -> None:
+    recorder = EventRecorder(None)
+    recorder.put("Training", "begins", False)
+    recorder.close()
+    assert not api_server.requests

@@ -1,0 +1,81 @@
+"""The record of the nodes that have the staged data: written by masters, with a fake API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster import kube, staged
+from hvd_pods.common.run import Host, Pod, Run
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
+from tests.unit.hvd_pods.runs import make_run
+
+RECORD = "horovod-staged-1"
+GROUP = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}
+
+
+def staging_run(record: str = RECORD) -> Run:
+    """A run of three workers whose data are on their nodes."""
+    return make_run(groups=[{**GROUP, "staged": record}])
+
+
+def on_nodes(run: Run, *nodes: str) -> dict[Host, Pod]:
+    """The run's workers on these nodes."""
+    return {host: Pod("10.0.0.1", "uid", node) for host, node in zip(run.hosts, nodes, strict=True)}
+
+
+def recorded(api_server: FakeApi) -> list[str]:
+    item: Any = api_server.find("core/configmaps", RECORD)
+    return sorted(item["data"])
+
+
+def test_the_first_run_makes_a_record_and_later_ones_add_to_it(
+    api_server: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, api = staging_run(), kube.Api()
+    staged.record_nodes(run, api, on_nodes(run, "a", "b", "b"))
+    assert recorded(api_server) == ["a", "b"]
+    item: Any = api_server.find("core/configmaps", RECORD)
+    assert item["metadata"]["labels"] == {"horovod/record": "staged"}
+    staged.record_nodes(run, api, on_nodes(run, "b", "c", "c"))
+    assert recorded(api_server) == ["a", "b", "c"]
+    assert read_log(capsys) == [
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
+        f"recorded in ConfigMap {RECORD}: the data of staging.path are on node c; "
+        "2 other nodes had them before",
+    ]
+
+
+@pytest.mark.parametrize(("method", "exists"), [("GET", True), ("PATCH", False), ("PATCH", True)])
+def test_a_record_that_cannot_be_written_is_logged_and_asked_for_once(
+    api_server: FakeApi, method: str, exists: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = staging_run()
+    if exists:
+        api_server.put("core/configmaps", {"metadata": {"name": RECORD}})
+    api_server.fail(method, f"core/configmaps/{RECORD}", faults.status(503))
+    staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
+    assert len(api_server.asked(method, f"core/configmaps/{RECORD}")) == 1
+    assert "cannot record for later runs which nodes have the data: 503" in read_log(capsys)[0]
+
+
+@pytest.mark.parametrize(
+    ("record", "nodes"), [("", ("a", "b", "c")), (RECORD, ("", "", ""))], ids=["no data", "DNS"]
+)
+def test_nothing_is_recorded_without_data_on_nodes_or_without_their_names(
+    api_server: FakeApi, record: str, nodes: tuple[str, ...]
+) -> None:
+    run = staging_run(record)
+    staged.record_nodes(run, kube.Api(), on_nodes(run, *nodes))
+    assert api_server.requests == []
+
+
+@pytest.mark.slow
+def test_a_master_records_the_nodes_of_its_workers(pod: MasterPod) -> None:
+    group = {"statefulSet": "hvd-worker", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"}
+    pod.install("exit 0")
+    assert pod.run(groups=[{**group, "staged": RECORD}]) == 0
+    assert recorded(pod.api) == ["node-0", "node-1"]

@@ -1,0 +1,303 @@
+"""The workers' StatefulSets and pods: scaling, listing, deleting, and why one was not created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster import kube, statefulsets
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.common.run import Run
+from hvd_pods.master import messages as m
+from hvd_pods.master.effects import Effects
+from hvd_pods.master.state import Facts
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.unit.hvd_pods.master.told import Told
+from tests.unit.hvd_pods.runs import make_run
+
+Capture = pytest.CaptureFixture[str]
+
+
+def put_number(api_server: FakeApi, **numbers: int) -> None:
+    for name, number in numbers.items():
+        item = {"metadata": {"name": f"hvd-{name}"}, "spec": {"replicas": number}}
+        api_server.put("apps/statefulsets", item)
+
+
+def replicas(api_server: FakeApi) -> tuple[int, int]:
+    """The numbers of workers of hvd-cpu and hvd-gpu."""
+    found = {i["metadata"]["name"]: i["spec"]["replicas"] for i in api_server.items("statefulsets")}
+    return found["hvd-cpu"], found["hvd-gpu"]
+
+
+@pytest.fixture
+def api(api_server: FakeApi) -> kube.Api:
+    put_number(api_server, cpu=2, gpu=0)
+    return kube.Api()
+
+
+@pytest.mark.parametrize(
+    ("current", "changes", "fitted"),
+    [
+        (0, {}, 2),
+        (2, {}, 2),
+        # A GitOps tool that ignores the number leaves that of the run before.
+        (1, {}, 2),
+        (5, {}, 2),
+        # A person may have scaled an elastic run.
+        (1, {"mode": "elastic"}, 1),
+        (0, {"mode": "elastic"}, 2),
+    ],
+)
+def test_statefulsets_get_the_number_that_the_run_starts_with(
+    api: kube.Api, api_server: FakeApi, current: int, changes: dict[str, Any], fitted: int
+) -> None:
+    put_number(api_server, cpu=current, gpu=1)
+    statefulsets.fit_to_run(api, make_run(**changes))
+    assert replicas(api_server) == (fitted, 1)
+    assert len(api_server.asked("PATCH", "apps/statefulsets/hvd-cpu/scale")) == (current != fitted)
+
+
+def test_a_number_that_cannot_be_set_is_logged_and_the_others_are_set(
+    api: kube.Api, api_server: FakeApi, capsys: Capture
+) -> None:
+    api_server.fail("GET", "apps/statefulsets/hvd-cpu", faults.status(403))
+    statefulsets.fit_to_run(api, make_run())
+    assert "cannot scale hvd-cpu to 2: 403" in capsys.readouterr().out
+    assert replicas(api_server) == (2, 1)
+
+
+STAY = (
+    "] the API server is away: not scaled hvd-cpu to 2, hvd-gpu to 1; workers beyond these numbers "
+    "stay for this attempt\n"
+)
+
+
+@pytest.mark.parametrize("when", ["before the attempt", "during the first call"])
+def test_workers_that_stay_while_the_api_is_away_are_named(
+    api: kube.Api,
+    api_server: FakeApi,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    when: str,
+) -> None:
+    """One StatefulSet is enough to wait for: there may be many."""
+    monkeypatch.setattr(statefulsets, "START_RETRY_SECONDS", 0.0)
+    put_number(api_server, cpu=5, gpu=5)
+    api_server.fail("GET", "", faults.status(503))
+    if when == "before the attempt":
+        with pytest.raises(kube.ApiError):
+            api.get("core/pods/a", retry_seconds=0.0)
+    statefulsets.fit_to_run(api, make_run())
+    assert capsys.readouterr().out.endswith(STAY)
+    assert len(api_server.requests) == 1
+    api.get("apps/statefulsets/hvd-cpu")
+    statefulsets.fit_to_run(api, make_run())
+    assert replicas(api_server) == (2, 1)
+    assert "away" not in capsys.readouterr().out
+
+
+def test_a_scale_without_replicas_is_zero(
+    api: kube.Api, api_server: FakeApi, capsys: Capture
+) -> None:
+    """The API server leaves a 0 out."""
+    api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.text(200, '{"spec": {}}'))
+    statefulsets.set_number(api, "hvd-gpu", 1, retry_seconds=0.0, below=1)
+    assert capsys.readouterr().out.endswith("] hvd-gpu had 0 workers: scaled to 1\n")
+
+
+def test_scaling_to_zero_is_logged(api: kube.Api, api_server: FakeApi, capsys: Capture) -> None:
+    """A StatefulSet that is gone has no workers."""
+    put_number(api_server, gpu=3)
+    statefulsets.scale_to_zero(api, ["hvd-cpu", "gone", "hvd-gpu"])
+    assert replicas(api_server) == (0, 0)
+    assert capsys.readouterr().out.endswith("] workers scaled to 0\n")
+
+
+def test_workers_that_cannot_be_scaled_to_zero_are_named_and_the_others_are_scaled(
+    api: kube.Api, api_server: FakeApi, capsys: Capture
+) -> None:
+    put_number(api_server, gpu=3)
+    api_server.fail("PATCH", "apps/statefulsets/hvd-cpu/scale", faults.status(503))
+    statefulsets.scale_to_zero(api, ["hvd-cpu", "hvd-gpu"])
+    output = capsys.readouterr().out
+    assert "cannot scale hvd-cpu to 0: 503" in output
+    assert "yourself with kubectl scale statefulset --replicas 0 hvd-cpu\n" in output
+    assert "workers scaled to 0" not in output
+    assert replicas(api_server) == (2, 0)
+
+
+def event(name: str, message: str, owner: str = "hvd-cpu", **more: Any) -> dict[str, Any]:
+    about = {"kind": "StatefulSet", "name": owner}
+    fixed = {"metadata": {"name": name}, "involvedObject": about, "reason": "FailedCreate"}
+    return {**fixed, "message": message, **more}
+
+
+def test_the_newest_failure_to_create_the_pod_is_returned(
+    api: kube.Api, api_server: FakeApi
+) -> None:
+    assert statefulsets.creation_failure(api, "hvd-cpu", "hvd-cpu-0") == ""
+    job = event("5", "of a Job", lastTimestamp="10:00:09")
+    job["involvedObject"]["kind"] = "Job"
+    api_server.put(
+        "core/events",
+        event("1", "pod hvd-cpu-0: quota", lastTimestamp="10:00:02"),
+        event("2", "pod hvd-cpu-0: older", lastTimestamp="10:00:01"),
+        event("3", "another set's", "hvd-gpu", lastTimestamp="10:00:09"),
+        event("4", "scaled", reason="Scaled", lastTimestamp="10:00:09"),
+        job,
+    )
+    assert statefulsets.creation_failure(api, "hvd-cpu", "hvd-cpu-0") == "pod hvd-cpu-0: quota"
+
+
+def test_a_message_about_the_pod_is_preferred_to_newer_ones_about_others() -> None:
+    events = [
+        event("1", "pod hvd-cpu-0: old", lastTimestamp="10:00:01"),
+        event("2", "pod hvd-cpu-0: new", eventTime="10:00:02"),
+        event("3", "pod hvd-cpu-1: newest", lastTimestamp="10:00:03"),
+        event("4", "pod hvd-cpu-0: without a time"),
+    ]
+    assert statefulsets.newest_message(events, "hvd-cpu-0") == "pod hvd-cpu-0: new"
+    # The controller stops at the first pod that is refused, which stands for all.
+    assert statefulsets.newest_message(events, "hvd-cpu-7") == "pod hvd-cpu-1: newest"
+    assert statefulsets.newest_message([], "hvd-cpu-0") == ""
+
+
+class Master:
+    """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
+
+    def __init__(self, run: Run, api: kube.Api) -> None:
+        self.told = Told()
+        facts = Facts(run, "own", "hvd-master-1", "uid-1")
+        self.effects = Effects(facts, api, EventRecorder(None), None, self.told)
+
+    def do(self, *effects: m.Effect) -> None:
+        for effect in effects:
+            self.effects.carry_out(effect)
+
+    def list_pods(self, *missing: str) -> m.PodsListed:
+        """List the pods, when all that was asked for before is done."""
+        number = len(self.told.of(m.PodsListed)) + 1
+        self.do(m.ListPods(2, missing))
+        return self.told.wait_for(m.PodsListed, number)
+
+
+@pytest.fixture
+def master(api: kube.Api) -> Master:
+    return Master(make_run(), api)
+
+
+def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> None:
+    labels = {"app.kubernetes.io/instance": "hvd"}
+    api_server.put("pods", {"metadata": {"name": name, "uid": uid, "labels": labels}, **parts})
+
+
+def test_pods_are_listed_without_what_may_be_secret(api_server: FakeApi, master: Master) -> None:
+    environment = {"name": "worker", "env": [{"name": "TOKEN", "value": "secret"}]}
+    spec = {"nodeName": "n1", "containers": [environment]}
+    put_pod(api_server, "hvd-cpu-0", spec=spec, status={"phase": "Running"})
+    api_server.put("pods", {"metadata": {"name": "other", "labels": {}}})
+    listed = master.list_pods()
+    labels = {"app.kubernetes.io/instance": "hvd"}
+    assert listed == m.PodsListed(
+        2,
+        {
+            "hvd-cpu-0": {
+                "metadata": {"name": "hvd-cpu-0", "uid": "u1", "labels": labels},
+                "spec": {"nodeName": "n1"},
+                "status": {"phase": "Running"},
+            }
+        },
+    )
+
+
+def test_refusal_of_a_pod_is_looked_up_once_for_each_statefulset(
+    api_server: FakeApi, master: Master
+) -> None:
+    put_pod(api_server, "hvd-gpu-0")
+    api_server.put("events", event("1", "pod hvd-cpu-0: quota"), event("2", "no", "hvd-gpu"))
+    listed = master.list_pods("hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0")
+    assert listed.refusals == {"hvd-cpu": "pod hvd-cpu-0: quota"}
+    assert len(api_server.asked("GET", "core/events")) == 1
+    # It is told that the reason is not known.
+    api_server.fail("GET", "core/events", faults.status(403, "no right"))
+    assert master.list_pods("hvd-cpu-0").refusals == {"hvd-cpu": "403: no right"}
+
+
+@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
+def test_pods_that_cannot_be_listed_are_a_problem(
+    api_server: FakeApi, master: Master, failure: faults.Failure
+) -> None:
+    api_server.fail("GET", "core/pods", failure)
+    listed = master.list_pods("hvd-cpu-0")
+    assert listed.problem
+    assert (listed.pods, listed.refusals) == ({}, {})
+    assert len(api_server.requests) == 1, "another list follows anyway"
+
+
+def test_only_the_pod_that_was_meant_is_deleted(
+    api_server: FakeApi, master: Master, capsys: Capture
+) -> None:
+    """A StatefulSet makes another one of its name; somebody else may have deleted it."""
+    put_pod(api_server, "hvd-cpu-0")
+    put_pod(api_server, "hvd-cpu-1", uid="u2")
+    put_pod(api_server, "hvd-gpu-0")
+    api_server.fail("DELETE", "core/pods/hvd-gpu-0", faults.status(403))
+    uids = dict.fromkeys(("hvd-cpu-0", "hvd-cpu-1", "hvd-gpu-0", "gone"), "u1")
+    master.do(m.DeletePods(uids))
+    assert [*master.list_pods().pods] == ["hvd-cpu-1", "hvd-gpu-0"]
+    output = capsys.readouterr().out
+    assert "cannot replace hvd-gpu-0: 403" in output
+    assert output.count("cannot replace") == 1
+    (request,) = api_server.asked("DELETE", "core/pods/hvd-cpu-0")
+    assert "gracePeriodSeconds" not in request.body
+    master.do(m.DeletePods({"hvd-gpu-0": "u1"}, grace=0))
+    assert [*master.list_pods().pods] == ["hvd-cpu-1"]
+    assert api_server.asked("DELETE", "core/pods/hvd-gpu-0")[-1].body["gracePeriodSeconds"] == 0
+
+
+def test_statefulset_is_scaled_up_unless_it_has_enough_workers(
+    api_server: FakeApi, master: Master, capsys: Capture
+) -> None:
+    master.do(m.ScaleUp("hvd-cpu", 3, below=2), m.ScaleUp("hvd-gpu", 3, below=1))
+    master.list_pods()
+    assert replicas(api_server) == (2, 3)
+    api_server.fail("GET", "apps/statefulsets/hvd-cpu", faults.status(403))
+    master.do(m.ScaleUp("hvd-cpu", 3, below=3))
+    master.list_pods()
+    assert replicas(api_server) == (2, 3)
+    assert "cannot scale hvd-cpu to 3: 403" in capsys.readouterr().out
+
+
+def test_master_that_is_asked_to_end_replaces_no_worker(
+    api_server: FakeApi, master: Master
+) -> None:
+    """A suspension of its Job has taken the workers away."""
+    put_pod(api_server, "hvd-cpu-0")
+    master.do(m.Interrupt(), m.DeletePods({"hvd-cpu-0": "u1"}), m.ScaleUp("hvd-gpu", 3, below=1))
+    assert [*master.list_pods().pods] == ["hvd-cpu-0"]
+    assert replicas(api_server) == (2, 0)
+
+
+def test_workers_of_a_test_are_scaled_up_and_the_numbers_before_are_known(
+    api_server: FakeApi, master: Master
+) -> None:
+    put_number(api_server, cpu=5)
+    master.do(m.ProvideWorkers())
+    assert master.told.wait_for(m.WorkersProvided).problem is None
+    assert replicas(api_server) == (5, 1)
+    assert master.effects.provided == {"hvd-gpu": 0}
+
+
+def test_workers_that_were_scaled_up_are_known_when_others_cannot_be(
+    api_server: FakeApi, master: Master
+) -> None:
+    """The test leaves as many as it has found."""
+    put_number(api_server, cpu=1)
+    api_server.fail("GET", "apps/statefulsets/hvd-gpu", faults.status(403, "no right"))
+    master.do(m.ProvideWorkers())
+    assert str(master.told.wait_for(m.WorkersProvided).problem) == "403: no right"
+    assert replicas(api_server) == (2, 0)
+    assert master.effects.provided == {"hvd-cpu": 1}

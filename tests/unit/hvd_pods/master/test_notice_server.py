@@ -1,0 +1,277 @@
+"""What the master takes for a notice of a worker, over TCP, and what it refuses.
+
+Training code and other pods of the network can reach its port.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from hvd_pods.common import notices
+from hvd_pods.master import notice_server
+from hvd_pods.master.messages import Event, NoticeTaken
+from hvd_pods.master.notice_server import NoticeServer
+from tests.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.master.told import Told
+from tests.unit.hvd_pods.runs import make_run
+
+Background = Callable[..., Future[Any]]
+FROM = {"host": "hvd-cpu-0", "rank": 1}
+ASKED = {"kind": notices.ASKED, **FROM}
+STOPPED = {"kind": notices.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
+
+
+class Port(Told):
+    """A notice server in the second attempt, of epoch 7, as its senders find it."""
+
+    def __init__(self, own_address: str = "127.0.0.1") -> None:
+        super().__init__()
+        self.server = NoticeServer(own_address, make_run(), self)
+        self.variable = os.environ[notices.ADDRESS]
+        host, port, self.secret = self.variable.split(",")
+        self.address = (host, int(port))
+
+    def send(self, **content: object) -> None:
+        """Send a notice as workers do, and wait until the master has closed the connection."""
+        notices.send(self.variable, "7", TIMEOUT, **content)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, TIMEOUT)
+
+    def write(self, line: bytes) -> None:
+        """Send any bytes, and wait until the master has closed the connection."""
+        with self.connect() as connection:
+            connection.sendall(line)
+            assert connection.recv(1) == b""
+
+    def taken(self) -> list[Any]:
+        """The notices until now; a server that no longer works fails the test."""
+        self.send(**ASKED)
+        *before, last = [event.notice for event in self.of(NoticeTaken)]
+        assert last == ASKED
+        return before
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(notices.ADDRESS, "")
+    monkeypatch.setenv("HVD_EPOCH", "7")
+    monkeypatch.setenv("HVD_ATTEMPT", "2")
+    # A busy machine may need longer than usual.
+    monkeypatch.setattr(notices, "SEND_WITHIN", TIMEOUT)
+
+
+@pytest.fixture
+def port() -> Port:
+    return Port()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) -> None:
+    port = Port(address)
+    sent: list[dict[str, Any]] = [
+        {"kind": notices.RAISED, **FROM, "text": "ValueError: é"},
+        {"kind": notices.FAILED, **FROM, "status": -9},
+        {"kind": notices.ENDED, **FROM},
+        STOPPED,
+        {"kind": notices.LEAVING, "host": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
+    ]
+    for content in sent:
+        port.send(**content, more="left out")
+    assert port.events == [NoticeTaken(2, content) for content in sent]
+
+
+def test_notice_that_waits_is_answered_when_it_is_released(
+    port: Port, background: Background
+) -> None:
+    """The end of the connection is the answer."""
+    waiting: list[Future[None]] = []
+    for rank in (0, 1):
+        waiting.append(background(port.send, **{**ASKED, "rank": rank}, waits=True))
+        port.wait_for(NoticeTaken, rank + 1)
+    first, second = (event.connection for event in port.of(NoticeTaken))
+    assert 0 < first < second
+    # Neither one that did not wait nor one that was answered before is a mistake.
+    port.server.release([0, second])
+    waiting[1].result(TIMEOUT)
+    assert not waiting[0].done()
+    port.server.release([first, second])
+    waiting[0].result(TIMEOUT)
+
+
+def with_secret(port: Port, **content: object) -> bytes:
+    return json.dumps({"secret": port.secret, "epoch": "7", **content}).encode() + b"\n"
+
+
+REFUSED = {
+    "no JSON": "GET / HTTP/1.1",
+    "no text": "\udcff\udcfe",
+    "a number": "3",
+    "no secret": json.dumps({"epoch": "7", **ASKED}),
+    "a number as secret": json.dumps({"secret": 3, "epoch": "7", **ASKED}),
+    "another secret": json.dumps({"secret": "0" * 32, "epoch": "7", **ASKED}),
+    # Only what begins with the secret is parsed at all.
+    "secret too late": json.dumps({"epoch": "7", **ASKED, "secret": "SECRET"}),
+    "another one later": '{"secret": "SECRET", "secret": "a", ' + json.dumps(ASKED)[1:],
+    "no ASCII later": '{"secret": "SECRET", "secret": "é", ' + json.dumps(ASKED)[1:],
+    "cut": '{"secret": "SECRET", "epoch": "7", "kind": ',
+    "list after the secret": '{"secret": "SECRET"}, []',
+    "nested brackets": '{"secret": "SECRET", "epoch": ' + "[" * 3900,
+}
+
+
+@pytest.mark.parametrize("line", REFUSED.values(), ids=REFUSED)
+def test_what_is_no_notice_of_this_run_is_refused(port: Port, line: str) -> None:
+    port.write(line.replace("SECRET", port.secret).encode(errors="surrogateescape") + b"\n")
+    assert port.taken() == []
+
+
+def test_nothing_of_a_sender_without_the_secret_is_parsed(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested brackets cost the parser much."""
+    parse, parsed = json.loads, list[object]()
+
+    def note_and_parse(text: Any) -> Any:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(json, "loads", note_and_parse)
+    for line in (b"[[[[\n", b'{"secret": "a", "kind": "asked"}\n'):
+        port.write(line)
+    assert port.taken() == []
+    assert len(parsed) == 1, "only the last notice"
+
+
+WRONG: list[dict[str, Any]] = [
+    {"epoch": "6"},
+    {"epoch": 7},
+    {"kind": "unknown"},
+    {"kind": ["stopped"]},
+    {"host": "hvd-cpu-9"},
+    {"host": ["hvd-cpu-0"]},
+    {"rank": "1"},
+    {"rank": True},
+    {"rank": 1.0},
+    {"rank": -2},
+    # The run has eight ranks.
+    {"rank": 8},
+    {"seconds": "9"},
+    {"seconds": True},
+    {"seconds": -1.0},
+    {"seconds": float("nan")},
+    {"seconds": float("inf")},
+    {"seconds": 10**400},
+    {"period": None},
+    {"kind": notices.RAISED},
+    {"kind": notices.RAISED, "text": ["a"]},
+    {"kind": notices.FAILED, "status": 256},
+    {"kind": notices.FAILED, "status": True},
+]
+
+
+@pytest.mark.parametrize("change", WRONG, ids=str)
+def test_notice_with_a_wrong_value_is_refused(port: Port, change: dict[str, Any]) -> None:
+    port.write(with_secret(port, **{**STOPPED, **change}))
+    assert port.taken() == []
+    port.write(with_secret(port, **STOPPED))
+    assert port.of(NoticeTaken)[-1].notice == STOPPED
+
+
+def test_text_is_shown_without_control_characters_and_cut(port: Port) -> None:
+    text = "\x1b[31mred\r\n\ud800\u202e" + "x" * 1000
+    port.send(kind=notices.RAISED, **FROM, text=text)
+    (shown,) = (event.notice["text"] for event in port.of(NoticeTaken))
+    assert shown == r"\x1b[31mred\r\n\ud800\u202e" + "x" * (600 - 12)
+
+
+def test_sender_that_sends_slowly_or_nothing_is_given_up(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one whose node was lost, or one that keeps the connection by a byte at a time."""
+    monkeypatch.setattr(notices, "SEND_WITHIN", 0.05)
+    with port.connect() as silent, port.connect() as slow:
+        try:
+            while not select.select([slow], [], [], 0.01)[0]:
+                slow.sendall(b" ")
+        except OSError:
+            # Its last byte came after the end.
+            pass
+        assert silent.recv(1) == b""
+    monkeypatch.setattr(notices, "SEND_WITHIN", TIMEOUT)
+    assert port.taken() == []
+
+
+def test_sender_of_more_than_a_line_is_given_up(port: Port) -> None:
+    with port.connect() as connection:
+        connection.sendall(b" " * notice_server.LONGEST_NOTICE)
+        assert connection.recv(1) == b""
+    assert port.taken() == []
+
+
+def test_oldest_connection_makes_room_for_a_new_one(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silent connections, of which anybody can make many, keep no worker away."""
+    monkeypatch.setattr(notice_server, "MOST_CONNECTIONS", 3)
+    silent = [port.connect() for _ in range(4)]
+    assert silent[0].recv(1) == b""
+    port.send(**STOPPED)
+    assert silent[1].recv(1) == b""
+    assert port.of(NoticeTaken)[0].notice == STOPPED
+    for connection in silent:
+        connection.close()
+
+
+@pytest.fixture
+def held(port: Port, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Keeps the server's thread at its first notice until the event is set."""
+    released = threading.Event()
+    take = Port.__call__
+
+    def take_late(self: Port, event: Event) -> None:
+        take(self, event)
+        released.wait(TIMEOUT)
+
+    monkeypatch.setattr(Port, "__call__", take_late)
+    yield released
+    released.set()
+
+
+def test_connection_that_made_room_may_have_sent_something_just_then(
+    port: Port, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with port.connect() as oldest, port.connect() as sender:
+        sender.sendall(with_secret(port, **STOPPED))
+        port.wait_for(NoticeTaken)
+        monkeypatch.setattr(notice_server, "MOST_CONNECTIONS", 1)
+        with port.connect():
+            oldest.sendall(b"x")
+            held.set()
+            assert port.taken() == [STOPPED]
+
+
+def test_server_at_an_address_of_this_pod_is_optional(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Told()
+    monkeypatch.delenv("HVD_POD_IP", raising=False)
+    assert notice_server.serve(make_run(), told) is None
+    assert capsys.readouterr().out == ""
+    # An address of documentation, which no machine has.
+    monkeypatch.setenv("HVD_POD_IP", "192.0.2.1")
+    assert notice_server.serve(make_run(), told) is None
+    assert "cannot receive notices from the workers at 192.0.2.1: " in capsys.readouterr().out
+    monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
+    assert notice_server.serve(make_run(), told)
+    notices.send(os.environ[notices.ADDRESS], "7", TIMEOUT, **ASKED)
+    assert told.events == [NoticeTaken(2, ASKED)]

@@ -1,0 +1,432 @@
+"""Which hosts answer: real sockets, whatever listens there, and many hosts at once."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster.addresses import Endpoint
+from hvd_pods.common.run import Host, Pod
+from hvd_pods.master import probing
+from hvd_pods.master.messages import HostAnswers, HostGone, HostProblem
+from tests.fakes.faults import TIMEOUT
+from tests.ports import find_port
+from tests.unit.hvd_pods.fake_worker import FakeWorker, ssh_banner
+from tests.unit.hvd_pods.master.told import Told
+from tests.waiting import wait_until
+
+HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
+LOCAL = "127.0.0.1"
+
+
+class Probing(Told):
+    """A prober of the third attempt, endpoints that a test changes, and what is told."""
+
+    def __init__(self, hosts: list[Host], port: int, lost_after: float) -> None:
+        super().__init__()
+        self.endpoints: dict[str, Endpoint] = {}
+        self.prober = probing.Prober(
+            hosts, port, lambda: self.endpoints, lambda: "no address", self, 3, lost_after
+        )
+        self.prober.start()
+
+    def put(self, host: Host, address: str = LOCAL, serving: bool = False, uid: str = "") -> None:
+        endpoint = Endpoint(address, serving, uid, "n1")
+        self.endpoints = {**self.endpoints, host.name: endpoint}
+        self.prober.wake()
+
+    def remove(self, host: Host) -> None:
+        self.endpoints = {name: e for name, e in self.endpoints.items() if name != host.name}
+        self.prober.wake()
+
+    def reasons(self, host: Host) -> list[str]:
+        return [event.reason for event in self.of(HostProblem, host=host.name)]
+
+
+Probe = Callable[..., Probing]
+
+
+@pytest.fixture
+def probe() -> Iterator[Probe]:
+    """Starts probers, whose threads end with the test."""
+    before, started = {*threading.enumerate()}, list[Probing]()
+
+    def start(hosts: list[Host], port: int, lost_after: float = 0.0) -> Probing:
+        started.append(Probing(hosts, port, lost_after))
+        return started[-1]
+
+    yield start
+    for item in started:
+        item.prober.close()
+    for thread in {*threading.enumerate()} - before:
+        if thread.name == "probe-hosts":
+            thread.join(TIMEOUT)
+            assert not thread.is_alive()
+
+
+class Door:
+    """Sends a banner to whoever connects, and closes the connection at once.
+
+    `asked`: when that was.
+    """
+
+    def __init__(self, banner: bytes = b"") -> None:
+        self._listener = socket.create_server((LOCAL, 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.asked: list[float] = []
+        threading.Thread(target=self._serve, args=(banner,), daemon=True).start()
+
+    def wait(self, number: int) -> list[float]:
+        """Wait until so many connections have come; the seconds between them."""
+        wait_until(lambda: len(self.asked) >= number, TIMEOUT, f"{number} connections", 0.01)
+        return [after - before for before, after in pairwise(self.asked)]
+
+    def _serve(self, banner: bytes) -> None:
+        with self._listener:
+            while True:
+                connection, _ = self._listener.accept()
+                self.asked.append(time.monotonic())
+                connection.sendall(banner)
+                connection.close()
+
+
+WRONG: dict[str, tuple[bytes | None, str]] = {
+    "stale": (
+        b"SSH-2.0-OpenSSH_9.2p1 hvd-r0\r\n",
+        "from before the last upgrade: it sent 'SSH-2.0-OpenSSH_9.2p1 hvd-r0', "
+        "this run needs hvd-r1",
+    ),
+    "HTTP": (b"HTTP/1.1 400\r\n", "port PORT is not an SSH server: it sent 'HTTP/1.1 400'"),
+    "no end": (b"\xff" * 300, "port PORT is not an SSH server: it sent '" + "\ufffd" * 256 + "'"),
+    "nothing": (b"", "port PORT is not an SSH server: it sent ''"),
+    "silent": (None, "port PORT does not answer: timed out"),
+}
+
+
+@pytest.mark.parametrize(("banner", "reason"), WRONG.values(), ids=WRONG)
+def test_what_listens_is_judged_by_its_first_line(
+    probe: Probe, banner: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if banner is None:
+        monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
+    with FakeWorker(banner) as worker:
+        current = probe([HOST], worker.port)
+        current.put(HOST)
+        current.wait_for(HostProblem, reason=reason.replace("PORT", str(worker.port)))
+        assert not current.of(HostAnswers)
+
+
+@pytest.mark.parametrize("address", [LOCAL, "::1"])
+def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> None:
+    port = find_port()
+    current = probe([HOST], port)
+    current.put(HOST, address, uid="u1")
+    current.wait_for(HostProblem, reason=f"port {port} does not answer: Connection refused")
+    with FakeWorker(ssh_banner("r1"), address, port):
+        current.wait_for(HostAnswers)
+    assert current.of(HostAnswers) == [HostAnswers(3, "w-0", Pod(address, "u1", "n1"))]
+    # Each reason is told once, however often it is met.
+    assert [(event.attempt, event.reason) for event in current.of(HostProblem)] == [
+        (3, "no address"),
+        (3, "it has not responded yet"),
+        (3, f"port {port} does not answer: Connection refused"),
+    ]
+
+
+def test_a_banner_may_come_in_pieces(probe: Probe) -> None:
+    with socket.create_server((LOCAL, 0)) as listener:
+        current = probe([HOST], listener.getsockname()[1])
+        current.put(HOST)
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"SSH-2.0-Open")
+            connection.sendall(b"SSH hvd-r1\r\n")
+            current.wait_for(HostAnswers)
+
+
+def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> None:
+    """On the network of its node, a pod has the node's address."""
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST, OTHER], worker.port)
+        current.put(HOST)
+        current.wait_for(HostAnswers)
+        # DNS does not tell the UID: this is news of the same pod.
+        current.put(HOST, uid="1")
+        current.put(OTHER)
+        current.wait_for(HostAnswers, host="w-1")
+        assert not current.of(HostGone)
+        current.put(HOST, uid="2")
+        current.wait_for(HostAnswers, 2, host="w-0")
+        assert current.of(HostGone) == [HostGone(3, "w-0")]
+        assert current.of(HostAnswers, host="w-0")[1].pod == Pod(LOCAL, "2", "n1")
+        current.remove(HOST)
+        current.wait_for(HostGone, 2)
+        current.wait(lambda: current.reasons(HOST)[-1] == "no address")
+
+
+def test_address_that_cannot_be_used_is_a_reason(probe: Probe) -> None:
+    current = probe([HOST], 1)
+    current.put(HOST, "255.255.255.255")
+    current.wait(lambda: "port 1 does not answer: " in current.reasons(HOST)[-1])
+
+
+def test_host_is_asked_again_when_this_pod_has_no_socket_left(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, refusals = socket.socket, [OSError(errno.EMFILE, "Too many open files")]
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe([HOST], worker.port)
+
+        def refuse_once(*arguments: Any, **options: Any) -> socket.socket:
+            if refusals and threading.current_thread().name == "probe-hosts":
+                raise refusals.pop()
+            return make(*arguments, **options)
+
+        monkeypatch.setattr(socket, "socket", refuse_once)
+        current.put(HOST)
+        current.wait_for(HostAnswers)
+    assert f"port {worker.port} does not answer: Too many open files" in current.reasons(HOST)
+
+
+@pytest.mark.slow
+def test_silent_hosts_make_room_for_others(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "MOST_OPEN", 4)
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(12)]
+    with (
+        FakeWorker(None, "127.0.1.1") as silent,
+        FakeWorker(ssh_banner("r1"), "127.0.1.2", silent.port),
+    ):
+        current = probe(hosts, silent.port)
+        for host in hosts[:-1]:
+            current.put(host, "127.0.1.1")
+        current.put(hosts[-1], "127.0.1.2")
+        current.wait_for(HostAnswers, host="w-11")
+        timed_out = f"port {silent.port} does not answer: timed out"
+        current.wait_for(HostProblem, 11, reason=timed_out)
+
+
+@pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
+def test_hosts_that_have_answered_leave_room_for_others(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float
+) -> None:
+    """Whether or not their connections are kept."""
+    monkeypatch.setattr(probing, "MOST_OPEN", 3)
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
+    with FakeWorker(ssh_banner("r1")) as worker:
+        current = probe(hosts, worker.port, lost_after)
+        # The second time, other pods have the same addresses.
+        for answers, uid in ((9, "a"), (18, "b")):
+            current.endpoints = {host.name: Endpoint(LOCAL, uid=uid) for host in hosts}
+            current.prober.wake()
+            current.wait_for(HostAnswers, answers)
+        assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
+
+
+@pytest.mark.slow
+def test_a_thousand_hosts_are_asked_by_one_thread(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All of them are at one address here, whose listener takes fewer connections at once.
+    monkeypatch.setattr(probing, "MOST_OPEN", 50)
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
+    with FakeWorker(ssh_banner("r1")) as worker:
+        before = {*threading.enumerate()}
+        current = probe(hosts, worker.port)
+        current.endpoints = {host.name: Endpoint(LOCAL) for host in hosts}
+        current.prober.wake()
+        current.wait_for(HostAnswers, 1000)
+        assert [item.name for item in {*threading.enumerate()} - before] == ["probe-hosts"]
+
+
+def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None:
+    current = probe([HOST], find_port())
+    for _ in range(100_000):
+        current.prober.wake()
+    current.put(HOST)
+    current.wait(lambda: "it has not responded yet" in current.reasons(HOST))
+
+
+def test_connection_to_a_host_that_can_be_lost_ends_with_the_prober(probe: Probe) -> None:
+    with socket.create_server((LOCAL, 0)) as listener:
+        current = probe([HOST], listener.getsockname()[1], lost_after=60.0)
+        current.put(HOST)
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(TIMEOUT)
+            connection.sendall(ssh_banner("r1"))
+            current.wait_for(HostAnswers)
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                connection.recv(1)
+            connection.settimeout(TIMEOUT)
+            current.prober.close()
+            assert connection.recv(1) == b""
+
+
+def test_host_that_has_answered_is_left_alone_where_none_can_be_lost(probe: Probe) -> None:
+    door = Door(ssh_banner("r1"))
+    current = probe([HOST, OTHER], door.port)
+    current.put(HOST)
+    current.wait_for(HostAnswers)
+    current.put(HOST, serving=True)
+    current.put(OTHER)
+    current.wait_for(HostAnswers, host="w-1")
+    assert len(door.asked) == 2
+    assert current.reasons(HOST)[2:] == []
+
+
+# FIRST_PAUSE, PART_OF_TIME, LONGEST_PAUSE, and the least time between connections.
+PACES: dict[str, tuple[float, float, float, list[float]]] = {
+    "first": (0.02, 0.0, 60.0, [0.02] * 4),
+    "as a part of the time": (0.001, 1.0, 60.0, [0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032]),
+    # With the part alone, the third connection would come after the test.
+    "longest": (0.01, 1e6, 0.02, [0.01] * 6),
+}
+
+
+@pytest.mark.parametrize(("first", "part", "longest", "gaps"), PACES.values(), ids=PACES)
+def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
+    probe: Probe,
+    monkeypatch: pytest.MonkeyPatch,
+    first: float,
+    part: float,
+    longest: float,
+    gaps: list[float],
+) -> None:
+    for name, value in (("FIRST_PAUSE", first), ("PART_OF_TIME", part), ("LONGEST_PAUSE", longest)):
+        monkeypatch.setattr(probing, name, value)
+    door = Door()
+    probe([HOST], door.port).put(HOST)
+    assert all(gap > least for gap, least in zip(door.wait(len(gaps) + 1), gaps, strict=False))
+
+
+@pytest.mark.slow
+def test_many_hosts_together_are_asked_at_a_limited_rate(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "HIGHEST_RATE", 200.0)
+    monkeypatch.setattr(probing, "FIRST_PAUSE", 0.0)
+    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(40)]
+    door = Door()
+    current = probe(hosts, door.port)
+    current.endpoints = {host.name: Endpoint(LOCAL) for host in hosts}
+    current.prober.wake()
+    # Each host has its first connection at once, and the following ones not before 40/200 s.
+    door.wait(120)
+    assert door.asked[119] - door.asked[0] >= 0.36
+
+
+def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "FIRST_PAUSE", 2 * TIMEOUT)
+    monkeypatch.setattr(probing, "LONGEST_PAUSE", 2 * TIMEOUT)
+    port = find_port()
+    current = probe([HOST], port)
+    current.put(HOST)
+    current.wait_for(HostProblem, reason=f"port {port} does not answer: Connection refused")
+    with FakeWorker(ssh_banner("r1"), port=port):
+        current.put(HOST, serving=True)
+        current.wait_for(HostAnswers)
+
+
+@pytest.fixture
+def two(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Probing, Any, Any]]:
+    """Two hosts that can be lost and have answered."""
+    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
+    with (
+        FakeWorker(ssh_banner("r1"), "127.0.1.1") as first,
+        FakeWorker(ssh_banner("r1"), "127.0.1.2", first.port) as second,
+    ):
+        current = probe([HOST, OTHER], first.port, lost_after=15.0)
+        current.put(HOST, "127.0.1.1")
+        current.put(OTHER, "127.0.1.2")
+        current.wait_for(HostAnswers, 2)
+        yield current, first, second
+
+
+Two = tuple[Probing, FakeWorker, FakeWorker]
+
+
+def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) -> None:
+    current, first, _ = two
+    told = len(current.of(HostProblem, host="w-0"))
+    first.close()
+    current.wait(lambda: len(current.of(HostProblem, host="w-0")) >= told + 4)
+    problems = current.of(HostProblem, host="w-0")[told:]
+    # A connection that breaks says less than a host that does not accept another one.
+    assert problems[0].silent == 0.0
+    assert problems[0].reason == f"port {first.port} closed the connection"
+    assert all(b.silent > a.silent for a, b in pairwise(problems))
+    assert problems[-1].silent >= 2 * 0.02
+    assert not any(item.is_alone for item in problems), "the other host is heard"
+    with FakeWorker(ssh_banner("r1"), first.address, first.port):
+        current.wait_for(HostAnswers, 2, host="w-0")
+    assert not current.of(HostGone)
+
+
+def test_host_is_alone_when_no_other_one_is_heard(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when this pod has lost its own network, which says nothing about the hosts."""
+    current, first, second = two
+    second.close()
+    current.wait_for(HostProblem, host="w-1", is_alone=False)
+    first.close()
+    current.wait_for(HostProblem, host="w-0", is_alone=True)
+    current.wait_for(HostProblem, host="w-1", is_alone=True)
+
+
+def test_connection_that_is_there_does_not_count_when_nothing_is_heard_on_it(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "HEARD_WITHIN", 0.0)
+    current, first, _ = two
+    first.close()
+    current.wait_for(HostProblem, host="w-0", is_alone=True)
+
+
+def test_host_whose_connections_end_early_is_asked_once_in_a_while(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.03)
+    door = Door(ssh_banner("r1"))
+    probe([HOST], door.port, lost_after=15.0).put(HOST)
+    assert all(gap >= 0.03 for gap in door.wait(5))
+
+
+def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
+    """Three seconds may have passed since the last answer when the network is cut."""
+    with socket.socket() as connection:
+        for lost_after, asked in ((12.0, 4), (60.0, 28), (1.0, 1)):
+            probing.keep_alive(connection, lost_after)
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            idle, interval, number = (
+                connection.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+            assert (idle, interval, number) == (3, 2, asked)
+
+
+@pytest.mark.slow
+def test_a_host_is_heard_when_its_kernel_answers() -> None:
+    """Its process does nothing."""
+    with (
+        socket.create_server((LOCAL, 0)) as listener,
+        socket.create_connection(listener.getsockname()) as connection,
+    ):
+        wait_until(lambda: probing.silence(connection) > 0.1, TIMEOUT, "time passes")
+
+        def is_answered() -> bool:
+            connection.sendall(b"x")
+            return probing.silence(connection) < 0.1
+
+        wait_until(is_answered, TIMEOUT, "an answer")

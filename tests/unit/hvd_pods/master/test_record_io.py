@@ -1,0 +1,344 @@
+"""The calls for the record and for the Job: what is written, refused, and waited for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster import kube
+from hvd_pods.master import ending, record_io
+from hvd_pods.master.messages import (
+    Event,
+    JobRead,
+    ReadJob,
+    RecordChanged,
+    RecordFailed,
+    RecordRead,
+    RecordReleased,
+    RecordWritten,
+    ReleaseRecord,
+    WriteRecord,
+)
+from hvd_pods.master.record_io import RecordClient
+from hvd_pods.master.state import Facts
+from tests.fakes import faults
+from tests.fakes.api import FakeApi
+from tests.fakes.faults import TIMEOUT
+from tests.fakes.server import Handler
+from tests.unit.hvd_pods.master_pod import JOB
+from tests.unit.hvd_pods.runs import make_run
+
+PATH = "core/configmaps/hvd-run"
+OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
+OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "epoch": "9"}
+
+
+class Record:
+    """The record in the API server, and clients of masters."""
+
+    def __init__(self, api_server: FakeApi) -> None:
+        self.api = api_server
+        self.put()
+
+    def put(self, **data: str) -> None:
+        self.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+
+    @property
+    def data(self) -> dict[str, str]:
+        found = self.api.find("core/configmaps", "hvd-run")
+        assert found
+        return {**found["data"]}
+
+    def client(self, job: str = "hvd-master-1") -> RecordClient:
+        return RecordClient(kube.Api(), Facts(make_run(), "own", job, "uid-1"))
+
+    def held(self) -> RecordClient:
+        """A client of the master that holds the record."""
+        made = self.client()
+        made.read()
+        assert made.write(take(state="Running")) == RecordWritten("take")
+        return made
+
+    def patches(self) -> int:
+        return len(self.api.asked("PATCH", PATH))
+
+
+def take(changes: int = 0, within: float | None = 0.0, **data: str) -> WriteRecord:
+    return WriteRecord("take", data, 7, holds=True, changes=changes, within=within)
+
+
+@pytest.fixture
+def record(api_server: FakeApi) -> Record:
+    return Record(api_server)
+
+
+def test_record_is_read_as_it_is(record: Record) -> None:
+    assert record.client().read() == RecordRead({})
+    record.put(state="Finished", other="kept")
+    assert record.client().read() == RecordRead({"state": "Finished", "other": "kept"})
+    # A ConfigMap that nobody has written to has no data.
+    record.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
+    assert record.client().read() == RecordRead({})
+
+
+@pytest.mark.parametrize(
+    ("code", "is_temporary"), [(403, False), (404, False), (503, True)], ids=str
+)
+def test_record_that_cannot_be_read_or_written_is_told(
+    record: Record, code: int, is_temporary: bool
+) -> None:
+    for method in ("GET", "PATCH"):
+        record.api.fail(method, PATH, faults.status(code, "no"))
+    failed = (code, f"{code}: no", is_temporary)
+    assert record.client().read() == RecordFailed("read", *failed)
+    assert record.client().write(take(state="Running")) == RecordFailed("take", *failed)
+    assert record.data == {}
+
+
+def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
+    record: Record,
+) -> None:
+    record.put(other="kept", state="Failed")
+    client = record.held()
+    data = record.data
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", data.pop("renewed"))
+    assert data == {**OWN, "epoch": "7", "state": "Running", "other": "kept"}
+    # A renewal is such a write as well.
+    renewed = record.data["renewed"]
+    assert client.write(WriteRecord("renew", {}, 8, holds=True)) == RecordWritten("renew")
+    assert record.data["renewed"] > renewed
+    assert record.data["epoch"] == "8"
+
+
+def test_pod_of_a_test_holds_the_record_in_the_name_of_the_test(record: Record) -> None:
+    client = record.client(job="")
+    client.read()
+    client.write(take())
+    assert record.data["holderJob"] == "helm test"
+
+
+def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:
+    record.put(**OTHER)
+    written = record.client().write(WriteRecord("end", {"state": "Failed"}, 7, holds=False))
+    assert written == RecordWritten("end")
+    assert record.data == {**OTHER, "state": "Failed"}
+
+
+@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
+@pytest.mark.usefixtures("patient")
+def test_write_is_tried_again_for_as_long_as_it_may_take(
+    record: Record, failure: faults.Failure
+) -> None:
+    record.api.fail("PATCH", PATH, failure, times=3)
+    client = record.client()
+    client.read()
+    assert isinstance(client.write(take(state="Running")), RecordFailed)
+    assert client.write(take(state="Running", within=TIMEOUT)) == RecordWritten("take")
+    assert record.patches() == 4
+
+
+def test_record_that_another_master_has_taken_is_not_overwritten(record: Record) -> None:
+    """Neither by the write that was refused, nor by others that were asked for before."""
+    client = record.held()
+    record.put(**OTHER)
+    assert client.write(take(state="Finished")) == RecordChanged("take", OTHER, 1)
+    before = record.patches()
+    for purpose in ("end", "renew"):
+        late = WriteRecord(purpose, {"state": "Finished"}, 7, holds=True)
+        assert client.write(late) == RecordChanged(purpose, OTHER, 1)
+    assert record.patches() == before
+    assert record.data == OTHER
+
+
+def test_record_is_taken_by_a_master_that_has_decided_about_its_holder(record: Record) -> None:
+    client = record.held()
+    record.put(**OTHER)
+    client.write(take())
+    assert client.write(take(changes=1)) == RecordWritten("take")
+    assert record.data["holder"] == "own"
+    # A person may change it as well.
+    record.put(holder="own", note="a person's")
+    assert isinstance(client.write(take(changes=1)), RecordChanged)
+    assert client.write(take(changes=2)) == RecordWritten("take")
+    assert record.data["note"] == "a person's"
+
+
+@pytest.mark.usefixtures("patient")
+def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record: Record) -> None:
+    client = record.client()
+    client.read()
+
+    def write_and_reset(handler: Handler) -> None:
+        record.put(**OWN, epoch="7", state="Running")
+        faults.reset(handler)
+
+    record.api.fail("PATCH", PATH, write_and_reset)
+    told = client.write(take(state="Running", within=TIMEOUT))
+    assert isinstance(told, RecordChanged)
+    assert (told.data["holder"], told.data["state"]) == ("own", "Running")
+
+
+def test_record_that_cannot_be_read_after_a_conflict_is_a_failure(record: Record) -> None:
+    client = record.held()
+    record.put(**OTHER)
+    record.api.fail("GET", PATH, faults.status(503))
+    assert isinstance(client.write(take(state="Finished")), RecordFailed)
+    # Nor is a later write made as if nothing had changed.
+    assert isinstance(client.write(take(state="Finished")), RecordChanged)
+    assert record.data == OTHER
+
+
+def release(client: RecordClient) -> Event:
+    return client.release(ReleaseRecord({"state": "Finished"}, 7))
+
+
+def test_record_is_given_back_with_the_last_news(record: Record) -> None:
+    """Such as the end of the run, which could not be written while the API server was away."""
+    client = record.held()
+    assert release(client) == RecordReleased()
+    assert (record.data["holder"], record.data["state"]) == ("", "Finished")
+    # Also when somebody else has changed it, and only once.
+    before = record.patches()
+    assert release(client) == RecordReleased()
+    assert record.patches() == before
+    client = record.held()
+    record.put(**OWN, note="a person's")
+    assert release(client) == RecordReleased()
+    assert (record.data["holder"], record.data["note"]) == ("", "a person's")
+
+
+def test_record_of_another_master_is_not_given_back(record: Record) -> None:
+    client = record.held()
+    record.put(**OTHER)
+    assert release(client) == RecordReleased()
+    assert record.data == OTHER
+
+
+def test_record_that_cannot_be_given_back_does_not_keep_the_master(
+    record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.0)
+    client = record.held()
+    record.api.fail("PATCH", PATH, faults.status(503))
+    assert release(client) == RecordReleased()
+    assert "cannot give the record back: 503" in capsys.readouterr().out
+    assert record.data["holder"] == "own"
+
+
+# When the Job started, in seconds since the epoch.
+START = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC).timestamp()
+FAILED = ("FailureTarget", "DeadlineExceeded")
+
+
+def make_job(failed: int = 0, *conditions: tuple[str, str], **metadata: str) -> Any:
+    """A Job that must end 100 s after its start; conditions are (type, reason)."""
+    return {
+        "metadata": {"name": JOB, **metadata},
+        "spec": {"backoffLimit": 2, "activeDeadlineSeconds": 100},
+        "status": {
+            "startTime": "2026-01-01T10:00:00Z",
+            "failed": failed,
+            "conditions": [{"type": k, "status": "True", "reason": r} for k, r in conditions],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("is_stopped", "after", "job"),
+    [
+        # The clocks of two machines may differ by a minute.
+        (True, 39, make_job()),
+        (True, 101, make_job(0, FAILED)),
+        (False, 101, make_job()),
+    ],
+    ids=["no deadline is near", "it has failed", "the attempt ended by itself"],
+)
+def test_the_job_is_read_without_a_wait(
+    api_server: FakeApi, is_stopped: bool, after: int, job: Any
+) -> None:
+    api_server.put("batch/jobs", job)
+    assert record_io.read_job(kube.Api(), ReadJob(is_stopped, 1.0), START + after) == JobRead(job)
+    assert len(api_server.requests) == 1
+
+
+@pytest.fixture
+def reading(api_server: FakeApi, background: Callable[..., Future[Any]]) -> Future[Any]:
+    """A master that was asked to end reads its Job, just before the deadline by its own clock."""
+    api_server.put("batch/jobs", make_job())
+    future = background(record_io.read_job, kube.Api(), ReadJob(True, None), START + 41)
+    api_server.wait_for_watch("batch/jobs")
+    query = api_server.requests[-1].query
+    assert (query["fieldSelector"], query["timeoutSeconds"]) == (f"metadata.name={JOB}", "10")
+    return future
+
+
+def fail_late(api_server: FakeApi) -> None:
+    api_server.put("batch/jobs", make_job(1))
+    api_server.put("batch/jobs", make_job(1, FAILED))
+
+
+def change_and_end(api_server: FakeApi) -> None:
+    api_server.put("batch/jobs", make_job(1))
+    api_server.end_watches()
+
+
+def delete(api_server: FakeApi) -> None:
+    api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:01:00Z"))
+    api_server.remove("batch/jobs", JOB)
+
+
+@pytest.mark.parametrize(
+    ("happen", "expected"),
+    [
+        (fail_late, make_job(1, FAILED)),
+        (change_and_end, make_job(1)),
+        (delete, None),
+        (FakeApi.expire, make_job()),
+        (lambda api_server: api_server.end_watches(faults.cut_chunk), make_job()),
+    ],
+    ids=["fails", "does not fail in time", "is deleted", "410", "cut"],
+)
+def test_near_its_deadline_the_jobs_failure_is_waited_for(
+    reading: Future[Any],
+    api_server: FakeApi,
+    happen: Callable[[FakeApi], None],
+    expected: Any,
+) -> None:
+    happen(api_server)
+    assert reading.result(TIMEOUT) == JobRead(expected)
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_job_that_an_upgrade_removed_is_gone(api_server: FakeApi, code: int) -> None:
+    """The master's Role names the new Job only."""
+    api_server.fail("GET", "batch/jobs", faults.status(code))
+    assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(None)
+
+
+def test_a_job_that_is_being_deleted_is_gone(api_server: FakeApi) -> None:
+    api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:01:00Z"))
+    assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(None)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [faults.status(503), faults.reset, faults.silence],
+    ids=["503", "reset", "silence"],
+)
+def test_a_job_that_cannot_be_read_may_retry_a_failure_but_not_a_success(
+    api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api_server.put("batch/jobs", make_job())
+    # A server that does not answer keeps the next attempt waiting no longer than a refusal.
+    api_server.fail("GET", "batch/jobs", failure, times=9)
+    read = record_io.read_job(kube.Api(), ReadJob(False, 0.05), START)
+    assert "cannot read the Job: " in capsys.readouterr().out
+    assert isinstance(read, JobRead)
+    assert read.job is not None
+    assert ending.will_retry(read.job, 1, START)
+    assert not ending.will_retry(read.job, 0, START)

@@ -1,0 +1,139 @@
+"""The recording of a run's events, which tells later what the master knew."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from hvd_pods.common import errors
+from hvd_pods.common.run import Pod
+from hvd_pods.master import messages as m
+from hvd_pods.master import recording
+from hvd_pods.master.failure import Cause
+from hvd_pods.master.messages import Event, Moment
+from hvd_pods.master.state import Facts
+from tests.unit.hvd_pods.master.world import one_group
+from tests.unit.hvd_pods.master_pod import describe
+
+JOB = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 2}}
+PROBLEM = errors.RunError("no luck")
+EVENTS: list[Event] = [
+    m.Started(),
+    m.Terminated(),
+    m.TimedOut(),
+    m.Timer("renew"),
+    m.RecordRead({"state": "Running"}),
+    m.RecordWritten("take"),
+    m.RecordChanged("take", {"holder": "b"}, 2),
+    m.RecordFailed("read", 503, "away", is_temporary=True),
+    m.JobRead(JOB),
+    m.JobRead(None),
+    m.AttemptBegins(),
+    m.AttemptEnds(None),
+    m.AttemptEnds(PROBLEM),
+    m.RepeatEnd({"state": "Finished"}),
+    m.EndReached(errors.SupersededError("another master")),
+    m.WorkersProvided(errors.ConfigurationError("no right")),
+    m.Prepared(1, errors.LaunchError("failed", 7, "TypeError: no")),
+    m.HostAnswers(1, "w-0", Pod("10.0.0.1", "u", "n")),
+    m.HostProblem(1, "w-0", "timed out", 3.5, is_alone=True),
+    m.HostGone(1, "w-0"),
+    m.PodsListed(1, {"w-0": {"status": {}}}, {"w": "quota"}, "away"),
+    m.Delivered(1, ["w-0"], PROBLEM),
+    m.LaunchFailed(1, errors.ConfigurationError("no mpirun")),
+    m.LauncherEnded(1, 137, 2.5),
+    m.CauseFound(1, Cause("rank 1: ", "TypeError: \udcff", is_sure_to_repeat=True)),
+    m.CauseFound(1, None),
+    m.RankMissing(1, 3, "a", 60.0),
+    m.NoticeTaken(1, {"kind": "stopped", "rank": 1, "seconds": 9.0}, 4),
+    m.RanksAsked(1, 4),
+    m.StacksShown(1),
+    m.ProgressReported(1, {"step": 3, "loss": "nan"}),
+    m.ProgressStopped(1),
+    m.WorkersScaled(),
+    m.ResultsStored("exit code 1"),
+    m.RecordReleased(),
+    m.Defect("Traceback"),
+]
+PROBLEMS = [
+    errors.InterruptedRunError("terminated"),
+    errors.HostsTimeoutError("2 hosts"),
+    errors.LostHostError("lost w-1", 1),
+    errors.WorkerLeftError("w-1 left", 143),
+    errors.NotANumberError(),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, Event]]:
+    """Record events, a second after each other, and read them."""
+    run = one_group(lostAfterSeconds=15)
+    file = recording.begin(path, Facts(run, "own", "job-1", "uid-1", **facts), describe(run))
+    for number, event in enumerate(events):
+        assert recording.write(file, Moment(number, number + 0.5), event) is file
+    file.close()
+    return [*recording.read(iter(path.read_text().splitlines()))[1]]
+
+
+def comparable(event: Event) -> dict[str, Any]:
+    """What an event has; errors compare by what the master makes of them."""
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}  # type: ignore[arg-type]
+    return {
+        name: (type(value), str(value), vars(value), value.exit_code)
+        if isinstance(value, errors.RunError)
+        else value
+        for name, value in fields.items()
+    }
+
+
+def test_each_event_is_read_as_it_was_recorded(path: Path) -> None:
+    events = EVENTS + [m.AttemptEnds(problem) for problem in PROBLEMS]
+    found = record(path, events)
+    assert [moment for moment, _ in found] == [(n, n + 0.5) for n in range(len(events))]
+    for (_, event), expected in zip(found, events, strict=True):
+        assert type(event) is type(expected)
+        assert comparable(event) == comparable(expected)
+    kinds = [
+        kind for kind in vars(m).values() if isinstance(kind, type) and issubclass(kind, Event)
+    ]
+    missing = {*kinds} - {m.Event, m.AttemptEvent} - {type(event) for event in EVENTS}
+    assert not missing, "this table needs an event of each kind"
+
+
+@pytest.mark.parametrize("facts", [{}, {"is_test": True, "until": 99.5}], ids=["run", "test"])
+def test_state_before_the_first_event_is_that_of_the_run(path: Path, facts: Any) -> None:
+    record(path, [m.Started()], **facts)
+    state, _ = recording.read(iter(path.read_text().splitlines()))
+    assert state.facts == Facts(one_group(lostAfterSeconds=15), "own", "job-1", "uid-1", **facts)
+
+
+def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the pod's memory."""
+    monkeypatch.setattr(recording, "LONGEST", 4000)
+    run = one_group()
+    facts = Facts(run, "own", "job-1", "uid-1")
+    file: TextIO | None = recording.begin(path, facts, describe(run))
+    moment = Moment(1.0, 2.0)
+    while file:
+        file = recording.write(file, moment, m.HostGone(1, "w-0"))
+    assert 3800 < path.stat().st_size < 4000
+    assert recording.write(None, moment, m.HostGone(1, "w-0")) is None
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None:
+    # Each write to this device fails, as where the memory is full.
+    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115
+    assert recording.write(full, Moment(1.0, 2.0), m.Started()) is None
+    with contextlib.suppress(OSError):
+        full.close()
+    assert recording.write(full, Moment(1.0, 2.0), m.Started()) is None
