@@ -125,7 +125,7 @@ def load_catalogue(
 def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
     """The image and its ancestors, by `from`; empty when there is no such image."""
     chain: list[str] = []
-    while target in entries:
+    while target is not None and target in entries:
         chain.append(target)
         target = entries[target].get("from")
     return chain
@@ -164,7 +164,7 @@ def _read_image(
     overrides: Mapping[str, str],
     where: str,
     root: Path,
-    bases: Mapping[str, object],
+    bases: Mapping[str, str],
     shared: Mapping[str, str],
     untested: bool,
 ) -> Image:

@@ -25,7 +25,7 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 6,
+    "ConfigMap": 7,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,

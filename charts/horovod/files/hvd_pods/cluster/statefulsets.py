@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Mapping, Sequence
 
+from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
-from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
 
 
 def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:
