@@ -183,7 +183,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         for container in [*spec.get("initContainers", []), *spec["containers"]]
     }
     assert mounted == {
-        "master": {"common", "master"},
+        "master": {"cluster", "common", "master"},
         "passwd": {"common"},
         "results": {"master"},
         "staging": {"worker"},
