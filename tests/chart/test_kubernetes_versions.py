@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import module_version, tool
-from tests.chart.render import CHART, Manifest, helm_template, ready_cases, ready_manifests, render
+from tests.chart.render import CHART, Manifest, helm_template, render
 from tests.chart.test_real_api import CASES
 from tests.go_programs import NO_GARBAGE_COLLECTION
 
@@ -26,11 +26,7 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def manifests() -> list[Manifest]:
     """Return the manifests of all cases."""
-    others = {name: values for name, values in CASES.items() if name not in ready_cases()}
-    documents = [
-        *(manifest for case in ready_cases() for manifest in ready_manifests(case)),
-        *(manifest for values in others.values() for manifest in render(values)),
-    ]
+    documents = [manifest for values in CASES.values() for manifest in render(values)]
     # Many cases have manifests in common.
     return [json.loads(text) for text in {json.dumps(manifest): None for manifest in documents}]
 
