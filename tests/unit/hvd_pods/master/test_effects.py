@@ -15,7 +15,7 @@ from hvd_pods.master.effects import Effects
 from hvd_pods.master.job_events import EventRecorder
 from hvd_pods.master.state import Facts
 from tests.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.fake_worker import SLICES, Workers
+from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master.told import Told
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.waiting import wait_until
@@ -78,7 +78,6 @@ def test_addresses_of_the_training_stay_when_they_are_withdrawn(
     """A pod that terminates has none any more, and its ranks may still save."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     watch(workers.run(lostAfterSeconds=15)).carry_out(m.FreezeHosts())
-    workers.api.wait(lambda: not workers.api.watches(SLICES))
     workers.stop(0)
     told.wait(lambda: any(event.silent for event in told.of(m.HostProblem)))
     assert not told.of(m.HostGone)

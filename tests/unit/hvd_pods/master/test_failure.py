@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from hvd_pods.common import hints
 from hvd_pods.common.notices import Notice
 from hvd_pods.master.failure import Cause, ErrorOutput
 from tests.unit.hvd_pods.runs import make_run
@@ -138,11 +137,6 @@ def test_script_for_keras_2_is_recognized(source: str, error: str, hint: str) ->
     assert result.text == f"a rank: {error}, train.py:7{hint}"
 
 
-def test_script_that_has_keras_2_gets_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
-    assert hints.find("AttributeError: 'SGD' object has no attribute 'lr'") == ""
-
-
 class Words(NamedTuple):
     """What a rank told of its exception, `ago` seconds before the test."""
 
@@ -232,18 +226,6 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
     result = cause(output, failed=[old, *notices])
     assert result
     assert (result.text, result.is_sure_to_repeat) == (expected, sure)
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(9, "out of memory (worker.resources.limits.memory)"), (7, "shared memory is full (shm"),
-     (4, "built for other CPUs"), (999, "ended by signal 999")],
-)  # fmt: skip
-def test_signals_are_explained(number: int, words: str) -> None:
-    result = cause(PEER + OPEN_MPI_4_SIGNAL.format(signal=number))
-    assert result
-    assert words in result.text
-    assert not result.is_sure_to_repeat
 
 
 @pytest.mark.parametrize(

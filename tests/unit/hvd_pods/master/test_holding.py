@@ -148,18 +148,6 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
-def test_master_that_lost_the_record_leaves_record_and_workers_to_the_other() -> None:
-    world = World(one_group(cleanup="Always"))
-    world.train()
-    before = len(world.of(m.WriteRecord))
-    world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
-    world.settle()
-    assert world.exit
-    assert isinstance(world.exit.problem, SupersededError)
-    assert len(world.of(m.WriteRecord)) == before
-    assert not [*world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
-
-
 ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}
 
 

@@ -71,16 +71,6 @@ def test_an_error_status_is_raised_with_its_message(
     assert api.get("core/pods/a") == POD, "one failure does not spoil the next call"
 
 
-@pytest.mark.parametrize("body", ["upstream is down", '["a"]', '{"kind": "Status"}'])
-def test_an_error_without_a_status_object_keeps_its_text(
-    api: kube.Api, api_server: FakeApi, body: str
-) -> None:
-    api_server.fail("GET", "core/pods", faults.text(502, body))
-    with pytest.raises(kube.ApiError) as raised:
-        api.get("core/pods/a")
-    assert str(raised.value) == f"502: {body}"
-
-
 BROKEN: list[tuple[faults.Failure, type[Exception]]] = [
     (faults.reset, OSError),
     (faults.cut_answer, http.client.IncompleteRead),
@@ -132,19 +122,6 @@ def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_serve
     assert list(events) == []
     query = api_server.requests[0].query
     assert query == {"watch": "1", "timeoutSeconds": "300", "fieldSelector": "metadata.name=a"}
-
-
-GARBAGE = [b"null\n", b"[]\n", b'{"type": "ADDED"}\n', b'{"type": "ADDED", "object": []}\n']
-
-
-@pytest.mark.parametrize("line", GARBAGE)
-def test_what_is_no_event_is_an_api_error(api: kube.Api, api_server: FakeApi, line: bytes) -> None:
-    events = api.watch("core/pods", {})
-    assert next(events)["object"] == POD
-    api_server.watches("core/pods")[0].items.put(line)
-    with pytest.raises(kube.ApiError, match="this is not an event") as raised:
-        next(events)
-    assert raised.value.status == kube.NO_ANSWER
 
 
 @pytest.mark.parametrize("failure", [faults.cut_chunk, faults.cut_line])

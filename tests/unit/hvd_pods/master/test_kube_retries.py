@@ -125,17 +125,6 @@ def test_pauses_grow_at_random_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("default_retry_seconds")
-def test_the_upgrade_of_a_control_plane_is_waited_for(api_server: FakeApi, clock: Clock) -> None:
-    began = clock.now
-    fail_until(api_server, clock, began + 14 * MINUTE, faults.status(503), faults.reset)
-    assert kube.Api().get("core/pods/a") == POD
-    # After 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 s, every ten seconds.
-    assert clock.now - began == pytest.approx(12.6 + 83 * 10)
-    assert len(api_server.requests) == 1 + 6 + 83
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("default_retry_seconds")
 def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     api_server: FakeApi, clock: Clock
 ) -> None:
@@ -151,16 +140,6 @@ def test_an_api_server_that_stays_away_is_given_up_once_and_not_for_each_call(
     clock.now = began + 60 * MINUTE
     assert api.get("core/pods/a") == POD
     assert not api.is_away
-
-
-def test_a_call_that_need_not_succeed_does_not_shorten_those_that_must(
-    api_server: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kube, "RETRY_SECONDS", 1.0)
-    fail_until(api_server, clock, clock.now + 60 * MINUTE, faults.status(503))
-    api = kube.Api()
-    assert count_requests(api, api_server, retry_seconds=0.0) == 1
-    assert count_requests(api, api_server) > 1
 
 
 @pytest.mark.usefixtures("default_retry_seconds")
@@ -184,20 +163,3 @@ def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     for _ in range(2):
         count_requests(api, api_server)
     assert stopped_after + 5 < clock.now - began <= stopped_after + 11
-
-
-@pytest.mark.usefixtures("default_retry_seconds")
-def test_a_pod_that_is_asked_to_end_still_waits_for_a_moment(
-    api_server: FakeApi, clock: Clock
-) -> None:
-    api = kube.Api()
-    api.is_stopped = lambda: True
-    fail_until(api_server, clock, clock.now + 8, faults.reset)
-    assert api.get("core/pods/a") == POD
-
-
-def test_a_call_is_repeated_in_the_last_moment_that_is_left(
-    api_server: FakeApi, clock: Clock
-) -> None:
-    fail_until(api_server, clock, clock.now + 0.1, faults.status(503))
-    assert kube.Api().get("core/pods/a", retry_seconds=0.2) == POD

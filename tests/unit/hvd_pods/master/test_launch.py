@@ -95,11 +95,6 @@ def test_custom_command_may_include_the_launchers_line(
     assert launch.build_command(wrapped, implementation) == ["time", *line]
 
 
-def test_run_without_a_command_runs_the_check() -> None:
-    line = launch.build_command(make_run(args=[]), mpi.MPICH)
-    assert line[-3:] == ["8", "python3", "/horovod/bin/hvd_pods/rank/check.py"]
-
-
 def test_select_mpi_without_an_mpirun_takes_open_mpis_form_or_refuses(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path)}
     script = make_run(mode="custom", args=["./run.sh"])

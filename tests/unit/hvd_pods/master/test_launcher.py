@@ -69,15 +69,6 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
 
 
-def test_launcher_has_the_given_environment_and_directory_only(
-    start: Start, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SECRET", "of the master")
-    start('echo "$GREETING $SECRET $(pwd)" >"$OUT/seen"', GREETING="hello")
-    told.wait_for(LauncherEnded, code=0)
-    assert (tmp_path / "seen").read_text() == f"hello  {tmp_path}\n"
-
-
 def test_program_that_the_image_does_not_have_is_no_matter_of_luck(
     told: Told, tmp_path: Path
 ) -> None:

@@ -52,11 +52,6 @@ def make_mpirun(folder: Path, script: str) -> dict[str, str]:
     return {"PATH": f"{folder}:/usr/bin:/bin", "NAME": "MPICH"}
 
 
-def test_find_mpi_asks_the_mpirun_of_the_given_path(tmp_path: Path) -> None:
-    script = '[ "$1" = --version ] && echo "$NAME Version: 5" >&2; exit 3'
-    assert mpi.find_mpi(make_mpirun(tmp_path, script)) is mpi.MPICH
-
-
 def test_find_mpi_without_an_mpirun_names_the_modes_that_need_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no mpirun on PATH \(.*horovodrun or elastic"):
         mpi.find_mpi({"PATH": str(tmp_path)})
@@ -137,25 +132,6 @@ def test_open_mpi_leaves_placing_to_options_that_bind_or_map(
 ) -> None:
     line = mpi.mpirun_line(make_run(options=options), mpi.OPEN_MPI_4)
     assert line[5:] == [*words, *options]
-
-
-@pytest.mark.parametrize(
-    ("implementation", "last"),
-    [
-        (mpi.OPEN_MPI_4, "hvd-gpu-0.hvd slots=4"),
-        (mpi.OPEN_MPI_5, "hvd-gpu-0.hvd slots=4"),
-        (mpi.INTEL_MPI, "hvd-gpu-0.hvd:4"),
-        (mpi.MPICH, "hvd-gpu-0.hvd:4"),
-    ],
-    ids=by_name,
-)
-def test_hostfile_has_a_line_per_host_in_the_form_of_the_mpi(
-    implementation: mpi.MpiImplementation, last: str
-) -> None:
-    run = make_run()
-    text = mpi.format_hostfile(run, dict.fromkeys(run.hosts, "10.0.0.1"), implementation)
-    assert len(text.splitlines()) == 3
-    assert text.endswith(f"\n{last}\n")
 
 
 def make_large_run(hosts: int, **changes: Any) -> Run:

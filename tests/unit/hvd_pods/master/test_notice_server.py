@@ -9,8 +9,7 @@ import json
 import os
 import select
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 from hvd_pods.common import notices
 from hvd_pods.master import notice_server
-from hvd_pods.master.messages import Event, NoticeTaken
+from hvd_pods.master.messages import NoticeTaken
 from hvd_pods.master.notice_server import NoticeServer
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master.told import Told
@@ -230,34 +229,6 @@ def test_oldest_connection_makes_room_for_a_new_one(
     assert port.of(NoticeTaken)[0].notice == STOPPED
     for connection in silent:
         connection.close()
-
-
-@pytest.fixture
-def held(port: Port, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Keeps the server's thread at its first notice until the event is set."""
-    released = threading.Event()
-    take = Port.__call__
-
-    def take_late(self: Port, event: Event) -> None:
-        take(self, event)
-        released.wait(TIMEOUT)
-
-    monkeypatch.setattr(Port, "__call__", take_late)
-    yield released
-    released.set()
-
-
-def test_connection_that_made_room_may_have_sent_something_just_then(
-    port: Port, held: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with port.connect() as oldest, port.connect() as sender:
-        sender.sendall(with_secret(port, **STOPPED))
-        port.wait_for(NoticeTaken)
-        monkeypatch.setattr(notice_server, "MOST_CONNECTIONS", 1)
-        with port.connect():
-            oldest.sendall(b"x")
-            held.set()
-            assert port.taken() == [STOPPED]
 
 
 def test_server_at_an_address_of_this_pod_is_optional(

@@ -109,13 +109,6 @@ def test_each_event_is_read_as_it_was_recorded(path: Path) -> None:
     assert not missing, "this table needs an event of each kind"
 
 
-@pytest.mark.parametrize("facts", [{}, {"is_test": True, "until": 99.5}], ids=["run", "test"])
-def test_state_before_the_first_event_is_that_of_the_run(path: Path, facts: Any) -> None:
-    record(path, [m.Started()], **facts)
-    state, _ = recording.read(iter(path.read_text().splitlines()))
-    assert state.facts == Facts(one_group(lostAfterSeconds=15), "own", "job-1", "uid-1", **facts)
-
-
 def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in the pod's memory."""
     monkeypatch.setattr(recording, "LONGEST", 4000)

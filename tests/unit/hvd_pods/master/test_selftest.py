@@ -177,14 +177,3 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(
     ended.environment()
     assert selftest.main() == 0
     assert scales(ended) == [2], "it did not scale down"
-
-
-def test_workers_that_cannot_be_scaled_down_do_not_fail_the_test(
-    ended: MasterPod, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended.environment()
-    # The first one scales up.
-    ended.api.fail("PATCH", "apps/statefulsets", faults.accept)
-    ended.api.fail("PATCH", "apps/statefulsets", faults.status(503))
-    assert selftest.main() == 0
-    assert "the number of workers stays as it is: 503" in capsys.readouterr().out
