@@ -85,7 +85,7 @@ def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, 
 
 
 def comparable(event: Event) -> dict[str, Any]:
-    """What an event has; errors compare by what the master makes of them."""
+    """The fields of an event, with errors as what the master makes of them."""
     fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}  # type: ignore[arg-type]
     return {
         name: (type(value), str(value), vars(value), value.exit_code)

@@ -60,18 +60,16 @@ def fit_to_run(api: Api, run: Run) -> None:
         log(f"the API server is away: not scaled {', '.join(skipped)}; {what}")
 
 
-def provide(api: Api, needed: Mapping[str, int]) -> dict[str, int]:
-    """Create workers that are missing; the numbers before, of StatefulSets that were scaled up.
+def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None:
+    """Create workers that are missing; `before` gets the numbers of what is scaled up.
 
-    Those of a failed run are used as they are. Raises ApiError.
+    Those of a failed run are used as they are. Raises ApiError, when some may be scaled up already.
     """
-    before = {}
     for name, number in needed.items():
         current = api.get(f"apps/statefulsets/{name}/scale")["spec"].get("replicas", 0)
         if current < number:
-            scale(api, {name: number})
             before[name] = current
-    return before
+            scale(api, {name: number})
 
 
 def set_number(
