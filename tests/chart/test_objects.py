@@ -24,7 +24,7 @@ from tests.chart.render import (
 from tests.chart.test_security import EVERY_POD
 
 DEFAULT_CENSUS = {
-    "ConfigMap": 6,
+    "ConfigMap": 7,
     "Job": 1,
     "NetworkPolicy": 1,
     "Pod": 1,
@@ -189,7 +189,7 @@ def test_pods_mount_the_folders_of_programs_that_they_run() -> None:
         for container in [*spec.get("initContainers", []), *spec["containers"]]
     }
     assert mounted == {
-        "master": {"common", "master"},
+        "master": {"cluster", "common", "master"},
         "passwd": {"common"},
         "results": {"master"},
         "staging": {"worker"},

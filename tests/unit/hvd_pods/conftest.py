@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import addresses, gathering, job_events, kube
+from hvd_pods.cluster import addresses, job_events, kube
+from hvd_pods.master import gathering
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import keys as release_keys
 from hvd_pods.common import paths, reporting, run, ssh
 from hvd_pods.master import effects, launch, main, mpi, remote, results, user_code
-from hvd_pods.master import keys as release_keys
 from tests.fakes.server import Handler
 from tests.unit.hvd_pods.fake_worker import Workers
 

@@ -47,7 +47,7 @@ Call with (dict "root" $ "group" $group).
 {{- end }}
 
 {{/*
-The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/master/staged.py writes it); empty when
+The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/cluster/staged.py writes it); empty when
 the data are not in a directory of a node. It is a hash of the source and the directory, so that later runs and other
 releases of the namespace share it. Call with (dict "root" $ "group" $group).
 */}}

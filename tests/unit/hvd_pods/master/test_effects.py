@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from hvd_pods.cluster import kube
+from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Pod, Run
-from hvd_pods.master import kube, probing
 from hvd_pods.master import messages as m
+from hvd_pods.master import probing
 from hvd_pods.master.carriers import Lanes
 from hvd_pods.master.effects import Effects
-from hvd_pods.master.job_events import EventRecorder
 from hvd_pods.master.state import Facts
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.fake_worker import Workers

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import job_events, kube
 from hvd_pods.common import reporting
 from hvd_pods.common.errors import RunError
 from hvd_pods.master import (
     effects,
     gathering,
     holding,
-    job_events,
-    kube,
     mesh,
+    probing,
     record_io,
     recording,
     retries,
@@ -322,13 +322,19 @@ def test_the_ranks_exit_code_is_the_masters_unless_it_means_a_lost_master(
     assert pod.replicas() == 2, "OnSuccess keeps the workers of a failed run"
 
 
+@pytest.mark.parametrize(
+    "where", [(effects, "build_command"), (probing, "find_banner_problem")], ids=["lane", "source"]
+)
 def test_a_defect_of_the_master_is_left_to_another_master(
-    pod: MasterPod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pod: MasterPod,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    where: tuple[Any, str],
 ) -> None:
     def fail(*_: Any) -> None:
         raise KeyError("defect")
 
-    monkeypatch.setattr(effects, "build_command", fail)
+    monkeypatch.setattr(*where, fail)
     assert pod.run() == 70
     assert "KeyError: 'defect'" in capsys.readouterr().err
     assert record(pod)["holder"] == "", "the other one need not wait"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import probing
-from hvd_pods.master.addresses import Endpoint
 from hvd_pods.master.messages import HostAnswers, HostGone, HostProblem
 from tests.fakes.faults import TIMEOUT
 from tests.ports import find_port

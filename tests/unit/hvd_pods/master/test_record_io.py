@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import ending, kube, record_io
+from hvd_pods.cluster import kube
+from hvd_pods.master import ending, record_io
 from hvd_pods.master.messages import (
     Event,
     JobRead,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import kube, selftest
+from hvd_pods.cluster import kube
+from hvd_pods.master import selftest
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT

@@ -7,21 +7,14 @@ put on the loop's queue. All threads are daemons: none keeps the pod from ending
 from __future__ import annotations
 
 import queue
-import threading
 import traceback
 from typing import Callable
 
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.master.messages import Defect, Event
 
 Tell = Callable[[Event], None]
 Call = Callable[[], "Event | None"]
-
-
-def spawn(name: str, work: Callable[[], None]) -> threading.Thread:
-    """Run a function in a thread."""
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 class Lanes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
+from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
     ConfigurationError,
     LostHostError,
@@ -17,7 +18,6 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.master import ending, gathering, holding, training
 from hvd_pods.master import messages as m
-from hvd_pods.master.kube import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.master.reported_progress import Progress
 from hvd_pods.master.state import FINISHED, RUNNING, Attempt, Phase, State, Step
 

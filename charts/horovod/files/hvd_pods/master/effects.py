@@ -9,6 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Mapping, Sequence
 
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.staged import record_nodes
+from hvd_pods.cluster.statefulsets import (
+    creation_failure,
+    fit_to_run,
+    provide,
+    scale_to_zero,
+    set_number,
+)
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.fence import EPOCH
@@ -16,10 +27,7 @@ from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Host
 from hvd_pods.master import messages as m
 from hvd_pods.master import remote, results
-from hvd_pods.master.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.master.carriers import Lanes, Tell
-from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api, ApiError, Object
 from hvd_pods.master.launch import build_command, write_live_hosts
 from hvd_pods.master.launcher import Launcher
 from hvd_pods.master.mpi import HOSTFILE, format_hostfile
@@ -28,15 +36,7 @@ from hvd_pods.master.preparation import Preparation
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, read_job
-from hvd_pods.master.staged import record_nodes
 from hvd_pods.master.state import Facts, State
-from hvd_pods.master.statefulsets import (
-    creation_failure,
-    fit_to_run,
-    provide,
-    scale_to_zero,
-    set_number,
-)
 
 # The name by which ranks know the number of their attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"

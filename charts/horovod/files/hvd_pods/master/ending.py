@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
 from hvd_pods.master import messages as m
-from hvd_pods.master.kube import Object, parse_time
 from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import threading
 import time
 from collections import deque
 from typing import IO, Callable, NamedTuple, Sequence
 
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import hints
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.run import Host
@@ -105,8 +105,7 @@ class ErrorOutput:
         self._open: dict[int | None, str] = {}
         # The line of the script at that place.
         self._lines_at: dict[int | None, str] = {}
-        self._thread = threading.Thread(target=self._pass_on, daemon=True)
-        self._thread.start()
+        self._thread = spawn("read-launcher", self._pass_on)
 
     def find_cause(
         self,

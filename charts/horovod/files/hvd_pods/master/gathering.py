@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Collection, Mapping, Sequence
 
+from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -27,8 +28,7 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.ssh import STALE
 from hvd_pods.master import messages as m
 from hvd_pods.master.host_names import describe, describe_loss, describe_spares, format_hosts
-from hvd_pods.master.kube import Object, parse_time
-from hvd_pods.master.state import Attempt, Gathered, Phase, Step
+from hvd_pods.master.state import Attempt, Gathered, Phase, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -175,11 +175,18 @@ def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
     ]
 
 
+def may_replace_pods(state: State) -> bool:
+    """Whether pods in the way are this master's to replace: later they may be the next run's."""
+    phases = [Phase.GATHERING]
+    if state.run.elastic:
+        phases += [Phase.DELIVERING, Phase.TRAINING]
+    return state.phase in phases and not (state.is_stopped or state.hold.lost_to)
+
+
 def list_pods(step: Step) -> None:
     """Look at the pods of missing hosts, unless that is under way."""
     state = step.state
-    may_list = state.phase in (Phase.GATHERING, Phase.DELIVERING) or state.run.elastic
-    if not may_list or state.gathered.is_listing:
+    if not may_replace_pods(state) or state.gathered.is_listing:
         return
     step.set_timer("pods", step.now + REPORT_EVERY)
     missing = []
@@ -205,7 +212,7 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
     launched = state.attempt.launched
     if launched and launched.lost:
         _explain_loss(step, event, launched.lost)
-    if state.is_stopped or not (state.phase == Phase.GATHERING or state.run.elastic):
+    if not may_replace_pods(state):
         return
     _replace(step, event.pods)
     if state.phase == Phase.GATHERING:

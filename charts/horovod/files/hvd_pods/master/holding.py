@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Mapping
 
+from hvd_pods.cluster.kube import START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
-from hvd_pods.master.kube import START_RETRY_SECONDS
 from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The

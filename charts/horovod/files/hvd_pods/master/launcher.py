@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 from typing import Mapping, Sequence
 
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.fast_start import processes
 from hvd_pods.common.notices import Notice
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
-from hvd_pods.master.carriers import Tell, spawn
+from hvd_pods.master.carriers import Tell
 from hvd_pods.master.failure import Cause, ErrorOutput
 from hvd_pods.master.messages import LauncherEnded, RankMissing
 from hvd_pods.master.stalls import StallReader

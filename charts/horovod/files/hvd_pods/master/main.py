@@ -8,12 +8,15 @@ import queue
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.kube import Api
 from hvd_pods.common import metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
@@ -22,8 +25,6 @@ from hvd_pods.common.run import parse_run
 from hvd_pods.master import mesh, notice_server, recording
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
-from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.state import Facts, State
@@ -46,10 +47,16 @@ class Master:
         notices = notice_server.serve(facts.run, self._queue.put)
         self.effects = Effects(facts, api, events, notices, self._queue.put)
         self._recording = open_recording(facts)
+        # Without the thread that asks the hosts, for instance, no loss would be noticed.
+        threading.excepthook = self._tell_defect
 
     def tell(self, event: Event) -> None:
         """Put an event on the queue. From any thread, and from handlers of signals."""
         self._queue.put(event)
+
+    def _tell_defect(self, failed: threading.ExceptHookArgs) -> None:
+        text = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        self.tell(Defect("".join(text)))
 
     def run(self) -> RunError | None:
         """Run to the end; None when the training has finished. Raises DefectError."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple, Sequence
 
+from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
 from hvd_pods.master.failure import Cause
-from hvd_pods.master.kube import Object
 
 
 class Moment(NamedTuple):
@@ -98,7 +98,7 @@ class JobRead(Event):
     job: Object | None
 
 
-# Events that a decision has caused:
+# Events that decisions cause:
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class ReportFailure(Effect):
     problem: RunError
 
 
-# Effects on the record, the Job and the workers:
+# Effects on the record and the Job:
 
 
 @dataclass(frozen=True)
@@ -445,7 +445,7 @@ class WriteLiveHosts(Effect):
     hosts: Sequence[str]
 
 
-# Effects on the launcher and its ranks:
+# Effects on launcher and ranks:
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ import socket
 import time
 from typing import Any, Mapping, Sequence
 
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
 from hvd_pods.common.fence import EPOCH
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.reporting import log, printable
 from hvd_pods.common.run import Run
-from hvd_pods.master.carriers import Tell, spawn
+from hvd_pods.master.carriers import Tell
 from hvd_pods.master.messages import NoticeTaken
 
 LONGEST_NOTICE = 4096

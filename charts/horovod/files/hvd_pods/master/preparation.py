@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import Callable
 
+from hvd_pods.cluster.keys import find_keys
+from hvd_pods.cluster.kube import Api
 from hvd_pods.common import ssh
 from hvd_pods.common.run import Run
 from hvd_pods.master import connections
-from hvd_pods.master.keys import find_keys
-from hvd_pods.master.kube import Api
 from hvd_pods.master.launch import build_environment, select_mpi
 from hvd_pods.master.mpi import MpiImplementation, count_connections
 from hvd_pods.master.user_code import UserCode

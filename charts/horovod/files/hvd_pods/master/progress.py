@@ -12,10 +12,11 @@ import threading
 import time
 from typing import Sequence
 
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
-from hvd_pods.master.carriers import Tell, spawn
+from hvd_pods.master.carriers import Tell
 from hvd_pods.master.messages import ProgressReported
 
 # Seconds before the first look: ranks import for seconds.

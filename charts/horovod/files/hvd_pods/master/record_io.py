@@ -6,10 +6,10 @@ import os
 from datetime import datetime, timezone
 from typing import Any, Mapping
 
+from hvd_pods.cluster.kube import Api, ApiError, Object
 from hvd_pods.common.reporting import log
 from hvd_pods.master import messages as m
 from hvd_pods.master.ending import CLOCK_SKEW, UNREADABLE, deadline, failure_reason
-from hvd_pods.master.kube import Api, ApiError, Object
 from hvd_pods.master.state import Facts
 
 # Seconds for which giving the record back is tried.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
+from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import (
     BAD_CONFIGURATION,
     HostsTimeoutError,
@@ -16,7 +17,6 @@ from hvd_pods.common.errors import (
     NotANumberError,
     RunError,
 )
-from hvd_pods.master.kube import Object
 
 # A launcher that ran for this many seconds had trained: what failed then is not what the script
 # does first, and the next attempt begins at once.

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.statefulsets import scale
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
-from hvd_pods.master.job_events import EventRecorder
-from hvd_pods.master.kube import Api, ApiError, Object
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.messages import TimedOut
 from hvd_pods.master.state import Facts
-from hvd_pods.master.statefulsets import scale
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
 # the start of the pod, too.

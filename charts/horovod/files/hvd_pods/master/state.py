@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Mapping
 
+from hvd_pods.cluster.kube import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.master import messages as m
-from hvd_pods.master.kube import Object
 from hvd_pods.master.reported_progress import Progress
 from hvd_pods.master.retries import Retries
 from hvd_pods.master.stalls import Stalls

@@ -10,11 +10,11 @@ from subprocess import PIPE
 
 import pytest
 
+from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host
 from hvd_pods.common.ssh import find_program
 from hvd_pods.master import messages as m
 from hvd_pods.master import probing
-from hvd_pods.master.addresses import Endpoint
 from tests.unit.hvd_pods.worker.ssh.pods import CONTAINER, REVISION, WORKER, SshPods
 from tests.waiting import wait_until
 

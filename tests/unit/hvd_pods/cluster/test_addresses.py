@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import addresses, kube
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.common.run import Host
-from hvd_pods.master import addresses, kube
-from hvd_pods.master.addresses import DnsAddresses, Endpoint, SliceAddresses
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.faults import TIMEOUT

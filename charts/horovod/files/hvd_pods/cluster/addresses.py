@@ -13,10 +13,10 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
+from hvd_pods.cluster.kube import Api, ApiError, pauses
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
-from hvd_pods.master.carriers import spawn
-from hvd_pods.master.kube import Api, ApiError, pauses
 
 Slice = Dict[str, Any]
 # Seconds until an API server that cannot be watched is asked again: the first pause, the longest.

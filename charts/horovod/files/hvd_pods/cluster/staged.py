@@ -12,9 +12,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Mapping
 
+from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Pod, Run
-from hvd_pods.master.kube import Api, ApiError
 
 LABELS = {"horovod/record": "staged"}
 # A message names at most this many nodes.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Mapping, Sequence
 
+from hvd_pods.cluster.kube import START_RETRY_SECONDS, Api, ApiError, Object
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
-from hvd_pods.master.kube import START_RETRY_SECONDS, Api, ApiError, Object
 
 
 def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:
@@ -41,8 +41,8 @@ def fit_to_run(api: Api, run: Run) -> None:
     Helm does so, but GitOps tools leave the number alone, because the master changes it. An elastic
     run keeps a number that a person or an autoscaler chose. A failure is logged. While the API
     server is away, one StatefulSet is enough to wait for: there may be many, and the training may
-    begin without it. None is, where the call before has waited. Then master/gathering.py scales up
-    what is missing, and the log says that workers beyond the numbers stay.
+    begin without it. None is, where the call before has waited. Then workers that are missing are
+    scaled up while they are waited for, and the log says that those beyond the numbers stay.
     """
     is_away, skipped = api.is_away, []
     for name, number in run.initial_workers.items():

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import Mapping
 
+from hvd_pods.cluster.kube import Api, ApiError, Object
 from hvd_pods.common import ssh
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.passwd import require_user_name
 from hvd_pods.common.paths import GENERATED, SECRETS
 from hvd_pods.common.reporting import log
-from hvd_pods.master.kube import Api, ApiError, Object
 
 NAMES = ("user-key", "host-key")
 CONFLICT, FORBIDDEN, NOT_FOUND = 409, 403, 404

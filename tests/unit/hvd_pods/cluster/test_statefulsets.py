@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import kube, statefulsets
+from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.common.run import Run
-from hvd_pods.master import kube, statefulsets
 from hvd_pods.master import messages as m
 from hvd_pods.master.effects import Effects
-from hvd_pods.master.job_events import EventRecorder
 from hvd_pods.master.state import Facts
 from tests.fakes import faults
 from tests.fakes.api import FakeApi

@@ -7,9 +7,9 @@ import queue
 import socket
 from datetime import datetime, timezone
 
+from hvd_pods.cluster.kube import Api, ApiError, Object
+from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.reporting import log
-from hvd_pods.master.carriers import spawn
-from hvd_pods.master.kube import Api, ApiError, Object
 
 # The API server takes no longer message.
 LONGEST_MESSAGE = 1024

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from hvd_pods.master import job_events, kube
-from hvd_pods.master.job_events import EventRecorder
+from hvd_pods.cluster import job_events, kube
+from hvd_pods.cluster.job_events import EventRecorder
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.server import Handler

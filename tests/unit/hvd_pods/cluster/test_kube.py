@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from devtools.localkube.pki import Authority
-from hvd_pods.master import kube
+from hvd_pods.cluster import kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import keys, kube
 from hvd_pods.common import errors, ssh
-from hvd_pods.master import keys, kube
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 

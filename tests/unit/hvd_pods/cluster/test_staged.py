@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.cluster import kube, staged
 from hvd_pods.common.run import Host, Pod, Run
-from hvd_pods.master import kube, staged
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
