@@ -176,29 +176,6 @@ def test_nothing_is_missed_after_a_watch_ends(
     assert int(second) > int(first), "the version was too old to watch from"
 
 
-FAILURES = {
-    "503": faults.status(503),
-    "410": faults.status(410),
-    "reset": faults.reset,
-    "cut": faults.cut_answer,
-    "no list": faults.text(200, "{}"),
-}
-
-
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-def test_slices_are_followed_on_when_they_cannot_be_listed_for_a_while(
-    slices: Follower,
-    api_server: FakeApi,
-    failure: faults.Failure,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    api_server.fail("GET", SLICES, failure, times=3)
-    api_server.end_watches()
-    api_server.remove(SLICES, "s1")
-    slices.wait_for(HOST, None)
-    assert capsys.readouterr().out.count("cannot watch the hosts' addresses") == 3
-
-
 @pytest.mark.parametrize("code", [403, 404])
 def test_slices_that_may_not_be_read_leave_it_to_dns(
     api_server: FakeApi,

@@ -62,17 +62,6 @@ def test_an_object_is_deleted_only_if_it_is_the_one_that_was_meant(
     assert api_server.find("core/pods", "a") is None
 
 
-@pytest.mark.parametrize("code", [400, 403, 409, 429, 503])
-def test_an_error_status_is_raised_with_its_message(
-    api: kube.Api, api_server: FakeApi, code: int
-) -> None:
-    api_server.fail("GET", "core/pods", faults.status(code, "try later", Retry_After="1"))
-    with pytest.raises(kube.ApiError, match=f"^{code}: try later$") as raised:
-        api.get("core/pods/a")
-    assert raised.value.status == code
-    assert api.get("core/pods/a") == POD, "one failure does not spoil the next call"
-
-
 BROKEN: list[tuple[faults.Failure, type[Exception]]] = [
     (faults.reset, OSError),
     (faults.cut_answer, http.client.IncompleteRead),

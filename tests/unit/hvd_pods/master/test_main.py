@@ -539,25 +539,6 @@ def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_rec
     assert record(pod)["holder"] == "hvd-master-2-x"
 
 
-def test_a_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers_alone(
-    pod: MasterPod,
-) -> None:
-    """It could not reach the API server during the training."""
-
-    def replace(handler: Handler) -> None:
-        put_record(pod, **OTHER, state="Running", reason="")
-        job = pod.api.find("batch/jobs", JOB)
-        assert job
-        handler.send_json(200, job)
-
-    pod.install("exit 0")
-    pod.show_job()
-    pod.api.fail("GET", "batch/jobs", replace)
-    assert pod.run() == 0
-    assert pod.replicas() == 2
-    assert pod.recorded() == ("Running", "")
-
-
 FEWEST: dict[str, Any] = {"number": 2, "mode": "elastic", "minRanks": 2}
 
 
