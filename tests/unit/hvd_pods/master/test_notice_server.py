@@ -134,23 +134,6 @@ def test_what_is_no_notice_of_this_run_is_refused(port: Port, line: str) -> None
     assert port.taken() == []
 
 
-def test_nothing_of_a_sender_without_the_secret_is_parsed(
-    port: Port, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nested brackets cost the parser much."""
-    parse, parsed = json.loads, list[object]()
-
-    def note_and_parse(text: Any) -> Any:
-        parsed.append(text)
-        return parse(text)
-
-    monkeypatch.setattr(json, "loads", note_and_parse)
-    for line in (b"[[[[\n", b'{"secret": "a", "kind": "asked"}\n'):
-        port.write(line)
-    assert port.taken() == []
-    assert len(parsed) == 1, "only the last notice"
-
-
 WRONG: list[dict[str, Any]] = [
     {"epoch": "6"},
     {"epoch": 7},
