@@ -23,11 +23,6 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
 def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
     """Watches the hosts of a run, of which two answer."""
     started: list[Effects] = []

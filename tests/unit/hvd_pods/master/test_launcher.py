@@ -21,11 +21,6 @@ Start = Callable[..., Launcher]
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
 def start(told: Told, tmp_path: Path) -> Start:
     """Starts a shell script as the launcher of the second attempt."""
 

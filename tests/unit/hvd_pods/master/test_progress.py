@@ -20,11 +20,6 @@ Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
 def follow(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two hosts; `ssh` is the script given."""
     monkeypatch.setattr(remote, "GENERATED", tmp_path)
