@@ -9,7 +9,7 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.common.run import Pod, Run
+from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
 from hvd_pods.master import probing
 from hvd_pods.master.carriers import Lanes
@@ -41,31 +41,6 @@ def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
 
 
 Watch = Callable[[Run], Effects]
-
-
-def test_hosts_are_asked_at_the_addresses_that_the_api_has(
-    workers: Workers, watch: Watch, told: Told
-) -> None:
-    watch(workers.run())
-    answers = {event.host: event for event in told.of(m.HostAnswers)}
-    assert answers["hvd-worker-1"] == m.HostAnswers(
-        2, "hvd-worker-1", Pod("127.0.1.2", "", "node-1")
-    )
-    workers.stop(0)
-    told.wait_for(m.HostGone, host="hvd-worker-0")
-
-
-@pytest.mark.usefixtures("api_server")
-def test_hosts_are_asked_at_the_addresses_that_dns_has_without_the_api(
-    workers: Workers, watch: Watch, told: Told, names: dict[str, list[str]]
-) -> None:
-    run = workers.run(api=False)
-    for ordinal, host in enumerate(run.hosts):
-        names[host.address] = [workers.address(ordinal)]
-    watch(run)
-    assert not workers.api.requests
-    del names[run.hosts[0].address]
-    told.wait_for(m.HostGone, host="hvd-worker-0")
 
 
 def test_addresses_of_the_training_stay_when_they_are_withdrawn(

@@ -72,19 +72,6 @@ def test_program_that_the_image_does_not_have_is_no_matter_of_luck(
     assert told.events == []
 
 
-@pytest.mark.parametrize(("kills", "code"), [(False, 9), (True, 137)])
-def test_launcher_is_asked_to_end_or_killed(
-    start: Start, told: Told, pipe: Path, kills: bool, code: int
-) -> None:
-    launcher = start('trap "exit 9" TERM; echo >"$OUT/pipe"; sleep 60 & wait')
-    wait_for_line(pipe)
-    launcher.end(kills=kills)
-    assert told.wait_for(LauncherEnded).code == code
-    # Once it has ended, this asks nobody.
-    launcher.end(kills=kills)
-    assert len(told.events) == 1
-
-
 @pytest.mark.parametrize("ends", ["by itself", "asked", "killed"])
 def test_nothing_is_left_of_a_launcher_that_has_ended(
     start: Start, told: Told, pipe: Path, ends: str

@@ -12,15 +12,6 @@ from hvd_pods.common.run import Run
 from hvd_pods.master import mpi
 from tests.unit.hvd_pods.runs import make_run
 
-OPEN_MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5]
-CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
-CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
-SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
-
-
-def by_name(value: Any) -> str:
-    return getattr(value, "name", str(value))
-
 
 # First lines of what each prints, as seen.
 @pytest.mark.parametrize(
@@ -55,46 +46,6 @@ def test_find_mpi_names_what_is_wrong_with_the_image(tmp_path: Path) -> None:
         assert word in str(refused.value)
     program.write_text("#!/bin/sh\n[ $1 = --version ] && echo MPICH Version: 5 >&2; exit 3\n")
     assert mpi.find_mpi(environment) is mpi.MPICH
-
-
-@pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
-@pytest.mark.parametrize(
-    ("binding", "words"),
-    [
-        (None, ["--map-by", "slot", "--bind-to", "none"]),
-        (CORES, ["--map-by", "slot:PE=14", "--bind-to", "core", "--report-bindings"]),
-        (
-            CORES_BY_SOCKET,
-            ["--map-by", "ppr:2:socket:PE=3", "--bind-to", "core", "--report-bindings"],
-        ),
-        (SOCKETS, ["--map-by", "ppr:2:socket", "--bind-to", "socket", "--report-bindings"]),
-    ],
-)
-def test_open_mpi_line_has_hostfile_binding_and_options(
-    implementation: mpi.MpiImplementation, binding: dict[str, Any] | None, words: list[str]
-) -> None:
-    run = make_run(options=["--tag-output"], **({"binding": binding} if binding else {}))
-    assert mpi.mpirun_line(run, implementation) == [
-        "mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), *words, "--tag-output",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("implementation", "words"),
-    [
-        (mpi.INTEL_MPI, ["-machinefile", str(mpi.HOSTFILE)]),
-        (mpi.MPICH, ["-f", str(mpi.HOSTFILE), "-localhost", "10.1.2.3"]),
-    ],
-    ids=by_name,
-)
-def test_hydra_line_passes_hosts_and_no_environment_of_the_master(
-    implementation: mpi.MpiImplementation, words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
-    run = make_run(options=["-prepend-rank"], binding=CORES)
-    assert mpi.mpirun_line(run, implementation) == [
-        "mpirun", "-np", "8", *words, "-genvnone", "-prepend-rank",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
