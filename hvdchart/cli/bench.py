@@ -118,7 +118,6 @@ def bench(
 
 
 def _read(files: list[Path]) -> "Object":
-    """The first of these results; raises HvdchartError when they cannot be compared."""
     from hvdchart.bench.result import check_comparable, read_document
 
     results = [read_document(file) for file in files]

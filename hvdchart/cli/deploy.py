@@ -246,7 +246,6 @@ def _print_preview(preview: "Preview", *, is_diff: bool) -> None:
 
 
 def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
-    """Print phases, and logs or progress, until the run ends, and then its status."""
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
     from hvdchart.run.status import run_status

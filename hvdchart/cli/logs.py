@@ -1,17 +1,12 @@
 """The command `logs`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Name, Namespace, parse_duration
 from hvdchart.cli.terminal import print_log
 from hvdchart.errors import NoRunError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hvdchart.run.logs import LogLine
 
 EPILOG = """\b
 Examples:
@@ -60,8 +55,8 @@ def logs(
     """
     seconds = parse_duration(since)
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.logs import follow, read_logged_lines
-    from hvdchart.run.ranks import check_tagged, run_of
+    from hvdchart.run.logs import LogLine, follow, read_logged_lines
+    from hvdchart.run.ranks import check_tagged, lines_of_rank, run_of
     from hvdchart.run.status import newest_job
 
     cluster = Cluster.connect(context, namespace)
@@ -76,15 +71,12 @@ def logs(
     component = "" if rank is None and not master else "master"
     try:
         lines = read(cluster, name, tail=tail, since=seconds, component=component)
-        print_log(lines if rank is None else _lines_of_rank(lines, rank))
+        if rank is not None:
+            lines = (
+                LogLine(f"rank {rank}", text)
+                for line in lines
+                for text in lines_of_rank([line.text], rank)
+            )
+        print_log(lines)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-
-
-def _lines_of_rank(lines: "Iterator[LogLine]", rank: int) -> "Iterator[LogLine]":
-    from hvdchart.run.logs import LogLine
-    from hvdchart.run.ranks import lines_of_rank
-
-    for line in lines:
-        for text in lines_of_rank([line.text], rank):
-            yield LogLine(f"rank {rank}", text)

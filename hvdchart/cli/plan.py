@@ -141,7 +141,6 @@ def _expectation(
 
 
 def _print_expectation(expectation: dict[str, Any]) -> None:
-    """Print an expectation as tables, with its assumptions."""
     from rich.table import Table
 
     expected = Table("workers", "ranks", "samples/s", "efficiency", title="expected speed")

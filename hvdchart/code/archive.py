@@ -132,7 +132,6 @@ def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
 
 
 def _check_size(path: Path, characters: int, files: list[Path]) -> None:
-    """Raise FileError for code that is larger than the chart takes, naming the largest files."""
     most = int(read_data("resources.json")["codeCharacters"])
     if characters <= most:
         return

@@ -143,7 +143,6 @@ def _reduce(discovery: Discovery, chosen: list[tuple[Fit, int]]) -> Discovery:
 
 
 def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
-    """The spec's entry for a group with other numbers of nodes."""
     numbers: dict[str, Plain] = {"name": group.name, "count": count}
     return {**numbers, **({"spares": spares} if spares else {}), **group.entry, **numbers}
 

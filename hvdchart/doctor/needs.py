@@ -34,7 +34,11 @@ class PodNeeds:
 def pod_needs(values: Values) -> list[PodNeeds]:
     """The pods of a run: each group of workers, and the master."""
     workers = [
-        _needs(str(group.get("name") or "worker"), _count_pods(group), group)
+        _needs(
+            str(group.get("name") or "worker"),
+            int(group.get("number") or 1) + int(group.get("spares") or 0),
+            group,
+        )
         for group in merged_groups(values)
     ]
     return [*workers, _needs("master", 1, values.get("master") or {})]
@@ -69,12 +73,7 @@ def security_level(values: Values) -> tuple[str, str]:
     return "restricted", ""
 
 
-def _count_pods(group: Values) -> int:
-    return int(group.get("number") or 1) + int(group.get("spares") or 0)
-
-
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
-    """The volumes of all pods; those of all workers come with each group."""
     yield from values.get("volumes") or []
     for group in merged_groups(values):
         yield from group["volumes"] or []

@@ -15,7 +15,7 @@ from pathspec import GitIgnoreSpec
 
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
-from hvdchart.image.engines import ENGINES, is_working, runtime_options, working_engines
+from hvdchart.image.engines import runtime_options, usable_engines
 
 # Characters of a tag: enough that no two contents of one project have the same.
 _TAG_LENGTH = 12
@@ -65,17 +65,8 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
 
 def choose_engine(name: str | None) -> str:
     """The engine to build with: the named engine, or the first that works. Raises ImageError."""
-    if name is not None and name not in ENGINES:
-        raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
-    if name is not None and not is_working(name):
-        raise ImageError(f"{name} does not work here: install or start it")
-    engines = [name] if name else working_engines()
-    if not engines:
-        raise ImageError(
-            f"none of {', '.join(ENGINES)} works here: start one, or run the script without an "
-            "image of its own: deploy --code"
-        )
-    return engines[0]
+    remedy = "run the script without an image of its own: deploy --code"
+    return usable_engines(name, remedy)[0]
 
 
 def build(source: Source, engine: str, report: Report, output: Report | None = None) -> str:

@@ -33,6 +33,18 @@ def working_engines() -> list[str]:
     return [engine for engine in ENGINES if is_working(engine)]
 
 
+def usable_engines(name: str | None, remedy: str) -> list[str]:
+    """The engine of this name, or all that work. Raises ImageError, with a remedy, without any."""
+    if name is not None and name not in ENGINES:
+        raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
+    if name is not None and not is_working(name):
+        raise ImageError(f"{name} does not work here: install or start it")
+    engines = [name] if name else working_engines()
+    if not engines:
+        raise ImageError(f"none of {', '.join(ENGINES)} works here: start one, or {remedy}")
+    return engines
+
+
 def runtime_options() -> list[str]:
     """The options that let Podman and Buildah run containers as root: runc where it is installed.
 
@@ -48,16 +60,8 @@ def run_in(image: str, command: Sequence[str], user: int, engine: str | None = N
     `engine` is one of ENGINES; default: the first that works and has the image or can pull it.
     Raises ImageError when no engine can run the image.
     """
-    if engine and not is_working(engine):
-        raise ImageError(f"{engine} does not work here: install or start it")
-    engines = [engine] if engine else working_engines()
-    if not engines:
-        raise ImageError(
-            f"none of {', '.join(ENGINES)} works here: start one, or check the image in the "
-            "cluster with --in-cluster"
-        )
     reasons = []
-    for name in engines:
+    for name in usable_engines(engine, "check the image in the cluster with --in-cluster"):
         reason = _pull_if_missing(name, image)
         if reason is None:
             run = _run_buildah if name == "buildah" else _run_container

@@ -265,7 +265,6 @@ def _parse(part: str, file: str) -> Node | None:
 
 
 def _refuse_template(text: str, file: str) -> None:
-    """Raise SpecError for a template of Helm or Jinja, which is no YAML until it is rendered."""
     match = _TEMPLATE.search(_COMMENT.sub(lambda match: " " * len(match[0]), text))
     if match is None:
         return

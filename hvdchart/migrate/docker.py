@@ -76,7 +76,6 @@ class DockerRun:
         return rest[1:]
 
     def _option(self, rest: Sequence[Text]) -> int:
-        """Carry over the first option; its number of words."""
         name, equals, value = rest[0].text.lstrip("-").partition("=")
         if name in _FLAGS or (not rest[0].text.startswith("--") and set(name) <= set("itd")):
             self.ledger.add_part(self.old, rest[0].text, "", _FLAGS.get(name, _FLAGS["it"]))

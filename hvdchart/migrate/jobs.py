@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.ledger import Ledger, without_nulls
+from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.model import CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
+from hvdchart.values.merge import without_nulls
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
@@ -149,7 +150,6 @@ def migrate_volcano(ledger: Ledger) -> tuple[str, str]:
 
 
 def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
-    """The paths of the launcher's task and of the workers'."""
     names = {ledger.text_at(*task, "name"): task for task in tasks}
     master = ledger.text_at("spec", "plugins", "mpi", "master")
     wanted = [name for name in names if name == master or name.lower() in _LAUNCHER_NAMES]
@@ -206,7 +206,6 @@ class _Role:
 
 
 def _check_keys(ledger: Ledger, allowed: Mapping[KeyPath, tuple[str, ...]]) -> None:
-    """Raise SpecError for a key that a map of the manifest may not have."""
     for path, keys in allowed.items():
         for key in ledger.map_at(*path):
             if key not in keys:

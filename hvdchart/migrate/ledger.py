@@ -19,6 +19,7 @@ from hvdchart.errors import SpecError
 from hvdchart.spec.paths import KeyPath, child_at, dotted, nearest_node, place_of, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
+from hvdchart.values.merge import without_nulls
 from hvdchart.values.schema import schema_at
 
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
@@ -369,15 +370,6 @@ def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
         yield from leaves(child, (*path, step))
     if empty:
         yield path
-
-
-def without_nulls(value: Plain) -> Plain:
-    """`value` without the nulls in its maps."""
-    if isinstance(value, dict):
-        return {k: without_nulls(child) for k, child in value.items() if child is not None}
-    if isinstance(value, list):
-        return [without_nulls(child) for child in value]
-    return value
 
 
 def schema_error(schema: Mapping[str, Any], path: Sequence[str], value: Plain) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hvdchart.chart_files import is_gpu
-from hvdchart.migrate.ledger import Ledger, NewPath, without_nulls
+from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.spec.model import CHARTS_MOUNTS, CHARTS_VOLUMES
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
+from hvdchart.values.merge import without_nulls
 
 _SHM = "/dev/shm"  # noqa: S108  a mount path to recognize, no file of this process
 _SCHEDULING = (

@@ -110,5 +110,4 @@ def _whole_paths(paths: list[KeyPath], total: Counter[KeyPath]) -> list[KeyPath]
 
 
 def _prefixes(path: KeyPath) -> list[KeyPath]:
-    """The path of each value on the way to a value, and its own."""
     return [path[: length + 1] for length in range(len(path))]

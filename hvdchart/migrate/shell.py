@@ -70,8 +70,6 @@ def read_statements(text: str) -> list[Statement]:
 
 
 class _Reader:
-    """One pass over the text."""
-
     def __init__(self, text: str) -> None:
         self.text = text.replace("\r\n", "\n").replace("\r", "\n")
         self.at = 0
@@ -116,7 +114,6 @@ class _Reader:
         return ""
 
     def _skip(self) -> bool:
-        """Skip spaces, continued lines and a comment."""
         match = re.compile(r"(?:[ \t]|\\\n)+|#[^\n]*").match(self.text, self.at)
         if match:
             self.at = match.end()

@@ -59,7 +59,8 @@ def migrate_chart(ledger: Ledger) -> None:
     volumes.add(("volumes",), ("volumeMounts",))
     volumes.put(("volumes",))
     _carry_over_pods(ledger, head)
-    ledger.close(NAME, lambda keys: _same_key(head, keys))
+    # What the old chart called `driver` or `master` is this chart's `master`.
+    ledger.close(NAME, lambda keys: ("master", *keys[1:]) if keys[:1] == (head,) else keys)
     if "podSecurityContext" not in ledger.values:
         ledger.add_check(f"the pods ran as root; {pod_spec.RUN_AS_ROOT}")
     if gpus is not None and gpus > 1:
@@ -198,8 +199,3 @@ def _carry_over_ignored(ledger: Ledger, head: str) -> None:
                 continue
             ledger.carry_over((part, key), (new, key), f"{NAME} ignored it")
             ledger.add_check(f"{part}.{key} takes effect now; {NAME} ignored it")
-
-
-def _same_key(head: str, keys: NewPath) -> NewPath:
-    """This chart's key for a key of the old one."""
-    return ("master", *keys[1:]) if keys and keys[0] == head else keys

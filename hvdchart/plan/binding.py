@@ -51,7 +51,8 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
         why = Reason("groups have different ranks per socket: none fits all", _OURS)
-    transport = "RDMA" if _moves_data_by_rdma(spec) else ""
+    # CPU ranks reduce through MPI, which reaches RDMA devices by UCX; NCCL finds them itself.
+    transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
     interface, group_env = _interfaces(spec, transport)
     options = spec.launch.options
     return Launching(binding or Binding("none"), options, why, interface, group_env, transport)
@@ -100,11 +101,6 @@ def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
     straddles = sockets > 1 and cores * per_socket != group.cores_per_socket
     named = rules.ranks_of_a_socket(group, ranks) if straddles else 0
     return Binding("core", cores, named or None)
-
-
-def _moves_data_by_rdma(spec: Spec) -> bool:
-    """CPU ranks reduce through MPI, which reaches RDMA devices by UCX; NCCL finds them itself."""
-    return all(group.rdma and not group.gpus for group in spec.nodes)
 
 
 def _interfaces(spec: Spec, transport: str) -> tuple[str | None, dict[str, dict[str, str]]]:

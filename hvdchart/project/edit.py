@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 def get(file: Path, path: str) -> Plain:
     """The value at a path such as nodes.0.count. Raises SpecError for a path without a value."""
-    node = parse(_read(file), str(file))
-    for step in _steps(path):
-        child = _child(node.value, step)
-        if child is None:
-            raise SpecError(str(node.place), path, f"there is no {step!r}", _expected(node.value))
-        node = child
-    return node.plain
+    return _walk(parse(_read(file), str(file)).plain, _steps(path), path)
 
 
 def items(file: Path) -> Iterator[tuple[str, Plain]]:
@@ -47,7 +41,7 @@ def set_values(file: Path, settings: Sequence[str]) -> None:
             value = parse(text.encode() or b'""', f"the value of {path}").plain
             steps = _steps(path)
             target = _walk(root, steps[:-1], path, creates=True)
-            _assign(target, steps[-1], value, path)
+            target[_key(target, steps[-1], path)] = value
 
     _edit(file, change)
 
@@ -58,14 +52,12 @@ def unset_values(file: Path, paths: Sequence[str]) -> None:
     def change(root: Any) -> None:
         for path in paths:
             steps = _steps(path)
-            target = _walk(root, steps[:-1], path, creates=False)
-            key: Any = _key(target, steps[-1], path)
-            if isinstance(target, dict) and key not in target:
-                raise SpecError(str(file), path, f"there is no {key!r}", "a key of the file")
-            del target[key]
+            _walk(root, steps, path)
+            target = _walk(root, steps[:-1], path)
+            del target[_key(target, steps[-1], path)]
             if not target and len(steps) > 1:
                 # Comments of what was in it would stand between its key and [].
-                parent = _walk(root, steps[:-2], path, creates=False)
+                parent = _walk(root, steps[:-2], path)
                 parent.ca.items.pop(_key(parent, steps[-2], path), None)
                 target.ca.comment = None
 
@@ -123,20 +115,18 @@ def _steps(path: str) -> list[str]:
     return steps
 
 
-def _walk(root: Any, steps: Sequence[str], path: str, *, creates: bool) -> Any:
-    """The map or list at some steps; missing maps are made where `creates`."""
+def _walk(root: Any, steps: Sequence[str], path: str, *, creates: bool = False) -> Any:
+    """The value at some steps; raises SpecError for a missing one, or makes maps (`creates`)."""
     for step in steps:
         key = _key(root, step, path)
-        if isinstance(root, dict) and (key not in root or root[key] is None):
-            if not creates:
-                raise SpecError("config", path, f"there is no {step!r}", "a key of the file")
+        if creates and isinstance(root, dict) and root.get(key) is None:
             root[key] = {}
+        if isinstance(root, dict) and key not in root:
+            raise SpecError(
+                "config", path, f"there is no {step!r}", f"one of {', '.join(root) or 'no keys'}"
+            )
         root = root[key]
     return root
-
-
-def _assign(target: Any, step: str, value: Plain, path: str) -> None:
-    target[_key(target, step, path)] = value
 
 
 def _key(target: Any, step: str, path: str) -> str | int:
@@ -151,22 +141,6 @@ def _key(target: Any, step: str, path: str) -> str | int:
     raise SpecError(
         "config", path, f"{step!r} is below {target!r}", "a path through maps and lists"
     )
-
-
-def _child(value: Any, step: str) -> Node | None:
-    if isinstance(value, dict):
-        child: Node | None = value.get(step)
-        return child
-    if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-        item: Node = value[int(step)]
-        return item
-    return None
-
-
-def _expected(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"one of {', '.join(value)}" if value else "no key: the map is empty"
-    return f"a number from 0 to {len(value) - 1}" if isinstance(value, list) else "no further step"
 
 
 def _leaves(node: Node, path: str) -> Iterator[tuple[str, Plain]]:

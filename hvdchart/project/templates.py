@@ -176,7 +176,6 @@ def _app_version() -> str:
 
 
 def _image(reference: str) -> str:
-    """A reference as the spec's `image`."""
     shown = (f"{key}: {_quoted(value)}" for key, value in split_image(reference).items())
     return f"{{{', '.join(shown)}}}"
 

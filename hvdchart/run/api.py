@@ -168,7 +168,6 @@ class Api:
 
 
 def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext | None:
-    """How to check the server and to show the certificate of the credentials."""
     if connection.server.startswith("http://"):
         return None
     try:
@@ -193,7 +192,6 @@ def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext | N
 
 
 def _parse(what: str, response: urllib3.BaseHTTPResponse) -> Object:
-    """The document of a response."""
     with _wrap_errors(what):
         answer: Object = json.loads(response.read())
     return answer
@@ -201,7 +199,6 @@ def _parse(what: str, response: urllib3.BaseHTTPResponse) -> Object:
 
 @contextmanager
 def _wrap_errors(what: str) -> Iterator[None]:
-    """Raise what happens to a connection as ClusterError."""
     try:
         yield
     except (HTTPError, OSError) as error:

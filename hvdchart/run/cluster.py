@@ -108,7 +108,6 @@ class Cluster:
         return releases
 
     def _record(self, release: str) -> dict[str, str]:
-        """The data of the release's record (a ConfigMap); empty without a record."""
         name = record_name(release)
         what = f"read configmap {name} in namespace {self.namespace}"
         try:

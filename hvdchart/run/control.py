@@ -88,7 +88,6 @@ def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
 
 
 def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
-    """The group's position among the release's workerGroups; None when it has none."""
     names = [str(item["name"]) for item in groups]
     if group is None and len(names) < 2:
         return 0 if names else None

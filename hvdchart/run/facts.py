@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 from hvdchart.run.api import Api, RefusedError
 from hvdchart.run.release import Object
 
+T = TypeVar("T")
 _AUTHORIZATION = "apis/authorization.k8s.io/v1"
 _DNS = "k8s-app=kube-dns"
 
@@ -27,16 +29,9 @@ class Facts:
 
     def namespace_object(self) -> Object | None:
         """The namespace; an empty map if it does not exist."""
-        try:
-            return self._api.get(
-                f"read namespace {self.namespace}", f"api/v1/namespaces/{self.namespace}"
-            )
-        except RefusedError as error:
-            if error.status == 404:
-                return {}
-            if error.status == 403:
-                return None
-            raise
+        path = f"api/v1/namespaces/{self.namespace}"
+        missing: Object = {}
+        return self._read(lambda: self._api.get(f"read namespace {self.namespace}", path), missing)
 
     def rules(self) -> tuple[list[Object], bool]:
         """The rules of what this user may do in the namespace, and whether these are all."""
@@ -68,8 +63,7 @@ class Facts:
     def claim(self, name: str) -> Object | None:
         """A PersistentVolumeClaim of the namespace."""
         path = f"api/v1/namespaces/{self.namespace}/persistentvolumeclaims/{name}"
-        claim: Object | None = self._optional(lambda: self._api.get(f"read claim {name}", path))
-        return claim
+        return self._read(lambda: self._api.get(f"read claim {name}", path))
 
     def storage_classes(self) -> list[Object] | None:
         """The cluster's StorageClasses."""
@@ -89,16 +83,13 @@ class Facts:
         return sum(1 for each in endpoints if (each.get("conditions") or {}).get("ready", True))
 
     def _list(self, what: str, path: str, labels: str = "") -> list[Object] | None:
-        items: list[Object] | None = self._optional(
-            lambda: self._api.list(f"list {what}", path, labels)
-        )
-        return items
+        return self._read(lambda: self._api.list(f"list {what}", path, labels))
 
     @staticmethod
-    def _optional(read: Any) -> Any:
+    def _read(read: Callable[[], T], missing: T | None = None) -> T | None:
         try:
             return read()
         except RefusedError as error:
-            if error.status in (403, 404):
-                return None
-            raise
+            if error.status not in (403, 404):
+                raise
+            return missing if error.status == 404 else None

@@ -75,7 +75,6 @@ def find_connection(context: str | None = None) -> Connection:
 
 @contextmanager
 def _usable(setting: str) -> Iterator[None]:
-    """Raise what is wrong with a kubeconfig as ClusterError."""
     try:
         yield
     # ValueError: a certificate that is no text.
@@ -88,7 +87,6 @@ def _usable(setting: str) -> Iterator[None]:
 
 
 def _of_pod(setting: str) -> Connection:
-    """The connection of the pod's service account."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not (host and port):
         raise ClusterError(
@@ -205,7 +203,6 @@ class _Kubeconfig:
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
-    """The text of a key; empty without."""
     value = entry.get(key)
     if not isinstance(value, str | None):
         raise UnusableError(f"{key} is {value!r}, which is not text")
@@ -228,7 +225,6 @@ def _bearer(token: str) -> tuple[str, str]:
 
 
 def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Headers for the keys of a user who acts as somebody else."""
     if "as" in user:
         yield "Impersonate-User", _text(user, "as")
     if "as-uid" in user:
@@ -238,7 +234,6 @@ def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:
-    """The cluster as a program for credentials is told about it."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     shown = {key: cluster[key] for key in keys if key in cluster}
     shown["certificate-authority-data"] = base64.b64encode(authorities).decode()

@@ -14,7 +14,7 @@ from hvdchart.errors import ClusterError
 # The line in which `port-forward` prints the port that it listens on.
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
 # A command, or the shell that the image has, in the directory of the user's code if there is any,
-# with its packages (files/packages.py).
+# with its packages (hvd_pods/common/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
 _ENTER = (
     "cd /horovod/code/*/ 2>/dev/null; "

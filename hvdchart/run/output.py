@@ -56,7 +56,6 @@ def timeline_source(release: Release) -> tuple[str, str, str]:
 
 
 def _timeline_path(stateful_set: Object) -> str | None:
-    """The value of HOROVOD_TIMELINE in the workers."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     for container in pod.get("containers") or []:
         values = {

@@ -12,7 +12,7 @@ from hvdchart.text import join_names
 
 QUEUED, SCHEDULING, PULLING, STARTING = "queued", "scheduling", "pulling images", "starting"
 HOSTS_READY, TRAINING, DONE = "hosts ready", "training", "done"
-# The events with which the master reports its stage (files/master.py).
+# The events with which the master reports its stage (hvd_pods/master).
 _STAGES = {"HostsReady": HOSTS_READY, "Training": TRAINING, "Started": STARTING, "Failed": STARTING}
 
 
@@ -60,7 +60,6 @@ def _phase_of_pods(release: Release, wanted: int) -> Phase | None:
 
 
 def _why(release: Release) -> str:
-    """The first problem of a pod, with what to do."""
     for pod in release.pods:
         problem = problem_of(pod, release.events)
         if problem:

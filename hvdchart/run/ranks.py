@@ -17,7 +17,7 @@ from hvdchart.run.release import Object
 # What launchers put before a rank's line: horovodrun `[1]<stdout>:`, Open MPI `[1,1]<stdout>:` with
 # --tag-output, Intel MPI and MPICH `[1] ` with -prepend-rank.
 _TAG = re.compile(r"^\[(?:[^][]*,)?(\d+)\](?:<std(?:out|err)>: ?| )")
-# The line with which files/rank.py begins each rank.
+# The line with which hvd_pods/rank/start.py begins each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d+) of ")
 _TAGGING = {"tag-output", "prepend-rank", "l"}
 

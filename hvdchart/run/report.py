@@ -40,7 +40,6 @@ def _lines(status: Status, namespace: str) -> Iterator[str]:
 
 
 def _pod_lines(pods: Sequence[PodStatus]) -> Iterator[str]:
-    """A line for each pod. Of many pods, healthy running ones are only counted."""
     shown = pods
     if len(pods) > _MOST_PODS:
         shown = [pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem]

@@ -1,4 +1,4 @@
-"""The Python stacks of a run's ranks, as files/stacks.py shows them in their workers."""
+"""The Python stacks of a run's ranks, as hvd_pods/worker/stacks.py shows them in their workers."""
 
 from __future__ import annotations
 

@@ -299,16 +299,13 @@ def _count_workers(release: Release, pods: Sequence[Object]) -> _Workers:
 
 
 def _is_child(pod: Object, owner: str) -> bool:
-    """Whether a pod is of the controller of this name."""
     owners = pod["metadata"].get("ownerReferences") or []
     return any(reference.get("name") == owner for reference in owners)
 
 
 def _is_ready(pod: Object) -> bool:
-    """Whether a pod's readiness was seen."""
     return _is_true({c["type"]: c for c in pod.get("status", {}).get("conditions") or []}, "Ready")
 
 
 def _is_true(conditions: Mapping[str, Object], kind: str) -> bool:
-    """Whether a condition holds, of conditions by their type."""
     return bool(conditions.get(kind, {}).get("status") == "True")

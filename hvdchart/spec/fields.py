@@ -40,27 +40,6 @@ def wrong_value(node: Node, path: str, expected: str) -> SpecError:
 
 
 @dataclass(frozen=True)
-class Integer:
-    """A whole number from `low` to `high`."""
-
-    low: int
-    high: int
-
-    def read(self, node: Node, path: str) -> int:
-        value = node.value
-        if (
-            not isinstance(value, int)
-            or isinstance(value, bool)
-            or not self.low <= value <= self.high
-        ):
-            raise wrong_value(node, path, f"a whole number from {self.low} to {self.high}")
-        return value
-
-    def schema(self) -> dict[str, Plain]:
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
-
-
-@dataclass(frozen=True)
 class Number:
     """A number from `low` to `high`."""
 
@@ -68,17 +47,33 @@ class Number:
     high: float
 
     def read(self, node: Node, path: str) -> float:
-        value = node.value
-        if (
-            not isinstance(value, int | float)
-            or isinstance(value, bool)
-            or not self.low <= value <= self.high
-        ):
+        if not _is_within(node.value, (int, float), self.low, self.high):
             raise wrong_value(node, path, f"a number from {self.low:g} to {self.high:g}")
-        return float(value)
+        return float(cast(float, node.value))
 
     def schema(self) -> dict[str, Plain]:
         return {"type": "number", "minimum": self.low, "maximum": self.high}
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A whole number from `low` to `high`."""
+
+    low: int
+    high: int
+
+    def read(self, node: Node, path: str) -> int:
+        if not _is_within(node.value, (int,), self.low, self.high):
+            raise wrong_value(node, path, f"a whole number from {self.low} to {self.high}")
+        return cast(int, node.value)
+
+    def schema(self) -> dict[str, Plain]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+def _is_within(value: Any, kinds: tuple[type, ...], low: float, high: float) -> bool:
+    # Exactly these types: to Python, True is an integer.
+    return type(value) in kinds and low <= value <= high
 
 
 class Boolean:
@@ -330,7 +325,6 @@ def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def _plain(value: object) -> Plain:
-    """A value of a dataclass's field as YAML would have it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ObjectOf(type(value)).write(value)
     if isinstance(value, Mapping):

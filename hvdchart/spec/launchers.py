@@ -5,8 +5,7 @@ The pods' hvd_pods.common.launcher_options describes launchers, their options an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from hvd_pods.common.launcher_options import (
     LAUNCHER_OPTIONS,
@@ -46,31 +45,10 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
     interface = common_interface(spec)
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
     binding = next((given for given in bindings if given not in (None, "none")), None)
-    settings = ConflictingSettings(
-        f"tuning.binding is {binding}" if binding else "",
-        f"the groups' interface is {interface}" if interface else "",
-    )
-    for index, problem, expected in find_option_problems(
-        spec.launch.mode, spec.launch.options, settings
-    ):
-        yield ("launch", "options", index), problem, expected
-
-
-@dataclass(frozen=True)
-class ConflictingSettings:
-    """Settings that options may contradict, as a message names them; empty where not given."""
-
-    binding: str
-    interface: str
-
-
-def find_option_problems(
-    mode: str, arguments: Sequence[str], settings: ConflictingSettings
-) -> Iterator[tuple[int, str, str]]:
-    """What the chart refuses in a list of options: the index, the problem, what is expected."""
+    mode, arguments = spec.launch.mode, spec.launch.options
     modes: dict[str, list[str]] = LAUNCHER_OPTIONS["modes"]
     conflicts = find_conflicts(
-        arguments, modes[mode], binding=bool(settings.binding), interface=bool(settings.interface)
+        arguments, modes[mode], binding=bool(binding), interface=bool(interface)
     )
     for index, reason, option in conflicts:
         having = set(option.get("readBy", ()))
@@ -88,13 +66,14 @@ def find_option_problems(
                 ", and no MPI has both it and the options before it",
                 "options of the image's MPI only",
             ),
-            "interface": (f", but {settings.interface}", "one of the two"),
+            "interface": (f", but the groups' interface is {interface}", "one of the two"),
             "binding": (
-                f", but {settings.binding}",
+                f", but tuning.binding is {binding}",
                 "one of the two (binding none leaves it to the options)",
             ),
         }[reason]
-        yield index, f"option {option_name(arguments[index])!r}{problem}", expected
+        problem = f"option {option_name(arguments[index])!r}{problem}"
+        yield ("launch", "options", index), problem, expected
 
 
 def launcher_memory(mode: str, ranks: int) -> int:

@@ -136,10 +136,15 @@ def _composed(text: str, file: str) -> Any:
     try:
         return yaml.compose(text)
     except MarkedYAMLError as error:
-        place, problem, expected = _describe(error, file)
+        mark: Any = error.problem_mark or error.context_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
         if isinstance(error, MaxDepthExceededError):
             raise _error(place, "nested too deep", f"at most {MAX_DEPTH} levels") from None
-        raise _error(place, problem, expected) from error
+        problem = " ".join((error.problem or error.context or "not YAML").split())
+        begins: Any = error.context_mark
+        if begins and begins is not mark:
+            problem += f", in what begins at {begins.line + 1}:{begins.column + 1}"
+        raise _error(place, f"broken YAML: {problem}", "one YAML document") from error
     except (
         YAMLError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError,
         LookupError,
@@ -253,69 +258,3 @@ def _number(raw: str, is_integer: bool, place: Place) -> int | float:
 
 def _error(place: Place, problem: str, expected: str) -> SpecError:
     return SpecError(str(place), "", problem, expected)
-
-
-def _describe(error: Any, file: str) -> tuple[Place, str, str]:
-    """Where a file is broken, what is broken, and what was expected, in a reader's words.
-
-    The parser names tokens and grammar; whoever wrote the file looks for a quote, a bracket or a
-    tab. `error` has the parser's marks.
-    """
-    problem = " ".join((error.problem or error.context or "not YAML").split())
-    mark = error.problem_mark or error.context_mark
-    place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1, 1)
-    start = error.context_mark
-    begins = f"{start.line + 1}:{start.column + 1}" if start else ""
-    for pattern, message, expected in _WORDS:
-        match = re.search(pattern, f"{error.context or ''}; {problem}")
-        if match:
-            words = {"begins": begins, **match.groupdict()}
-            return place, message.format(**words), expected.format(**words)
-    where = f", in what begins at {begins}" if begins and mark != start else ""
-    return place, f"broken YAML: {problem}{where}", "one YAML document"
-
-
-# What the parser says (its context; its problem), what to say instead, and what was expected.
-_WORDS = (
-    (
-        r"quoted scalar; found unexpected end of stream",
-        "broken YAML: the text in quotes that begins at {begins} does not end",
-        "a closing quote",
-    ),
-    (
-        r"flow (?P<kind>sequence|mapping); expected ',' or '(?P<end>.)', but got",
-        "broken YAML: '{end}' or ',' is missing in the brackets that open at {begins}",
-        "'{end}' where they close, and ',' between items",
-    ),
-    (
-        r"; mapping values are not allowed here",
-        "broken YAML: a ':' where no key can be",
-        "one key in a line, indented like the keys beside it; quotes around text with ': '",
-    ),
-    (r"found character '\\t'", "broken YAML: a tab", "spaces as indentation"),
-    (
-        r"found character '(?P<sign>.)' that cannot start any token",
-        "broken YAML: {sign!r} at the start of a value",
-        "quotes around text that starts with it",
-    ),
-    (
-        r"found undefined alias '(?P<name>[^']{1,60})",
-        "broken YAML: *{name} refers to an anchor &{name} that is not above it",
-        "an anchor, or quotes around text that starts with *",
-    ),
-    (
-        r"expected <block end>, but found",
-        "broken YAML: indented unlike the lines before it, from {begins} on",
-        "keys of one map, or items of one list, in the same column",
-    ),
-    (
-        r"; but found another document",
-        "broken YAML: a second document begins here",
-        "one document in a file, without --- between lines",
-    ),
-    (
-        r"could not find expected ':'",
-        "broken YAML: the line {begins} is neither a key with its value nor an item of a list",
-        "'key: value' or '- item'",
-    ),
-)

@@ -70,10 +70,6 @@ def _run(
     report: Callable[[str], None],
     helm: Helm,
 ) -> list[tuple[int, float | None, str]]:
-    """Install the plan and return the result of each run: its number, images/s or None, the error.
-
-    Raises RunFailedError when there is no result.
-    """
     name = plan.spec.name
     results, last = [], ""
     with temporary_run(cluster, plan, helm) as lines:

@@ -246,5 +246,4 @@ def _mount(name: str, volume: Volume) -> dict[str, Plain]:
 
 
 def _omit_empty(**pairs: Plain) -> dict[str, Plain]:
-    """`pairs` without keys whose value is None or an empty list or map."""
     return {key: value for key, value in pairs.items() if value not in (None, [], {}, ())}

@@ -12,22 +12,18 @@ from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node
 from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
 from hvdchart.values.build import make_values
-from hvdchart.values.launch import find_launch_problems
-from hvdchart.values.merge import merge_values, null_paths, omit_needless_nulls
+from hvdchart.values.merge import null_paths, omit_needless_nulls, without_nulls
 from hvdchart.values.schema import default_values, resolve, schema_at, values_schema
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft7Validator
 
 
-# The chart's values that its checks of a launch read.
-_LAUNCH_KEYS = {"hostNetwork", "launch", "master", "network", "workerGroups"}
-_RANKS_KEYS = {"number", "slots", "spares"}
-
-
 def checked_values(plan: Plan) -> dict[str, Plain]:
     """The plan's values, checked against the chart's schema.
 
+    What only the chart's templates refuse, such as options of another launcher in the spec's
+    `values`, Helm reports when it renders the run.
     Raises SpecError when the spec's `values` are wrong, and ValuesError when other values are,
     which is a defect of hvdchart.
     """
@@ -42,20 +38,11 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
     _check_images(plan, values)
-    # The spec's other keys were checked when it was read.
-    given = plan.spec.values
-    if _LAUNCH_KEYS & given.keys() or _RANKS_KEYS & (given.get("worker") or {}).keys():
-        complete = merge_values(default_values(), values)
-        errors = ErrorCollector()
-        for wrong, problem, expected in find_launch_problems(complete):
-            with errors.step():
-                raise _refused(plan, wrong, problem, expected=expected)
-        errors.raise_all()
     return values
 
 
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
-    violations = _validator().iter_errors(_without_nulls(values))
+    violations = _validator().iter_errors(without_nulls(values))
     errors = ErrorCollector()
     for error in sorted(violations, key=lambda error: [str(step) for step in error.instance_path]):
         where: KeyPath = tuple(error.instance_path)
@@ -120,9 +107,3 @@ def _validator() -> Draft7Validator:
     from jsonschema_rs import Draft7Validator
 
     return Draft7Validator(values_schema())
-
-
-def _without_nulls(value: Plain) -> Plain:
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    return value

@@ -75,3 +75,12 @@ def null_paths(
             yield (*above, key)
         elif isinstance(value, Mapping):
             yield from null_paths(value, (*above, key))
+
+
+def without_nulls(value: Plain) -> Plain:
+    """`value` without the nulls in its maps."""
+    if isinstance(value, Mapping):
+        return {k: without_nulls(child) for k, child in value.items() if child is not None}
+    if isinstance(value, list):
+        return [without_nulls(child) for child in value]
+    return value

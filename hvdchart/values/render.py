@@ -59,8 +59,9 @@ def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) 
         result = CommentedMap()
         for key, child in value.items():
             result[_text(key)] = _commented(child, (*path, key), reasons)
-            if (*path, key) in reasons:
-                _explain(result, key, child, reasons[(*path, key)])
+            reason = reasons.get((*path, key))
+            if reason and not isinstance(child, dict) and child != []:
+                result.yaml_add_eol_comment(reason.because, key, column=_COMMENT_COLUMN)
         return result
     if isinstance(value, list):
         items = CommentedSeq()
@@ -72,22 +73,14 @@ def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) 
                 items.yaml_add_eol_comment(
                     reasons[(*path, name)].because, index, column=_COMMENT_COLUMN
                 )
-            elif isinstance(child, dict) and _is_flat(child):
+            elif isinstance(child, dict) and not any(
+                isinstance(inner, dict | list) for inner in child.values()
+            ):
                 items[index].fa.set_flow_style()
         if items and not any(isinstance(item, dict | list) for item in items):
             items.fa.set_flow_style()
         return items
     return _text(value) if isinstance(value, str) else value
-
-
-def _is_flat(value: dict[str, Plain]) -> bool:
-    return not any(isinstance(child, dict | list) for child in value.values())
-
-
-def _explain(result: Any, key: str, child: Plain, reason: Reason) -> None:
-    if isinstance(child, dict) or child == []:
-        return
-    result.yaml_add_eol_comment(reason.because, key, column=_COMMENT_COLUMN)
 
 
 def _text(value: str) -> Any:

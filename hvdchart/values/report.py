@@ -97,7 +97,6 @@ def tables(plan: Plan) -> list[Any]:
 
 
 def _launch_line(plan: Plan) -> str:
-    """Launcher, binding and the options added to its command line."""
     binding = plan.launching.binding
     words = [plan.spec.launch.mode, f"bound to {binding.to}"]
     if binding.cores_per_rank:

@@ -19,7 +19,6 @@ from hvdchart.values.merge import omit_needless_nulls
 from hvdchart.values.schema import default_values
 from tests.chart.render import CHART, helm_template, refusal, render, variables
 from tests.unit import launch_cases
-from tests.unit.hvdchart.values.test_check import REFUSED_LAUNCHES
 from tests.unit.hvdchart.values.test_values import HEAD, NODE
 from tests.unit.launch_cases import Case
 
@@ -77,10 +76,24 @@ def test_chart_takes_all_options_of_an_mpi_together(launcher: str) -> None:
     render(Case("mpirun", tuple(options)).values())
 
 
-@pytest.mark.parametrize("text", [text for text, _, _ in REFUSED_LAUNCHES])
-def test_chart_refuses_the_launches_that_hvdchart_refuses(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{launch: {options: [--map-by, core]}}", "launch.binding.to is core"),
+        ("{network: {interface: eth1}, "
+         "launch: {mode: elastic, options: [--network-interfaces=a]}}", "network.interface"),
+        ("{launch: {binding: {to: none}}}", "coresPerRank"),
+        ("{launch: {mode: custom}}", "master.args"),
+        ('{master: {args: ["$(LAUNCH)"]}}', "launch.mode"),
+        ("{launch: {elastic: {minRanks: 1}}}", "launch.mode"),
+        ("{launch: {mode: elastic, elastic: {minRanks: 2}}}", "minRanks"),
+        ("{launch: {mode: elastic}, hostNetwork: true}", "network.interface"),
+        ("{launch: {mode: elastic}, worker: {spares: 1}}", "spares"),
+    ],
+)  # fmt: skip
+def test_chart_refuses_a_launch_that_the_values_of_a_spec_make_wrong(text: str, says: str) -> None:
     plan = make_plan(parse_spec((HEAD + NODE + f"values: {text}\n").encode()))
-    assert refusal(omit_needless_nulls(make_values(plan), default_values()))
+    assert says in refusal(omit_needless_nulls(make_values(plan), default_values()))
 
 
 @pytest.mark.parametrize("option", ["--npersocket", "--map-by"])

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import chart_dir
@@ -22,16 +21,15 @@ from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
 from tests.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit.hvdchart.migrate.old_files import (
-    CHANGES,
     JOBS,
     LINES,
     NAMES,
     SCRIPTS,
-    change_file,
+    damaged_trees,
     migrate_file,
     migrate_job,
     migrate_line,
-    migrate_text,
+    migrate_tree,
 )
 
 # Objects of schedulers that the test's cluster does not have.
@@ -57,13 +55,11 @@ def _helm_template(release: str, options: tuple[str, ...], values: str) -> str:
 
 
 @pytest.mark.fuzz
-@given(st.sampled_from(NAMES), CHANGES)
+@given(damaged_trees())
 @settings(max_examples=40, deadline=None)
-def test_helm_accepts_the_values_of_any_change_of_a_file(
-    name: str, changes: list[tuple[int, Any]]
-) -> None:
+def test_helm_accepts_the_values_of_any_change_of_a_file(tree: Any) -> None:
     try:
-        migration = migrate_text(json.dumps(change_file(name, changes)))
+        migration = migrate_tree(tree)
     except SpecError:
         return
     helm_template(migration)

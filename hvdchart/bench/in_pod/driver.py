@@ -55,7 +55,7 @@ def read_result(output: str) -> dict[str, Any] | None:
 def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list[str], int, str]:
     """The launcher's line for the first hosts only, its ranks, and the text of its host file.
 
-    The line is that of charts/horovod/files/launch.py: -np and its last word are the ranks, which
+    The line is that of hvd_pods/master/launch.py: -np and its last word are the ranks, which
     each rank compares with how many were started.
     """
     lines = Path(hostfile).read_text().splitlines()[:hosts]

@@ -66,15 +66,14 @@ def tunings(draw: st.DrawFn) -> dict[str, Any]:
 def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """A right node group: nodes with GPUs, or CPU nodes, or slices of a shared machine."""
     group: dict[str, Any] = {"name": name, "count": draw(st.integers(1, 128))}
-    kind = draw(st.sampled_from(["cpu", "gpu", "gpu with cores", "shared", "static"]))
+    kind = draw(st.sampled_from(["cpu", "gpu", "gpu with cores", "shared"]))
     if kind != "gpu":
-        # With a static CPU manager, the kubelet has a core and the master and DaemonSets another.
-        group["coresPerSocket"] = draw(st.integers(3 if kind == "static" else 1, 128))
+        group["coresPerSocket"] = draw(st.integers(1, 128))
         group |= draw(some_of(
             sockets=st.integers(1, 8),
             threadsPerCore=st.sampled_from([1, 2, 4]),
         ))  # fmt: skip
-    if kind in ("cpu", "static") and draw(st.booleans()):
+    if kind == "cpu" and draw(st.booleans()):
         group["reserved"] = draw(st.sampled_from([{"cpu": 0}, {"cpu": "250m", "memory": "16Mi"}]))
     if kind.startswith("gpu"):
         group["gpus"] = draw(st.integers(1, 16))
@@ -82,10 +81,8 @@ def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
         group |= draw(some_of(gpuResource=st.sampled_from(resources)))
     if kind == "shared":
         group["shared"] = True
-    if kind == "static" or draw(st.booleans()):
+    if draw(st.booleans()):
         group["memory"] = draw(QUANTITIES)
-    if kind == "static":
-        group["cpuManager"] = "static"
     taint = {"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
     more: dict[str, Any] = draw(some_of(
         nodeSelector=st.just({"node-type": "highmem", "example.com/zone": ""}),
@@ -146,9 +143,7 @@ OPTIONS = {
         ["--disable-cache"],
     ],
     "elastic": [["--reset-limit", "3"], ["--elastic-timeout", "60"], ["--log-level", "DEBUG"]],
-    "custom": [["--mca", "pml", "ob1"], ["-x", "A"]],
 }
-BINDING_OPTIONS = [["--bind-to", "core"], ["--map-by=ppr:1:socket"], ["--npersocket", "1"]]
 
 
 def slots(group: dict[str, Any], everywhere: dict[str, Any]) -> int:
@@ -157,40 +152,20 @@ def slots(group: dict[str, Any], everywhere: dict[str, Any]) -> int:
     return int(tuned or group.get("gpus") or group.get("sockets", 1))
 
 
-def cores(group: dict[str, Any]) -> int:
-    """Cores of a node of a group; 0 when not given."""
-    return int(group.get("sockets", 1) * group.get("coresPerSocket", 0))
-
-
 @st.composite
 def launches(
     draw: st.DrawFn, nodes: list[dict[str, Any]], everywhere: dict[str, Any]
 ) -> dict[str, Any]:
-    """A right launch block; adds a binding that all groups can have to their tuning or to all's."""
+    """A right launch block; adds spares to the groups of a run that is not elastic."""
     mode = draw(st.sampled_from(list(OPTIONS)))
     launch: dict[str, Any] = draw(some_of(hostsTimeoutSeconds=st.integers(1, 600)))
     if mode != "mpirun" or draw(st.booleans()):
         launch["mode"] = mode
     choices = draw(st.lists(st.sampled_from(OPTIONS[mode]), unique_by=tuple))
-    ranks = [slots(group, everywhere) for group in nodes]
-    bindings = ["none"]
-    if all(wanted <= cores(group) for group, wanted in zip(nodes, ranks, strict=True)):
-        bindings.append("core")
-        if not any(
-            wanted % group.get("sockets", 1) for group, wanted in zip(nodes, ranks, strict=True)
-        ):
-            bindings.append("socket")
-    if mode in ("mpirun", "horovodrun") and draw(st.booleans()):
-        binding = draw(st.sampled_from(bindings))
-        tunings = [everywhere, *(group.setdefault("tuning", {}) for group in nodes)]
-        for index in draw(st.sets(st.integers(0, len(tunings) - 1), min_size=1)):
-            tunings[index]["binding"] = binding
-    elif mode == "mpirun" and draw(st.booleans()):
-        choices.append(draw(st.sampled_from(BINDING_OPTIONS)))
     if choices:
         launch["options"] = [argument for choice in choices for argument in choice]
     if mode == "elastic":
-        total = sum(group["count"] * wanted for group, wanted in zip(nodes, ranks, strict=True))
+        total = sum(group["count"] * slots(group, everywhere) for group in nodes)
         limits = some_of(minRanks=st.integers(1, total), maxRanks=st.integers(total, 2 * total))
         launch |= draw(some_of(elastic=limits))
     else:
@@ -241,10 +216,6 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         deadlineSeconds=st.integers(1, 3600),
         batchSize=st.integers(1, 512),
     ))  # fmt: skip
-    if launch.get("mode") == "custom":
-        # The arguments are the complete command line, in which this one stands for mpirun's.
-        spec["train"]["command"].insert(0, "$(LAUNCH)")
-        spec.get("values", {}).pop("master", None)
     output = spec.get("volumes", {}).get("output")
     if output is not None:
         spec["train"] |= draw(some_of(checkpoints=st.just("run/1")))

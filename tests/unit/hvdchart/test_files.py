@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hvdchart.errors import FileError
-from hvdchart.files import difference, write_atomically
+from hvdchart.files import write_atomically
 
 
 def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,12 +44,3 @@ def test_pipe_is_written_to(tmp_path: Path) -> None:
         assert pipe.is_fifo()
     finally:
         os.close(reader)
-
-
-def test_difference_is_a_unified_diff_with_two_lines_of_context(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    file.write_text("1\n2\n3\n4\n5\n6\n")
-    changes = difference(file, "1\n2\n3\n4\n5\nsix\n").splitlines()
-    assert changes == [f"--- {file}", "+++ rendered", "@@ -4,3 +4,3 @@", " 4", " 5", "-6", "+six"]
-    assert difference(file, file.read_text()) == ""
-    assert "+new" in difference(tmp_path / "missing", "new\n")

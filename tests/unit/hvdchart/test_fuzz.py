@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import string
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +104,3 @@ def test_damaged_text_is_rendered_or_refused(text: bytes, data: st.DataObject) -
         )  # fmt: skip
         text = text[:start] + data.draw(noise) + text[end:]
     event(outcome(text))
-
-
-@given(
-    st.text(alphabet=string.printable + "\u2028\x85\ufeff", max_size=60) | st.binary(max_size=40)
-)
-def test_any_text_is_refused(text: str | bytes) -> None:
-    assert outcome(text.encode() if isinstance(text, str) else text) == "refused"

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 import hvdchart
-from hvdchart.cli.app import app
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
@@ -51,14 +50,6 @@ def test_status_imports_nothing_slow(fake_cluster: FakeCluster) -> None:
     modules = imported("status", "hvd")
     assert modules & SLOW == set()
     assert modules > FOR_CLUSTERS
-
-
-def test_annotations_of_commands_are_no_text() -> None:
-    """Typer compiles the text of each annotation twice at every start."""
-    for command in app.registered_commands:
-        assert command.callback is not None
-        annotations = command.callback.__annotations__.values()
-        assert [each for each in annotations if isinstance(each, str)] == [], command.callback
 
 
 def test_public_names_are_imported_when_they_are_used() -> None:

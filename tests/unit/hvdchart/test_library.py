@@ -56,18 +56,10 @@ def test_a_spec_built_in_python_is_planned_like_the_same_yaml() -> None:
     [
         ({"nodes": [NodeGroup("a", 0, cores_per_socket=1)]}, "nodes[0].count", "got 0"),
         ({"nodes": [NodeGroup("a", 1)]}, "nodes[0]", "needs coresPerSocket or gpus"),
-        ({"nodes": []}, "nodes", "a list of 1 to 100 items"),
-        ({"nodes": None}, "", "key 'nodes' is missing"),
-        ({"nodes": 7}, "nodes", "expected a list"),
         ({"train": wrong(Train, command="a b")}, "train.command", "expected a list"),
         ({"train": Train(("a",), env={"1A": "x"})}, "a key of train.env", "got '1A'"),
         ({"train": Train(("a\0",))}, "train.command[0]", "control character"),
-        ({"train": wrong(Train, (Path("a"),))}, "train.command[0]", "got PosixPath"),
-        ({"tuning": wrong(Tuning, cpu="x")}, "tuning.cpu", "got 'x'"),
         ({"tuning": wrong(Tuning, cpu=0.5)}, "tuning.cpu", "got '0.5m'"),
-        ({"tuning": wrong(Tuning, cpu=True)}, "tuning.cpu", "got True"),
-        ({"image": "a/b"}, "image", "expected a map"),
-        ({"name": "Run"}, "name", "got 'Run'"),
         ({"volumes": {"tmp": Volume(pvc="a", mount_path="/x")}}, "volumes.tmp", "the chart has"),
     ],
 )  # fmt: skip
@@ -94,11 +86,6 @@ def test_a_changed_spec_is_checked_again() -> None:
 def rewritten(spec: Spec) -> Spec:
     reader = ObjectOf(Spec)
     return reader.read(from_plain(reader.write(spec), Place("x")), "")
-
-
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
-def test_writing_a_spec_and_reading_it_changes_nothing(path: Path) -> None:
-    assert rewritten(load_spec(path)) == load_spec(path)
 
 
 @pytest.mark.fuzz

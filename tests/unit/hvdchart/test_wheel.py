@@ -42,25 +42,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_wheel_has_every_file_of_the_chart(installed: Path) -> None:
-    chart = ROOT / "charts" / "horovod"
-    ours = {p.relative_to(chart) for p in chart.rglob("*") if p.is_file()}
+def test_wheel_has_the_chart_the_examples_the_types_and_the_version(installed: Path) -> None:
+    chart, package = ROOT / "charts" / "horovod", installed / "hvdchart"
+    ours = {path.relative_to(chart) for path in chart.rglob("*") if path.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
-    there = installed / "hvdchart" / "chart"
-    carried = {path.relative_to(there) for path in there.rglob("*") if path.is_file()}
-    assert carried == ours
-    assert (there / "templates" / "job.yaml").read_bytes() == (
-        chart / "templates" / "job.yaml"
-    ).read_bytes()
-
-
-def test_wheel_has_the_examples_that_new_projects_start_from(installed: Path) -> None:
-    there = {path.name for path in (installed / "hvdchart" / "examples").iterdir()}
-    assert there == {path.name for path in (ROOT / "examples").glob("*.py")}
-
-
-def test_wheel_has_the_types_and_the_version_of_the_package(installed: Path) -> None:
-    assert (installed / "hvdchart" / "py.typed").is_file()
+    carried = (path for path in (package / "chart").rglob("*") if path.is_file())
+    assert {path.relative_to(package / "chart") for path in carried} == ours
+    examples = {path.name for path in (package / "examples").iterdir()}
+    assert examples == {path.name for path in (ROOT / "examples").glob("*.py")}
+    assert (package / "py.typed").is_file()
     (metadata,) = installed.glob("hvdchart-*.dist-info/METADATA")
     assert f"\nVersion: {hvdchart.__version__}\n" in metadata.read_text()
 

@@ -158,36 +158,6 @@ def test_previews_print_what_the_server_has_checked_without_secrets(
     assert ["--dry-run=server" in call.arguments for call in upgrades(helm)] == [True] * 3
 
 
-def test_options_reach_helm_and_the_cluster(
-    hvdchart: Command, finished: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
-    options = ["--namespace", "mine", "--context", "other", "--create-namespace", "--detach"]
-    done = hvdchart("deploy", spec, "--helm", helm.path, *options, "--set", "name=changed")
-    assert (done.code, done.output) == (0, "")
-    arguments = upgrades(helm)[0].arguments
-    assert arguments[1] == "changed"
-    assert "--create-namespace" in arguments
-    assert arguments[arguments.index("--namespace") + 1] == "mine"
-    assert arguments[-2:] == ["--kube-context", "other"]
-    assert done.errors.endswith("next: hvdchart logs changed --namespace mine\n")
-    assert "log" not in {request.resource for request in finished.requests}
-
-
-def test_interrupted_command_leaves_the_run_and_exits_with_130(
-    hvdchart: Command, finished: FakeCluster, spec: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    for name in ("logs.follow", "events.follow_events", "watch.wait_for_end"):
-        monkeypatch.setattr(f"hvdchart.run.{name}", interrupt)
-    for command in (["logs", "hvd"], ["events", "hvd", "-f"], ["deploy", spec, "--wait"]):
-        assert hvdchart(*command).code == 130
-    done = hvdchart("deploy", spec)
-    assert done.code == 130
-    assert done.errors.endswith("the run continues: hvdchart logs hvd --namespace team\n")
-
-
 def test_undeploy_uninstalls_the_release_and_keeps_claims_where_asked_to(
     hvdchart: Command, running: FakeCluster, helm: StubProgram
 ) -> None:

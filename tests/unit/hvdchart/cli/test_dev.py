@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.image.build import Source
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
@@ -160,29 +159,6 @@ def test_first_interrupt_stops_the_run_and_the_second_uninstalls(
     dev.wait_for_error_line("release hvd uninstalled from namespace team")
     assert dev.process.wait(20) == 128 + signal.SIGINT
     assert "uninstall" in helm.commands()
-
-
-def test_the_projects_image_is_built_once_and_used_by_each_run(
-    start: Callable[..., Dev], programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    docker, loader = StubProgram(programs, "docker"), StubProgram(programs, "loader")
-    docker.answer("inspect", code=1)
-    monkeypatch.setenv("HVDCHART_LOAD_WITH", str(loader.path))
-    folder = tmp_path / "project"
-    # Only the Dockerfile is part of the image.
-    (folder / "Dockerfile").write_text("FROM base")
-    (folder / ".dockerignore").write_text("*")
-    dev = start()
-    image = dev.wait_for_deployed(1)["image"]
-    assert image == {"repository": "a", "tag": Source(folder, "a").reference()[2:]}
-    docker.answer("inspect")
-    for number, text in ((2, "second"), (3, "third")):
-        dev.save(text)
-        assert dev.wait_for_deployed(number)["image"] == image
-    assert docker.commands().count("build") == 1
-    reference = f"a:{image['tag']}"
-    assert {*loader.calls[0].arguments} == {reference}
-    assert dev.kill().count(f"{reference} is built already\n") == 1, "at the first one"
 
 
 @pytest.mark.parametrize("is_installed", [True, False])

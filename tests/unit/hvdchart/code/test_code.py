@@ -14,7 +14,6 @@ import pytest
 
 from hvdchart.chart_files import read_data
 from hvdchart.code.archive import pack_code
-from hvdchart.code.changes import CodeChanges
 from hvdchart.code.unpack import unpack_code
 from hvdchart.errors import FileError
 from tests.fakes.cluster import FakeCluster
@@ -40,11 +39,6 @@ def config_map(path: Path, name: str = "hvd-code-1", time: str = "2026-01-01") -
     if "archive" in code:
         return {"metadata": metadata, "binaryData": {"archive.tgz": code["archive"]}}
     return {"metadata": metadata, "data": code["files"]}
-
-
-def test_script_is_a_file_of_the_values(tmp_path: Path) -> None:
-    write(tmp_path, {"train.py": "print('ä')\n"})
-    assert pack_code(tmp_path / "train.py") == {"files": {"train.py": "print('ä')\n"}}
 
 
 def test_folder_comes_back_without_ignored_files(tmp_path: Path) -> None:
@@ -101,12 +95,9 @@ def link_to_folder(folder: Path) -> None:
         (".", lambda at: (at / "x.bin").write_bytes(os.urandom(2 * MOST)),
          r"has more than .* of 800 kB; .*x\.bin \(800 kB\).*hvdignore"),
         (".", link_to_folder, "data: is neither a file nor a folder"),
-        (".", lambda at: os.mkfifo(at / "pipe"), "pipe: is neither a file nor a folder"),
         (".", lambda at: write(at, {".gitignore": "*\n"}), "has no file that is not ignored"),
         (".", lambda at: write(at, {"model/.gitignore": "*.h5\n\n!\n"}),
          r"/model/\.gitignore:3: '!' is not a pattern"),
-        ("train.py", lambda at: (at / "train.py").write_bytes(b"\xff"), "cannot read the code"),
-        ("train.py", lambda at: (at / "train.py").unlink(), r"train\.py: cannot read the code"),
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_sent_is_refused_by_name(
@@ -151,22 +142,3 @@ def test_command_writes_the_newest_code(
     done = hvdchart("code", "hvd", "-w", out)
     assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
     assert (out / "train.py").read_text() == "changed"
-
-
-@pytest.mark.slow
-def test_each_saved_content_is_a_version_and_a_vanished_script_an_error(tmp_path: Path) -> None:
-    write(tmp_path, {".hvdignore": "*.log\n", "train.py": "first"})
-    script = tmp_path / "train.py"
-    of_folder, of_script = iter(CodeChanges(tmp_path)), iter(CodeChanges(script))
-    first = next(of_folder)
-    assert next(of_script) == {"files": {"train.py": "first"}}
-    write(tmp_path, {"a.log": "noise", "train.py": "first"})
-    script.write_text("second")
-    assert next(of_folder) != first
-    assert next(of_script) == {"files": {"train.py": "second"}}
-    script.unlink()
-    gone = next(of_script)
-    assert isinstance(gone, FileError)
-    assert "train.py: cannot read the code" in str(gone)
-    script.write_text("first")
-    assert next(of_script) == {"files": {"train.py": "first"}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.doctor.needs import claims, pod_needs, security_level
-from hvdchart.doctor.rights import Right, examine_rights, is_granted, needed_rights
+from hvdchart.doctor.needs import pod_needs, security_level
+from hvdchart.doctor.rights import Right, is_granted, needed_rights
 from hvdchart.doctor.room import examine_claims, examine_gpus, examine_quotas, examine_security
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
@@ -50,11 +49,8 @@ def quota_texts(quotas: list[Any], ranges: list[Any] | None = None) -> list[str]
         ({"requests_cpu": "8100m"}, ""),
         ({"requests_cpu": "8099m"}, "quota q leaves 8099m requests.cpu of 8100m needed"),
         ({"cpu": "8"}, "quota q leaves 8 cpu of 8100m needed"),
-        ({"requests_memory": "17Gi"}, ""),
         ({"requests_memory": "16Gi"}, "quota q leaves 16Gi requests.memory of 16640Mi needed"),
-        ({"pods": "5"}, ""),
         ({"pods": "4"}, "quota q leaves 4 pods of 5 needed"),
-        ({"services": "0"}, ""),
         ({"limits_cpu": "100"}, "quota q requires limits.cpu, which worker, master does not set"),
     ],
 )
@@ -68,8 +64,6 @@ def test_quotas_leave_room_or_not(hard: dict[str, str], problem: str) -> None:
         ({"max": {"cpu": "2"}}, ""),
         ({"max": {"cpu": "1"}}, "limit range r allows 1 cpu; worker has more"),
         ({"min": {"memory": "1Gi"}}, "limit range r requires 1Gi memory; master has less"),
-        ({"min": {"ephemeral-storage": "1Gi"}}, ""),
-        ({"max": {"nvidia.com/gpu": "0"}}, ""),
     ],
 )
 def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
@@ -83,9 +77,6 @@ def test_limit_ranges_admit_each_pod_or_not(limits: Any, problem: str) -> None:
     [
         ("restricted", {}, ""),
         ("restricted", {"podSecurityContext": {"runAsUser": 0}}, "needs baseline"),
-        ("restricted", {"podSecurityContext": {"runAsNonRoot": False}}, "needs baseline"),
-        ("restricted", {"securityContext": {"allowPrivilegeEscalation": True}}, "needs baseline"),
-        ("baseline", {"podSecurityContext": {"runAsUser": 0}}, ""),
         ("baseline", {"volumes": [{"name": "d", "hostPath": {}}]}, "volume d needs privileged"),
         ("baseline", {"hostNetwork": True}, "hostNetwork needs privileged"),
         ("baseline", {"worker": {"capabilities": ["IPC_LOCK"]}}, "capabilities needs privileged"),
@@ -111,7 +102,6 @@ def claim(phase: str = "Bound", mode: str = "ReadWriteMany", storage_class: str 
     ("found", "workers", "problem"),
     [
         (claim(), 4, ""),
-        (claim(mode="ReadOnlyMany"), 4, ""),
         (None, 1, "it does not exist"),
         (claim("Pending"), 1, "it is Pending: no volume is bound to it"),
         (claim("Pending", storage_class="late"), 1, ""),
@@ -123,16 +113,6 @@ def test_claims_can_be_mounted_or_not(found: Any, workers: int, problem: str) ->
     classes = [{"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}]
     (finding,) = examine_claims({"data": found}, classes, workers)
     assert (finding.state, problem in finding.text) == ("problem" if problem else "ok", True)
-
-
-def test_claims_are_those_of_all_pods() -> None:
-    volume = {"name": "d", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}}
-    own = {"name": "o", "persistentVolumeClaim": {"claimName": "out"}}
-    values = {
-        "volumes": [volume, {"name": "e", "emptyDir": {}}],
-        "workerGroups": [{"volumes": [own]}],
-    }
-    assert claims(values) == {"data": False, "out": True}
 
 
 def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
@@ -147,20 +127,6 @@ def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
     assert finding.text == "12 nvidia.com/gpu on 2 nodes"
     (finding,) = examine_gpus([], pod_needs(VALUES))
     assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
-
-
-def test_groups_of_workers_are_merged_as_the_chart_merges_them() -> None:
-    """Maps key by key; null deletes, an empty map clears; spares need what workers need."""
-    values = {
-        "worker": {"number": 2, "spares": 1, "resources": {"requests": {"cpu": "2"}}},
-        "workerGroups": [
-            {"name": "a", "resources": {"requests": {"memory": "1Ki"}}},
-            {"name": "b", "spares": None, "resources": {}},
-        ],
-    }
-    needs = [(pod.name, pod.number, {**pod.requests}) for pod in pod_needs(values)]
-    cpu, memory = Fraction(2), Fraction(1024)
-    assert needs == [("a", 3, {"cpu": cpu, "memory": memory}), ("b", 2, {}), ("master", 1, {})]
 
 
 ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
@@ -178,30 +144,12 @@ def rule(group: str, resources: list[str], verbs: list[str], **more: Any) -> dic
         (rule("", ["*/exec"], ["*"]), True),
         (rule("*", ["*"], ["create"]), True),
         (rule("", ["pods"], ["*"]), False),
-        (rule("apps", ["pods/exec"], ["create"]), False),
-        (rule("", ["pods/exec"], ["get"]), False),
         (rule("", ["pods/exec"], ["create"], resourceNames=["a"]), False),
         ({}, False),
     ],
 )
 def test_a_rule_grants_a_right_on_all_objects_or_not(given: dict[str, Any], expected: bool) -> None:
     assert is_granted(Right("", "pods/exec", "create"), [given]) == expected
-
-
-def test_missing_rights_are_listed_by_resource_with_the_fix() -> None:
-    rules = [
-        {**ALL, "apiGroups": [""]},
-        {**ALL, "apiGroups": ["apps", "batch", "discovery.k8s.io"]},
-    ]
-    deploy, follow, enter = examine_rights("team", rules, None)
-    assert deploy.state == "problem"
-    assert deploy.text == (
-        "missing in namespace team: get, create, patch, delete roles.rbac.authorization.k8s.io; "
-        "get, create, patch, delete rolebindings.rbac.authorization.k8s.io; "
-        "get, create, patch, delete networkpolicies.networking.k8s.io"
-    )
-    assert "kubectl create rolebinding NAME -n team --clusterrole=admin" in deploy.fix
-    assert (follow.state, enter.state) == ("ok", "ok")
 
 
 def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:

@@ -119,24 +119,6 @@ def test_patterns_begin_at_the_folder_as_dockers_do(
     assert [name for name in context_files(folder) if name != ".dockerignore"] == left
 
 
-@pytest.mark.slow
-def test_the_image_is_loaded_by_any_command_or_into_kind(
-    hvdchart: Command, folder: Path, docker: StubProgram, programs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    minikube, kind = StubProgram(programs, "minikube"), StubProgram(programs, "kind")
-    monkeypatch.setenv("HVDCHART_LOAD_WITH", "minikube -p 'my one' load")
-    done = hvdchart("build", folder, "--image", "r")
-    assert done.code == 0, done.errors
-    assert commands(minikube) == [["-p", "my one", "load", done.output.strip()]]
-    monkeypatch.delenv("HVDCHART_LOAD_WITH")
-    assert hvdchart("build", folder, "--image", "r", "--kind", "mine").code == 0
-    (call,) = kind.calls
-    assert call.arguments[:2] == ["load", "image-archive"]
-    assert call.arguments[-2:] == ["--name", "mine"]
-    assert commands(docker)[-1][:2] == ["save", "-o"]
-
-
 @pytest.mark.parametrize(
     ("program", "command", "options", "says"),
     [
@@ -191,28 +173,8 @@ def test_each_engine_has_its_own_command(
         ("#7 [2/5] RUN make", "step 2/5: RUN make"),
         ("#12 [stage-1 10/12] RUN make", "step 10/12: RUN make"),
         ("#7 0.512 [2/5] of the tests", None),
-        ("#5 [internal] load metadata", None),
-        ("a step 2/5: of training", None),
         (f"STEP 2/5: {'x' * 61}", f"step 2/5: {'x' * 60}"),
     ],
 )
 def test_steps_of_each_builder_are_read(line: str, step: str | None) -> None:
     assert read_step(line) == step
-
-
-def test_a_watch_builds_again_after_a_failure_until_it_is_interrupted(
-    hvdchart: Command, folder: Path, docker: StubProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    docker.answer("build", errors="boom", code=1)
-
-    def changes(watched: Path) -> object:
-        docker.answer("build")
-        (watched / "train.py").write_text("mended")
-        yield None
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(building, "changes", changes)
-    done = hvdchart("build", folder, "--image", "r", "--watch")
-    assert done.code == 130
-    assert "boom; waiting for the next change" in done.errors
-    assert done.output == f"{Source(folder, 'r').reference()}\n"

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from hvdchart.migrate.convert import Migration, is_job, migrate_command_line, read_input
 from hvdchart.migrate.convert import migrate_file as migrate_data
-from hvdchart.migrate.ledger import leaves
-from hvdchart.spec.paths import dotted
 from hvdchart.spec.yaml_tree import Node
 from hvdchart.values.schema import values_schema
 
@@ -23,17 +21,11 @@ SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh"))
 PATHS = {name: FOLDER / name for name in [*NAMES, *SCRIPTS]}
 # Command lines as people type them.
 LINES = (
-    "mpirun -np 4 python train.py",
     "mpirun -np 16 -H a:8,b:8 -bind-to none -map-by slot -x A=1 -mca pml ob1 python train.py",
     "mpirun -H a:4,b:4 --map-by ppr:2:socket:pe=10 --report-bindings python train.py",
-    "mpirun -np 8 -npernode 4 -x LD_LIBRARY_PATH python train.py",
-    "mpirun --host a,a,b,b python train.py",
     "mpiexec.hydra -n 4 -ppn 2 -genv OMP_NUM_THREADS 4 -genvlist PATH,HOME python train.py",
-    "horovodrun -np 4 -H a:2,b:2 --gloo python train.py --lr 0.1",
     "horovodrun --min-np 2 --max-np 4 -np 2 --slots 1 python train.py",
-    "NCCL_DEBUG=INFO OMPI_MCA_pml=ob1 mpirun -np 2 -x NCCL_DEBUG python train.py",
     "docker run --gpus 2 -u 1000:1000 --cpus 4 -m 8g -w /w team/a:1 mpirun -np 2 python train.py",
-    "time bash -c 'mpirun -np 2 python train.py' &",
 )
 # Fields of an MPIJob, of one result each.
 JOBS: tuple[dict[str, Any], ...] = (
@@ -100,11 +92,6 @@ def results(migration: Migration) -> dict[str, tuple[str, str, str]]:
     return {entry.old: (entry.outcome, entry.new, entry.reason) for entry in migration.entries}
 
 
-def assert_every_value_has_an_entry(tree: Any, migration: Migration) -> None:
-    reported = {entry.old for entry in migration.entries}
-    assert [path for leaf in leaves(tree, ()) if (path := dotted(leaf)) not in reported] == []
-
-
 def mpijob(**fields: Any) -> dict[str, Any]:
     """A small MPIJob; each keyword replaces or adds what its path, with __ for a dot, names."""
     container = {"name": "main", "image": "team/image:1"}
@@ -159,9 +146,10 @@ LAUNCHER_POD = "spec.mpiReplicaSpecs.Launcher.template.spec"
 WORKER = f"{WORKER_POD}.containers[0]"
 LAUNCHER = f"{LAUNCHER_POD}.containers[0]"
 
+MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
 _SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-1, 70000), st.text(max_size=8),
-    st.sampled_from(["yes", "16Gi", "mpirun -np 4 python a.py", "a:b", "None", "OpenMPI"]),
+    MARKS, MARKS, st.none(), st.booleans(), st.integers(-1, 70000), st.text(max_size=6),
+    st.sampled_from(["", "yes", "16Gi", "a:b", "None", "$(A)", "$HOME", "{{ .Values.x }}", "1e3"]),
 )  # fmt: skip
 _TREES = st.recursive(
     _SCALARS,
@@ -171,23 +159,38 @@ _TREES = st.recursive(
     ),
     max_leaves=6,
 )
-CHANGES = st.lists(st.tuples(st.integers(0, 10**6), _TREES), max_size=4)
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place of a tree: the map or list, and the key or index in it."""
+def _places(value: Any) -> list[tuple[Any, Any]]:
     pairs: list[tuple[Any, Any]] = []
     for step, child in value.items() if isinstance(value, dict) else enumerate(value):
         pairs.append((value, step))
         if isinstance(child, dict | list):
-            pairs += places(child)
+            pairs += _places(child)
     return pairs
 
 
-def change_file(name: str, changes: list[tuple[int, Any]]) -> Any:
-    """The tree of one of the YAML files with other values at some of its places."""
-    tree = tree_of(name).plain
-    for place, value in changes:
-        parent, step = (found := places(tree))[place % len(found)]
-        parent[step] = copy.deepcopy(value)
+@st.composite
+def damaged_trees(draw: st.DrawFn) -> Any:
+    """A file in which values are replaced, keys misspelt, added or removed, texts marked."""
+    tree = load_tree(draw(st.sampled_from(NAMES)))
+    for _ in range(draw(st.integers(1, 5))):
+        pairs = _places(tree)
+        if not pairs:
+            break
+        parent, step = pairs[draw(st.integers(0, len(pairs) - 1))]
+        kind = draw(st.sampled_from(["replace", "mark", "misspell", "add", "remove"]))
+        if kind == "mark" and isinstance(parent[step], str):
+            parent[step] = draw(MARKS)
+        elif kind == "misspell" and isinstance(parent, dict) and len(step) > 3:
+            at = draw(st.integers(1, len(step) - 2))
+            parent[step[:at] + step[at + 1] + step[at] + step[at + 2 :]] = parent.pop(step)
+        elif kind == "add" and isinstance(parent, dict):
+            parent[draw(st.sampled_from(["zoom", "env", "sidecar", "nvidia", "args"]))] = draw(
+                _TREES
+            )
+        elif kind == "remove":
+            del parent[step]
+        else:
+            parent[step] = copy.deepcopy(draw(_TREES))
     return tree

@@ -9,15 +9,12 @@ import pytest
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
 from tests.unit.hvdchart.migrate.old_files import (
-    LAUNCHER,
     PATHS,
-    WORKER,
     WORKER_POD,
     load_tree,
     migrate_job,
     migrate_text,
     migrate_tree,
-    results,
 )
 
 GPUS = {"limits": {"nvidia.com/gpu": 8}}
@@ -28,11 +25,7 @@ LABELS = {"labels": {"a": "1"}, "annotations": {"b": "2"}}
 @pytest.mark.parametrize(
     ("fields", "number", "slots", "check"),
     [
-        ({}, 1, 1, ""),
-        ({"worker__replicas": 3}, 3, 1, ""),
         ({"worker__replicas": 3, "spec__runLauncherAsWorker": True}, 4, 1, ""),
-        ({"spec__slotsPerWorker": 4}, 1, 4, ""),
-        ({"worker_container__resources": GPUS, "spec__slotsPerWorker": 8}, 1, 8, ""),
         ({"worker_container__resources": GPUS}, 1, 8,
          "worker.slots is 8, the number of GPUs; the job had 1"),
         ({"worker_container__resources": GPUS, "spec__slotsPerWorker": 16}, 1, 8,
@@ -50,34 +43,16 @@ def test_workers_and_slots(fields: dict[str, Any], number: int, slots: int, chec
 @pytest.mark.parametrize(
     ("fields", "path", "value"),
     [
-        ({"spec__runPolicy": {"cleanPodPolicy": "All"}}, "cleanup", "Always"),
-        ({"spec__cleanPodPolicy": "Running"}, "cleanup", "Always"),
         ({"spec__runPolicy": {"cleanPodPolicy": "None"}}, "cleanup", "Never"),
         # A Job that is deleted after some time would leave the workers of a failed run.
         ({"spec__cleanPodPolicy": "None", "spec__ttlSecondsAfterFinished": 9}, "cleanup", "Always"),
         ({"spec__ttlSecondsAfterFinished": 9}, "cleanup", "Always"),
-        ({"launcher_container__imagePullPolicy": "Always",
-          "worker_container__imagePullPolicy": "Always"}, "master", {"args": ["train"]}),
         ({"launcher_container__command": ["run.sh", "--hosts=/etc/mpi/hostfile"]},
          "master.args", ["run.sh", "--hosts=$(HOSTFILE)"]),
         ({"launcher_container__command": ["run.sh"]}, "launch", {"mode": "custom"}),
         ({"launcher_container__command": None,
           "launcher_container__args": ["mpirun", "-n", "1", "train"]}, "master.args", ["train"]),
-        ({"launcher_container__command": None}, "master", None),
-        ({"launcher_pod__nodeSelector": {"pool": "cpu"}}, "master.nodeSelector", {"pool": "cpu"}),
-        ({"worker_pod__schedulerName": "a", "launcher_pod__schedulerName": "b"},
-         "schedulerName", "a"),
-        ({"worker_pod__hostNetwork": True, "launcher_pod__hostNetwork": False},
-         "hostNetwork", True),
-        ({"worker_pod__serviceAccountName": "w", "launcher_pod__serviceAccountName": "l"},
-         "worker.serviceAccount", {"name": "w"}),
-        ({"worker_template__metadata": LABELS}, "worker.podLabels", {"a": "1"}),
         ({"launcher_template__metadata": LABELS}, "master.podAnnotations", {"b": "2"}),
-        ({"worker_pod__priorityClassName": ""}, "priorityClassName", None),
-        ({"spec__runPolicy": {"cleanPodPolicy": ""}}, "cleanup", None),
-        ({"worker_container__securityContext": {"privileged": False}},
-         "securityContext", {"privileged": False}),
-        ({"worker_container__securityContext": {"privileged": True}}, "securityContext", None),
         ({"worker_container__securityContext": {"runAsUser": 0}},
          "podSecurityContext", {"runAsUser": 0, "runAsNonRoot": False}),
         ({"worker_container__securityContext": {"capabilities": {"add": ["CAP_IPC_LOCK"]}}},
@@ -113,23 +88,6 @@ def test_release_name_is_the_name_of_the_job_made_valid(
     assert (check in migration.checks) is not is_valid
     generated = migrate_job(metadata__name=None, metadata__generateName="run-")
     assert generated.release == "run"
-
-
-def test_main_container_is_the_named_or_the_first() -> None:
-    containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
-    named = migrate_job(worker_pod__containers=containers, spec__mainContainer="b")
-    assert named.values["image"]["repository"] == "b"
-    assert named.values["worker"]["extraContainers"] == [containers[0]]
-    unknown = migrate_job(worker_pod__containers=containers, spec__mainContainer="c")
-    assert unknown.values["image"]["repository"] == "a"
-
-
-def test_containers_beside_the_launcher_become_native_sidecars() -> None:
-    first, main, beside = ({"name": name, "image": f"{name}:1"} for name in "abc")
-    values = migrate_job(
-        launcher_pod__containers=[main, beside], launcher_pod__initContainers=[first]
-    ).values
-    assert values["master"]["initContainers"] == [first, {**beside, "restartPolicy": "Always"}]
 
 
 def test_variables_of_launcher_and_workers_stay_apart_and_exports_win() -> None:
@@ -214,19 +172,8 @@ TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]
     [
         ({"worker_pod__containers": []},
          f"{WORKER_POD}.containers: got []; expected a container: launcher and workers have one"),
-        ({"launcher_pod__containers": ["a"]}, 'containers[0]: got "a"; expected a map'),
-        ({"worker_container__image": ""}, f'{WORKER}.image: got ""; expected the workers\' image'),
-        ({"spec__cleanPodPolicy": "Some"},
-         'spec.cleanPodPolicy: got "Some"; expected one of All, Running, None'),
-        ({"spec__slotsPerWorker": 0}, "spec.slotsPerWorker: the chart's worker.slots does not"),
-        ({"launcher_container__env": ["A=b"]}, f'{LAUNCHER}.env[0]: got "A=b"; expected a map'),
         ({"worker_container__volumeMount": []},
          "containers[0].volumeMount: no such key; expected volumeMounts, if that is meant"),
-        ({"worker_pod__nodeSelektor": {"a": "b"}},
-         "spec.nodeSelektor: no such key; expected nodeSelector, if that is meant"),
-        ({"worker_container__imagePullPolcy": "Always"}, "imagePullPolcy: no such key; expected"),
-        ({"spec__slotPerWorker": 4}, "spec.slotPerWorker: no such key; expected slotsPerWorker"),
-        ({"spec__runPolicy": {"zoom": 1}}, "spec.runPolicy.zoom: no such key; expected one of act"),
         ({"spec__runPolicy": {"backoffLimit": 1}, "spec__backoffLimit": 2},
          "the chart's master.backoffLimit is 1 from another value of the file, 2 from this one"),
         ({"worker_pod__initContainers": [INIT]},
@@ -246,20 +193,11 @@ def test_job_that_cannot_be_converted_is_refused_at_its_place(
     assert message in str(error.value)
 
 
-def test_field_without_an_equivalent_is_named() -> None:
-    migration = migrate_job(worker_container__stdin=True, worker_pod__dnsPolicy="Default")
-    assert results(migration)[f"{WORKER}.stdin"][0] == "dropped"
-    assert f"{WORKER}.stdin" in migration.checks[-1]
-    assert f"{WORKER_POD}.dnsPolicy" in migration.checks[-1]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("name: mpimaster", "name: chief", "the tasks are chief, mpiworker; expected two tasks"),
         ("replicas: 1", "replicas: 3", "spec.tasks[0].replicas: got 3; expected one launcher"),
-        ("queue: research", "qeue: research", "spec.qeue: no such key; expected queue, if that"),
-        ("- name: mpiworker", "- nmae: mpiworker", "spec.tasks[1].nmae: no such key; expected na"),
     ],
 )
 def test_volcano_job_of_another_shape_is_refused(old: str, new: str, message: str) -> None:

@@ -11,21 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import SpecError
 from hvdchart.migrate.convert import migrate_command_line, migrate_file
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.report import report_text, values_text
 from hvdchart.spec.yaml_tree import MAX_BYTES, parse
 from hvdchart.values.schema import values_schema
 from tests.unit.hvdchart.migrate.old_files import (
-    NAMES,
     PATHS,
-    assert_every_value_has_an_entry,
-    migrate_job,
     migrate_old,
-    tree_of,
 )
-from tests.unit.hvdchart.migrate.old_files import migrate_file as migrate_name
 
 REPORTS = Path(__file__).parent / "reports"
 FILES = sorted([*PATHS.values(), *REPORTS.glob("*.yaml"), *REPORTS.glob("*.sh")])
@@ -48,23 +43,9 @@ def test_values_and_report_of_a_whole_file(path: Path) -> None:
     assert whole_report(path) == expected, f"the report of {path.name} is another one"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_value_of_a_file_has_one_entry(name: str) -> None:
-    migration = migrate_name(name)
-    assert_every_value_has_an_entry(tree_of(name).plain, migration)
-    values = [entry.old for entry in migration.entries if ": " not in entry.old]
-    assert len(values) == len(set(values))
-
-
 def test_private_key_is_not_printed() -> None:
     assert "bm90IGEga2V5" in PATHS["stable-gpu.yaml"].read_text()
     assert "bm90IGEga2V5" not in whole_report(PATHS["stable-gpu.yaml"])
-
-
-def test_values_file_without_checks_has_no_heading_for_them() -> None:
-    migration = migrate_job(worker_container__securityContext={"runAsUser": 5})
-    assert migration.checks == ()
-    assert "heck" not in values_text(migration, "old") + report_text(migration)
 
 
 def test_letters_that_nobody_sees_are_escaped() -> None:
@@ -117,19 +98,6 @@ def test_refused_file_leaves_no_file_behind(
     )
     assert isinstance(done.exception, SpecError)
     assert (sorted(tmp_path.iterdir()), done.stdout) == ([given], "")
-
-
-@pytest.mark.parametrize("arguments", [[], ["a", "--command-line", "b"]])
-def test_command_needs_one_file(arguments: list[str]) -> None:
-    done = CliRunner().invoke(app, ["migrate", *arguments])
-    assert (done.exit_code, "give one of FILE and --command-line FILE" in done.stderr) == (2, True)
-
-
-@pytest.mark.parametrize("option", [[], ["--command-line"]])
-def test_file_that_cannot_be_read_is_named(tmp_path: Path, option: list[str]) -> None:
-    done = CliRunner().invoke(app, ["migrate", *option, str(tmp_path)])
-    assert isinstance(done.exception, FileError)
-    assert str(done.exception) == f"{tmp_path}: cannot read the file: Is a directory"
 
 
 if __name__ == "__main__":

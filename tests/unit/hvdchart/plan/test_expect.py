@@ -34,10 +34,6 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
     assert expected.speed == pytest.approx(80 * expected.efficiency)
 
 
-def test_one_host_has_no_network() -> None:
-    assert expect(WORK, Network(1), 1, 8).efficiency == 1.0
-
-
 def test_a_stream_of_tcp_does_not_fill_a_wide_link() -> None:
     assert expect(WORK, Network(100), 8, 1) == expect(WORK, Network(15), 8, 1)
     assert (
@@ -98,30 +94,6 @@ def test_plan_fits_the_model_to_a_result_of_bench(hvdchart: Command, tmp_path: P
     assert "fitted" not in measured("a", "a").output
     other = measured("a", "b", model="vgg16")
     assert (other.code, "was measured with resnet50" in other.errors) == (5, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--expect", "alexnet", "--speed", "1"], 2, "must be one of resnet50"),
-        (["--expect", "vgg16"], 2, "needs either --speed"),
-        (["--expect", "vgg16", "--speed", "1", "--measured", "a"], 2, "needs either --speed"),
-        (["--expect", "vgg16", "--speed", "0"], 2, "0.001"),
-        (["--expect", "vgg16", "--measured", "none.json"], 5, "none.json: cannot read the result"),
-    ],
-)
-def test_what_cannot_be_expected_is_refused(
-    hvdchart: Command, options: list[str], code: int, message: str
-) -> None:
-    done = hvdchart("plan", SPEC, *options)
-    assert done.code == code
-    assert message in " ".join(done.errors.split())
-
-
-def test_nodes_of_several_kinds_have_no_expectation(hvdchart: Command) -> None:
-    spec = SPEC.with_name("mixed.spec.yaml")
-    done = hvdchart("plan", spec, "--expect", "vgg16", "--speed", "1")
-    assert (done.code, "expected one group" in done.errors) == (3, True)
 
 
 def test_the_page_has_the_models_own_answers() -> None:

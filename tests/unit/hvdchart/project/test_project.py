@@ -92,20 +92,13 @@ def test_all_values_are_listed_with_paths_that_can_be_set(spec: Path) -> None:
     ("change", "words", "problem"),
     [
         (set_values, "nodes.0.count=many", "nodes"),
-        (set_values, "wroker=1", "wroker"),
-        (set_values, "nodes.1.count=1", "'1' is not an item; expected a number from 0 to 0"),
-        (set_values, "name.first=a", "'first' is below 'resnet'"),
         (set_values, "nodes.0.count", "expected path=value"),
         (set_values, "=1", "a path such as nodes.0.count"),
-        (set_values, "name=[", "the value of name"),
         (unset_values, "name", "name"),
         (unset_values, "nodes.0", "nodes: got an empty list"),
         (unset_values, "volumes.data", "there is no 'volumes'"),
-        (unset_values, "nodes.1", "'1' is not an item"),
         (get, "nodes.0.counts", "no 'counts'; expected one of name, count, coresPerSocket, mem"),
-        (get, "nodes.1", "expected a number from 0 to 0"),
         (get, "values.podLabels.a", "there is no 'a'; expected one of a.b"),
-        (get, "name.first", "expected no further step"),
     ],
 )
 def test_what_is_missing_or_would_make_the_spec_wrong_is_refused(
@@ -218,9 +211,3 @@ def test_config_reads_and_changes_a_spec(hvdchart: Command, tmp_path: Path) -> N
     wrong = hvdchart("config", spec, "set", "nodes.0.count=-1")
     assert wrong.code == 3
     assert "nodes[0].count" in wrong.errors
-
-
-def test_config_without_sense_is_refused(hvdchart: Command, tmp_path: Path) -> None:
-    for words in (("list", "a"), ("get",), ("set",), ("change", "a=1")):
-        assert hvdchart("config", tmp_path / "spec", *words).code == 2
-    assert hvdchart("config", tmp_path / "none", "list").code == 5

@@ -44,13 +44,6 @@ def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeClust
     assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
     assert [each["reason"] for each in release.events] == ["First", "Second"]
     assert (release.name, release.record) == ("hvd", {})
-    assert {request.url for request in fake_cluster.requests} == {
-        "/apis/batch/v1/namespaces/team/jobs",
-        "/apis/apps/v1/namespaces/team/statefulsets",
-        "/api/v1/namespaces/team/pods",
-        "/api/v1/namespaces/team/events",
-        "/api/v1/namespaces/team/configmaps/hvd-run",
-    }
 
 
 def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
@@ -81,19 +74,6 @@ def run_probe(fake_cluster: FakeCluster, *statuses: dict[str, Any]) -> Any:
             return error
 
 
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_run_pod_returns_the_output_and_deletes_the_pod(
-    fake_cluster: FakeCluster, phase: str
-) -> None:
-    assert run_probe(fake_cluster, {"phase": "Pending"}, {"phase": phase}) == "one\ntwo"
-    assert fake_cluster.names("pods") == ["other"]
-    created = fake_cluster.wait_for("pods", "create")
-    assert created.body == probe_pod("image:1")
-    deleted = fake_cluster.wait_for("pods", "delete")
-    assert deleted.query == {"gracePeriodSeconds": "0"}
-    assert fake_cluster.wait_for("log", "get").query["container"] == "probe"
-
-
 def test_pod_that_cannot_start_is_an_error_and_is_deleted(fake_cluster: FakeCluster) -> None:
     waiting = {"reason": "ErrImagePull", "message": "no such image"}
     status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
@@ -101,21 +81,6 @@ def test_pod_that_cannot_start_is_an_error_and_is_deleted(fake_cluster: FakeClus
     assert "pod hvdchart-image-check-x1: ErrImagePull" in str(error)
     assert "check image.repository" in str(error)
     assert fake_cluster.names("pods") == ["other"]
-
-
-@pytest.mark.parametrize(("everywhere", "place"), [(False, "namespaces/team/"), (True, "")])
-def test_releases_are_those_of_the_namespace_or_of_all(
-    fake_cluster: FakeCluster, everywhere: bool, place: str
-) -> None:
-    run = job()
-    fake_cluster.put("jobs", {**run, "metadata": {**run["metadata"], "namespace": "mine"}})
-    ((namespace, release),) = Cluster.connect().releases(everywhere=everywhere)
-    assert (namespace, release.name, len(release.jobs)) == ("mine", "hvd", 1)
-    assert {request.url for request in fake_cluster.requests} == {
-        f"/apis/batch/v1/{place}jobs",
-        f"/apis/apps/v1/{place}statefulsets",
-        f"/api/v1/{place}pods",
-    }
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.errors import HelmError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import Helm, manifests, release_values, undeploy, upgrade
+from hvdchart.run.helm import Helm, upgrade
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check import checked_values
 from tests.fakes.program import StubProgram
@@ -55,30 +55,6 @@ def test_arguments_reach_helm_without_a_shell(helm: StubProgram, tmp_path: Path)
     assert not Path("harmed").exists()
 
 
-def test_manifests_are_helms_own_text(helm: StubProgram) -> None:
-    helm.answer("template", "---\n# Source: x\nkind: Job\n")
-    assert manifests(plan(), "team") == "---\n# Source: x\nkind: Job\n"
-    (call,) = helm.calls
-    assert call.arguments == [
-        *("template", "run", str(chart_dir()), "--namespace", "team"),
-        *("--skip-crds", "--skip-tests", "--values", "-"),
-    ]
-    assert json.loads(call.input) == checked_values(plan())
-
-
-@pytest.mark.parametrize(
-    ("output", "code"), [("I am not Helm", 0), ("v3.19.0", 1)], ids=["no version", "failure"]
-)
-def test_a_program_that_is_not_helm_is_refused(helm: StubProgram, output: str, code: int) -> None:
-    helm.answer("version", output, "no such command", code)
-    helm.answer("uninstall", errors="no such command", code=1)
-    helm.answer("get", "no JSON")
-    with pytest.raises(HelmError, match="`helm version` does not print a version"):
-        undeploy("run", "team", Helm())
-    with pytest.raises(HelmError, match="`helm version` does not print a version"):
-        release_values("run", "team", Helm())
-
-
 @pytest.mark.slow
 def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
     helm, started = tmp_path / "helm", tmp_path / "started"
@@ -100,11 +76,6 @@ def test_interrupt_ends_the_command_while_helm_runs(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 130
     assert ended.read_text() == "failed\n"
-
-
-def test_emoji_reach_helm_as_they_are(helm: StubProgram) -> None:
-    upgrade("run", "team", {"command": "\N{GRINNING FACE}"}, Helm())
-    assert "\N{GRINNING FACE}" in helm.calls[-1].input
 
 
 # As Helm 3.19 and 4.3 print them. The first sign of several decides.

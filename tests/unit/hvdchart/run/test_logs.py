@@ -61,15 +61,6 @@ def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> 
     assert {*containers.values()} == {"master", "worker"}
 
 
-def test_follow_of_a_finished_run_reads_its_master(fake_cluster: FakeCluster) -> None:
-    fake_cluster.put("jobs", DONE)
-    # The watch of pods may be late: it does not matter when it comes.
-    fake_cluster.hold_watch("pods")
-    fake_cluster.put("pods", pod("hvd-master-1-a", "master", terminated(0), phase="Succeeded"))
-    fake_cluster.log("hvd-master-1-a", "m1", end=True)
-    assert [line.text for line in follow(Cluster.connect(), "hvd")] == ["m1"]
-
-
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
 def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> None:
     older = job(("Complete", "", ""), name="hvd-master-0", created="2025-01-01T00:00:00Z")

@@ -7,20 +7,13 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.progress import Progress, duration, read_progress
+from hvdchart.run.progress import Progress, read_progress
 
 TOLD = {"step": 120, "steps": 500, "loss": 0.4123456, "imagesPerSecond": 32.04, "secondsLeft": 240}
 
 
 def record(told: Any, **more: str) -> dict[str, str]:
     return {"progress": told if isinstance(told, str) else json.dumps(told), **more}
-
-
-def test_the_line_has_the_step_the_loss_the_speed_and_the_time_left() -> None:
-    progress = read_progress(record(TOLD))
-    assert progress is not None
-    assert progress.text() == "step 120 of 500, loss 0.4123, 32 images/s, about 4 min left"
-    assert progress.text(is_over=True) == "step 120 of 500, loss 0.4123, 32 images/s"
 
 
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
@@ -51,14 +44,3 @@ def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
 def test_a_damaged_entry_is_no_progress(told: Any) -> None:
     assert read_progress(record(told)) is None
     assert read_progress({}) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"), (119, "119 s"), (120, "2 min"), (240, "4 min"), (7199, "120 min"),
-        (7200, "2.0 h"), (9000, "2.5 h"), (172_799, "48.0 h"), (172_800, "2.0 d"),
-    ],
-)  # fmt: skip
-def test_a_duration_has_a_unit_that_suits_it(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

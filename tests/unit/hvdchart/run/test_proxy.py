@@ -39,20 +39,15 @@ def test_proxy_of_the_kubeconfig_is_used(
     [
         ("https://api.example", "", True),
         ("http://api.example", "", False),
-        ("https://api.example", "other.example,, other", True),
         ("https://api.example", "*", False),
         ("https://api.example", "api.example", False),
         ("https://api.example", " other , .EXAMPLE", False),
         ("https://api.example", "*.example", False),
         ("https://api.example", "ple", True),
         ("https://10.1.2.3:6443", "10.0.0.0/8", False),
-        ("https://10.1.2.3:6443", "10.1.2.3", False),
-        ("https://10.1.2.3:6443", "11.0.0.0/8,10.1.2.30,example", True),
-        ("https://10.1.2.3:6443", "*", False),
         ("https://[fd00::1]:6443", "fd00::/8", False),
         ("https://127.0.0.1:6443", "", False),
         ("https://localhost:6443", "", False),
-        ("https://[::1]:6443", "", False),
     ],
 )
 def test_proxy_of_the_environment(

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
-from hvdchart.run.timeline import Wait, read_waits, waits_report
+from hvdchart.run.timeline import Wait, read_waits
 from tests.unit.hvdchart.runs import job
 
 
@@ -115,17 +115,6 @@ def test_waits_are_those_for_the_last_rank(text: str) -> None:
     assert read_waits(text) == [
         Wait("grad/0", "allreduce", 1.0, 2.0, 1), Wait("grad/1", "allreduce", 4.0, 0.5, 0),
     ]  # fmt: skip
-
-
-def test_the_report_names_the_ranks_and_the_largest_waits() -> None:
-    assert waits_report(read_waits(OPEN)).splitlines() == [
-        "2 operations; ranks waited 2.50 s for the last one of each",
-        "  rank 1 was the last 1 times: 2.00 s",
-        "  rank 0 was the last 1 times: 0.50 s",
-        "largest waits:",
-        "  2.000 s for rank 1 at 1.00 s: allreduce of grad/0",
-        "  0.500 s for rank 0 at 4.00 s: allreduce of grad/1",
-    ]
 
 
 @pytest.mark.parametrize("text", ["", "no timeline", '{"a": 1}', "step,loss\n1,2\n"])

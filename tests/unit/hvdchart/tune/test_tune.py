@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
@@ -22,11 +18,8 @@ from hvdchart.tune.grid import (
     Search,
     choose_best,
     list_settings,
-    parse_result,
-    tuning_plan,
     tuning_text,
 )
-from hvdchart.tune.in_pod import driver as tune_driver
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
@@ -53,29 +46,6 @@ def test_settings_begin_with_the_plans_own() -> None:
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"14", "26", "28", "56"}
     settings = list_settings(planned("{name: x, count: 1, coresPerSocket: 8}"), Grid())
     assert {setting["TF_NUM_INTRAOP_THREADS"] for setting in settings} == {"4", "6", "8"}
-
-
-@pytest.mark.parametrize(
-    ("nodes", "message"),
-    [
-        ("{name: x, count: 1, coresPerSocket: 1}, {name: y, count: 1, gpus: 1}", "2 groups"),
-        ("{name: x, count: 1, gpus: 1}", "the number of cores is not known"),
-    ],
-)
-def test_spec_of_several_groups_or_without_cores_is_refused(nodes: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        list_settings(planned(nodes), Grid())
-
-
-def test_tuning_run_of_a_bound_run_with_a_long_name_is_a_spec_that_the_chart_takes() -> None:
-    text = spec_text("{name: x, count: 2, coresPerSocket: 4, tuning: {binding: core}}")
-    text = text.replace("name: run", f"name: {'a' * 45}") + "tuning: {binding: core}\n"
-    text += "launch: {options: [--tag-output]}\n"
-    plan = make_plan(parse_spec(text.encode()))
-    tuned = tuning_plan(plan, [OWN], ["a"], 1)
-    assert tuned.launching.options == ("--tag-output",)
-    assert tuned.launching.binding == plan.launching.binding
-    assert len(f"{tuned.spec.name}-worker") == 52
 
 
 def measured(own: tuple[float, ...], other: tuple[float, ...]) -> list[Measurement]:
@@ -116,30 +86,6 @@ def test_tuning_block_merges_into_the_spec() -> None:
     assert "faster than" not in tuning_text(Search(silent, silent), "x")
 
 
-@pytest.mark.slow
-def test_driver_runs_the_command_with_each_environment(tmp_path: Path) -> None:
-    """With a launcher that starts one rank here, after four words of its own."""
-    launcher = tmp_path / "mpirun"
-    launcher.write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
-    launcher.chmod(0o755)
-    rank = (
-        "import os, json; n = int(os.environ['N']); assert n, 'x' * 900; "
-        "print('RESULT', json.dumps({'imagesPerSecond': n * 2}))"
-    )
-    job = {"command": [sys.executable, "-c", rank], "runs": [{"N": "4"}, {"N": "0"}]}
-    done = subprocess.run(
-        [sys.executable, tune_driver.__file__, json.dumps(job), launcher, *"abcd"],
-        env={**os.environ, "N": "9"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    first, second = (parse_result(line) for line in done.stdout.splitlines())
-    assert first == (0, 8.0, "")
-    assert second is not None
-    assert second[1] is None
-    assert second[2].startswith("exit code 1: xxx")
-    assert len(second[2]) == len("exit code 1: ") + 800, "the end of the output"
-
-
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -153,41 +99,6 @@ def measure(cluster: FakeCluster, helm: StubProgram, *results: str) -> None:
     cluster.put("jobs", run)
     cluster.put("pods", master)
     cluster.log("hvd-tune-master-1-a", *results, end=True)
-
-
-def result(run: int, speed: float | None, error: str = "") -> str:
-    return "TUNE " + json.dumps({"run": run, "speed": speed, "error": error})
-
-
-@pytest.mark.slow
-def test_tune_measures_in_a_run_and_writes_the_best_setting(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
-) -> None:
-    # Runs of the plan's own setting and of another, which is faster; both are measured again.
-    measure(
-        fake_cluster, helm, "hello", *(result(n, 10.0 if n % 2 == 0 else 20.0) for n in range(4))
-    )
-    target = tmp_path / "tuning.yaml"
-    grid = ["--omp", "3", "--intra", "1", "--inter", "1", "--kmp-blocktime", "0"]
-    options = ["--repeat", "2", "--confirm", "2", "--command", "bench 'a b'", "--workers", "1"]
-    done = hvdchart("tune", spec, *grid, *options, "-w", target)
-    assert done.code == 0, done.errors
-    assert done.errors.startswith("2 settings, 2 runs each, on 1 worker\n1/4     10.00  OMP")
-    assert "1 faster setting: measuring again, in turn with the plan's\n" in done.errors
-    assert "kmpBlocktime: 0" in target.read_text()
-    assert "hvdchart tune run.spec.yaml`" in target.read_text()
-    assert "+100.0% faster" in target.read_text()
-    assert helm.commands().count("uninstall") == 2
-    installed, again = (json.loads(c.input) for c in helm.calls if c.arguments[0] == "upgrade")
-    assert installed["worker"]["number"] == 1
-    driven = json.loads(installed["master"]["args"][-2])
-    assert json.loads(again["master"]["args"][-2]) == driven, "the plan's and the only other one"
-    assert driven["command"] == ["bench", "a b"]
-    assert len(driven["runs"]) == 4
-    assert driven["runs"][1] == {
-        "OMP_NUM_THREADS": "3", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
-        "KMP_BLOCKTIME": "0",
-    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from tests.unit.hvdchart.values.test_values import NODE, WITHOUT_IMAGE, plan_tex
         ("", "a.yaml:1:1", "image"),
         ("values: {image: {tag: x}}\n", "a.yaml:5:17", "values.image"),
         ("values: {worker: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
-        ("values: {master: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
         ("values: {workerGroups: [{name: a, image: {repository: a}}, {name: b}],"
          " master: {image: {repository: a}}}\n", "a.yaml:1:1", "image"),
     ],
@@ -28,29 +27,12 @@ def test_values_without_an_image_for_all_pods_are_refused(rest: str, place: str,
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        "image: {repository: a}",
-        "worker: {image: {repository: a}}, master: {image: {repository: b}}",
-        "workerGroups: [{name: a, image: {repository: a}}], master: {image: {repository: a}}",
-        "workerGroups: [{name: a}, {name: b}], worker: {image: {repository: a}}, "
-        "master: {image: {repository: a}}",
-    ],
-)
-def test_image_may_come_from_values(given: str) -> None:
-    assert checked_values(plan_text(WITHOUT_IMAGE + NODE + f"values: {{{given}}}\n"))
-
-
-@pytest.mark.parametrize(
     ("text", "place", "says"),
     [
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
         ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
-        ("{worker: {number: 0}}", "6:27", "expected a value that the chart accepts"),
         ("{worker: {number: x}}", "6:27", "integer"),
         ("{worker: null}", "6:18", "null deletes a value that the chart needs"),
-        ("{worker: {slots: null}}", "6:26", "give it integer instead"),
-        ("{worker: {env: [{name: 1}]}}", "6:32", "string"),
         ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],
 )
@@ -64,54 +46,6 @@ def test_refused_value_is_reported_at_its_place_in_the_spec(
     assert str(caught.value).isprintable()
 
 
-# Each is what the chart's templates refuse: tests/chart/test_launch_options.py renders them.
-REFUSED_LAUNCHES = [
-    ('{launch: {options: [-v, -np, "4"]}}', "values.launch.options[1]", "worker.number"),
-    ("{launch: {options: [--gloo]}}", "values.launch.options[0]", "does not have"),
-    ("{launch: {options: [--map-by, core]}}", "values.launch.options[0]", "binding.to is core"),
-    (
-        "{network: {interface: eth1}, launch: {mode: elastic, options: [--network-interfaces=a]}}",
-        "values.launch.options[0]",
-        "network.interface is eth1",
-    ),
-    ("{launch: {binding: {to: none}}}", "values.launch.binding.to", "coresPerRank is 4"),
-    ("{launch: {binding: {to: socket}}}", "values.launch.binding.to", "socket without"),
-    ("{launch: {binding: {coresPerRank: null}}}", "values.launch.binding.to", "without coresPerR"),
-    ("{launch: {mode: custom}}", "values.launch.mode", "no argument of master.args"),
-    ("{launch: {mode: custom}, master: {args: []}}", "values.master.args", "empty"),
-    ('{master: {args: ["$(LAUNCH)"]}}', "values.master.args", "launch.mode is mpirun"),
-    ("{launch: {elastic: {minRanks: 1}}}", "values.launch.elastic", "launch.mode is mpirun"),
-    (
-        "{launch: {mode: elastic, elastic: {minRanks: 2}}}",
-        "values.launch.elastic",
-        "the workers have 1 ranks (minRanks: 2, maxRanks: none)",
-    ),
-    (
-        "{launch: {mode: elastic, elastic: {maxRanks: 5}}, worker: {number: 2, slots: 3}}",
-        "values.launch.elastic",
-        "6 ranks",
-    ),
-    ("{launch: {mode: elastic}, hostNetwork: true}", "values.hostNetwork", "Gloo needs"),
-    ("{launch: {mode: elastic}, worker: {spares: 1}}", "values.worker.spares", "mode is elastic"),
-    (
-        "{launch: {mode: elastic}, workerGroups: [{name: a, spares: 2}]}",
-        "values.workerGroups[0].spares",
-        "2, but launch.mode is elastic",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "path", "says"), REFUSED_LAUNCHES)
-def test_launch_that_the_chart_refuses_is_refused_in_the_spec(
-    text: str, path: str, says: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        values(NODE + f"values: {text}\n")
-    assert caught.value.path == path, str(caught.value)
-    assert caught.value.place.startswith("a.yaml:6:")
-    assert says in str(caught.value)
-
-
 def test_all_values_that_the_chart_refuses_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         values(NODE + "values: {worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}\n")
@@ -122,26 +56,3 @@ def test_all_values_that_the_chart_refuses_are_reported_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         values(NODE + "values: {worker: {number: null, slots: null}}\n")
     assert len(caught.value.errors) == 2
-
-
-def test_options_that_values_make_wrong_are_refused_at_their_own_place() -> None:
-    text = NODE + "launch: {mode: horovodrun, options: [--network-interfaces=a]}\n"
-    with pytest.raises(SpecError) as caught:
-        values(text + "values: {network: {interface: eth1}}\n")
-    assert (caught.value.place, caught.value.path) == ("a.yaml:6:38", "launch.options[0]")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{launch: {options: [--mca, plm_rsh_args, -np]}}",
-        "{launch: {binding: {to: none, coresPerRank: null}, options: [--map-by, core]}}",
-        "{worker: {number: 2, slots: 3}, "
-        "launch: {mode: elastic, elastic: {minRanks: 6, maxRanks: 6}}}",
-        '{launch: {mode: custom, options: [-v]}, master: {args: ["$(LAUNCH)", a]}}',
-        "{workerGroups: [{name: a, number: 2, slots: 2}], launch: {mode: elastic, "
-        "elastic: {minRanks: 4}}}",
-    ],
-)
-def test_launch_that_the_chart_takes_is_rendered(text: str) -> None:
-    assert values(NODE + f"values: {text}\n")

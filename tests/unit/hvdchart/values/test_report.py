@@ -10,7 +10,7 @@ from rich.console import Console
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec, parse_spec
-from hvdchart.values.report import document, reason_table, tables
+from hvdchart.values.report import document, tables
 
 VALUES = Path(__file__).parents[4] / "values"
 
@@ -55,20 +55,6 @@ def test_document_has_the_plan_under_stable_keys() -> None:
     assert rows["workerGroups.1.slots"]["is"] == 4
 
 
-def test_reasons_leave_out_values_that_the_spec_deleted_or_replaced() -> None:
-    node = "{name: x, count: 1, coresPerSocket: 4}"
-    plan = planned(node, "values: {worker: {slots: null, env: [{name: A, value: b}, 7]}}")
-    names = {row["value"] for row in document(plan)["reasons"]}
-    assert names == {
-        "shm.sizeLimit", "launch.binding.to", "worker.number", "worker.resources.requests.cpu",
-    }  # fmt: skip
-
-
-def test_custom_launch_has_no_reason_for_a_binding() -> None:
-    plan = planned("{name: x, count: 1, coresPerSocket: 4}", "launch: {mode: custom}")
-    assert "launch.binding.to" not in {row["value"] for row in document(plan)["reasons"]}
-
-
 def test_tables_show_groups_volumes_launch_and_batch() -> None:
     text = printed(*tables(example("mixed")))
     for part in (
@@ -86,18 +72,6 @@ def test_tables_show_groups_volumes_launch_and_batch() -> None:
     assert "global batch" not in text
 
 
-def test_spares_are_shown_beside_the_nodes_of_ranks() -> None:
-    plan = planned(
-        "{name: a, count: 4, spares: 2, coresPerSocket: 4}, {name: b, count: 1, coresPerSocket: 4}"
-    )
-    text = printed(*tables(plan))
-    for part in ("run: 5 ranks on 5 workers with 2 spares", " a 4+2 1 4 ", " b 1 1 1 "):
-        assert part in text
-    shown = document(plan)
-    assert (shown["workers"], shown["spares"]) == (5, 2)
-    assert [group["spares"] for group in shown["groups"]] == [2, 0]
-
-
 def test_tables_show_binding_options_and_batch_size() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
     text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))
@@ -105,11 +79,3 @@ def test_tables_show_binding_options_and_batch_size() -> None:
     assert "volume source" not in text
     assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
     assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))
-
-
-def test_reason_table_has_one_row_per_planned_value() -> None:
-    text = printed(reason_table(example("xeon-4")))
-    assert "unet: where each number comes from" in text
-    assert "value is because source" in text
-    assert "worker.slots 2 one rank per socket Intel" in text
-    assert "worker.env.TF_NUM_INTRAOP_THREADS 18 20 cores of a rank - 2 Intel" in text

@@ -16,7 +16,6 @@ from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merged_groups
 from hvdchart.values.render import dump
 from hvdchart.values.report import document
-from hvdchart.values.schema import schema_at
 
 WITHOUT_IMAGE = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
 HEAD = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
@@ -32,15 +31,6 @@ def plan_text(text: str, file: str = "a.yaml") -> Plan:
 def values(text: str) -> dict[str, Any]:
     head = WITHOUT_IMAGE if "\nimage:" in text else HEAD
     return checked_values(plan_text(head + text))
-
-
-def test_spec_values_are_merged_last() -> None:
-    rendered = values(
-        NODE + "values: {worker: {number: 7, nodeSelector: {x: y}}, master: {args: [b]}}\n"
-    )
-    assert rendered["worker"]["number"] == 7
-    assert rendered["worker"]["nodeSelector"] == {"k": "v", "x": "y"}
-    assert rendered["master"]["args"] == ["b"]
 
 
 def test_null_deletes_a_planned_value_and_stays_for_a_default_of_the_chart() -> None:
@@ -134,30 +124,19 @@ def test_changed_values_leave_the_spec_unchanged() -> None:
          {"fusionThresholdMiB": 0, "cycleTimeMs": 3.5, "autotune": True}),
         ("horovod", "horovod: {timeline: true, fusionThreshold: 64Mi}\nvolumes: {output: {pvc: a}}",
          {"fusionThresholdMiB": 64, "timeline": True}),
-        ("horovod", "horovod: {timeline: false, autotune: false}", None),
         ("launch", "launch: {mode: elastic, elastic: {minRanks: 1}, hostsTimeoutSeconds: 9}",
          {"mode": "elastic", "binding": {"to": "none"}, "elastic": {"minRanks": 1},
           "hostsTimeoutSeconds": 9}),
-        ("launch", "launch: {mode: custom}", {"mode": "custom"}),
         ("launch", "launch: {options: [-x, A]}",
          {"binding": {"to": "core", "coresPerRank": 4}, "options": ["-x", "A"]}),
         ("image", f"image: {{repository: a/b, digest: 'sha256:{'0' * 64}'}}",
          {"repository": "a/b", "digest": f"sha256:{'0' * 64}"}),
-        ("image", "image: {repository: a/b, pullPolicy: Never}",
-         {"repository": "a/b", "pullPolicy": "Never"}),
         ("imagePullSecrets", "image: {repository: a, pullSecrets: [b, c]}",
          [{"name": "b"}, {"name": "c"}]),
-        ("network", "", None),
         ("volumes", "volumes: {data: {nfs: {server: s, path: /p}, readOnly: true}}",
          [{"name": "data", "nfs": {"server": "s", "path": "/p", "readOnly": True}}]),
-        ("volumes", "volumes: {data: {pvc: a, readOnly: true}}",
-         [{"name": "data", "persistentVolumeClaim": {"claimName": "a", "readOnly": True}}]),
         ("volumes", "volumes: {data: {hostPath: /a, readOnly: true}}",
          [{"name": "data", "hostPath": {"path": "/a", "type": "Directory"}}]),
-        ("volumes", "volumes: {data: {hostPath: /a}}",
-         [{"name": "data", "hostPath": {"path": "/a", "type": "DirectoryOrCreate"}}]),
-        ("volumes", "volumes: {x: {configMap: a, mountPath: /x}}",
-         [{"name": "x", "configMap": {"name": "a"}}]),
         ("volumes", "volumes: {x: {emptyDir: {medium: Memory}, mountPath: /x}}",
          [{"name": "x", "emptyDir": {"medium": "Memory"}}]),
         ("volumeMounts", "volumes: {x: {pvc: a, mountPath: /x/, subPath: s, readOnly: true}}",
@@ -166,36 +145,6 @@ def test_changed_values_leave_the_spec_unchanged() -> None:
 )  # fmt: skip
 def test_spec_key_becomes_chart_value(key: str, block: str, expected: Any) -> None:
     assert values(f"{NODE}{block}\n").get(key) == expected
-
-
-def test_scheduling_keys_of_the_first_group_are_those_of_the_master() -> None:
-    toleration = "{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 5}"
-    rendered = values(
-        f"nodes: [{{name: a, count: 1, gpus: 1, tolerations: [{toleration}], "
-        "affinity: {b: {}}, nodeSelector: {c: d}}]\n"
-    )
-    for pod in (rendered["worker"], rendered["master"]):
-        assert pod["nodeSelector"] == {"c": "d"}
-        assert pod["affinity"] == {"b": {}}
-        assert pod["tolerations"] == [
-            {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute",
-             "tolerationSeconds": 5}
-        ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("group", "spread"),
-    [
-        ("gpus: 1", "Required"),
-        ("gpus: 1, affinity: {podAntiAffinity: {}}", None),
-        ("coresPerSocket: 1, shared: true", None),
-    ],
-)
-def test_workers_are_spread_over_nodes_unless_shared_or_placed(
-    group: str, spread: str | None
-) -> None:
-    rendered = values(f"nodes: [{{name: a, count: 1, {group}}}]\n")
-    assert rendered["worker"].get("spread") == spread
 
 
 def test_groups_are_merged_as_the_templates_merge_them() -> None:
@@ -214,22 +163,3 @@ def test_groups_are_merged_as_the_templates_merge_them() -> None:
         "affinity": {}, "volumes": [3, 4], "volumeMounts": [],
     }  # fmt: skip
     assert merged_groups({**given, "workerGroups": []}) == [{**worker, **shared, "name": "worker"}]
-
-
-def test_schema_at_follows_keys_items_and_references() -> None:
-    schema = {
-        "properties": {
-            "list": {"items": {"properties": {"x": {"type": "integer"}}}},
-            "named": {"$ref": "#/definitions/texts"},
-            "open": {"type": "object"},
-            "closed": {"properties": {"a": {}}, "additionalProperties": False},
-        },
-        "definitions": {"texts": {"additionalProperties": {"type": "string"}}},
-    }
-    assert schema_at(schema, ["list", 0, "x"]) == {"type": "integer"}
-    assert schema_at(schema, ["named", "any"]) == {"type": "string"}
-    assert schema_at(schema, ["open", "any", "key"]) == {}
-    assert schema_at(schema, ["closed", "a"]) == {}
-    assert schema_at(schema, ["closed", "b"]) is None
-    assert schema_at(schema, ["missing"]) is None
-    assert schema_at(schema, []) == schema
