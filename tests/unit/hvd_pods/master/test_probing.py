@@ -72,29 +72,23 @@ def probe() -> Iterator[Probe]:
 
 
 class Door:
-    """Sends a banner to whoever connects, and closes the connection at once.
+    """Closes each connection at once. `asked`: when they came."""
 
-    `asked`: when that was.
-    """
-
-    def __init__(self, banner: bytes = b"") -> None:
+    def __init__(self) -> None:
         self._listener = socket.create_server((LOCAL, 0))
         self.port = int(self._listener.getsockname()[1])
         self.asked: list[float] = []
-        threading.Thread(target=self._serve, args=(banner,), daemon=True).start()
+        threading.Thread(target=self._serve, daemon=True).start()
 
-    def wait(self, number: int) -> list[float]:
-        """Wait until so many connections have come; the seconds between them."""
+    def wait(self, number: int) -> None:
+        """Wait until so many connections have come."""
         wait_until(lambda: len(self.asked) >= number, TIMEOUT, f"{number} connections", 0.01)
-        return [after - before for before, after in pairwise(self.asked)]
 
-    def _serve(self, banner: bytes) -> None:
+    def _serve(self) -> None:
         with self._listener:
             while True:
-                connection, _ = self._listener.accept()
+                self._listener.accept()[0].close()
                 self.asked.append(time.monotonic())
-                connection.sendall(banner)
-                connection.close()
 
 
 WRONG: dict[str, tuple[bytes | None, str]] = {
@@ -201,6 +195,18 @@ def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None
         current.prober.wake()
     current.put(HOST)
     current.wait(lambda: "it has not responded yet" in current.reasons(HOST))
+
+
+def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("FIRST_PAUSE", 0.001), ("PART_OF_TIME", 1.0), ("LONGEST_PAUSE", 60.0)):
+        monkeypatch.setattr(probing, name, value)
+    door = Door()
+    probe([HOST], door.port).put(HOST)
+    door.wait(8)
+    # Each pause is as long as all before together.
+    assert door.asked[7] - door.asked[0] >= 0.05
 
 
 @pytest.mark.slow
