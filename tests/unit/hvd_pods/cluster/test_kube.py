@@ -115,6 +115,16 @@ def test_a_watch_yields_events_until_the_server_ends_it(api: kube.Api, api_serve
     assert query == {"watch": "1", "timeoutSeconds": "300", "fieldSelector": "metadata.name=a"}
 
 
+@pytest.mark.parametrize("line", [b"[]\n", b'{"type": "ADDED", "object": []}\n'])
+def test_what_is_no_event_is_an_api_error(api: kube.Api, api_server: FakeApi, line: bytes) -> None:
+    events = api.watch("core/pods", {})
+    assert next(events)["object"] == POD
+    api_server.watches("core/pods")[0].items.put(line)
+    with pytest.raises(kube.ApiError, match="this is not an event") as raised:
+        next(events)
+    assert raised.value.status == kube.NO_ANSWER
+
+
 @pytest.mark.parametrize("failure", [faults.cut_chunk, faults.cut_line])
 def test_a_watch_that_is_cut_is_an_api_error_after_the_events_before(
     api: kube.Api, api_server: FakeApi, failure: faults.Failure

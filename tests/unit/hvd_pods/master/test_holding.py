@@ -8,7 +8,9 @@ import pytest
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.master import messages as m
+from hvd_pods.master.ending import END
 from hvd_pods.master.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.master.state import Phase
 from tests.unit.hvd_pods.master.world import OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -146,6 +148,20 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
     assert any(isinstance(effect, m.EndLauncher) for effect in effects) is is_lost
     writes = [effect for effect in effects if isinstance(effect, m.WriteRecord)]
     assert [write.changes for write in writes] == ([] if is_lost else [1])
+
+
+def test_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers() -> None:
+    """It could not reach the API server during the training."""
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    world.end_launcher(0)
+    while world.state.phase != Phase.FINISHING:
+        world.answer()
+    world.record = dict(OTHER)
+    world.tell(m.RecordChanged(END, dict(OTHER), 1))
+    world.settle()
+    assert world.exit == m.Exit(None)
+    assert not world.of(m.ScaleDown)
 
 
 ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}

@@ -102,7 +102,9 @@ def test_error_output_is_passed_on_and_tells_missing_ranks_and_the_cause(
     ]
     launcher = start('printf "%s\\n" "$SAID" >&2; exit 3', SAID="\n".join(lines))
     told.wait_for(LauncherEnded, code=3)
-    assert told.of(RankMissing) == [RankMissing(2, 3, "has not joined allreduce.gradient", 60.0)]
+    # The reader of the output may be slower than the process ends.
+    missing = RankMissing(2, 3, "has not joined allreduce.gradient", 60.0)
+    assert told.wait_for(RankMissing) == missing
     cause = launcher.find_cause(make_run().hosts, 3, [], [])
     assert cause
     assert "TypeError: no" in cause.text

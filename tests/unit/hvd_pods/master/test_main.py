@@ -144,6 +144,17 @@ def test_the_launcher_finds_the_hosts_the_key_and_the_script(pod: MasterPod) -> 
     assert "Host hvd-worker-1.hvd hvd-worker-1\n  HostName 127.0.1.2\n" in config
 
 
+def test_an_image_without_the_launcher_fails_at_once(
+    pod: MasterPod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(pod.programs))
+    for name in ("ssh", "ssh-keygen"):
+        pod.install(f'exec /usr/bin/{name} "$@"', name)
+    pod.workers.stop(1)
+    assert pod.run(mode="mpirun") == 78
+    assert "no mpirun on PATH" in pod.termination_log.read_text()
+
+
 def test_hosts_that_a_quota_keeps_away_end_the_run_after_one_time_out(pod: MasterPod) -> None:
     """Retries are left, but each would wait as long for the same pod."""
     pod.put_job(spec={"backoffLimit": 9})

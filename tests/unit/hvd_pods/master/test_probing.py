@@ -154,6 +154,12 @@ def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> Non
         current.wait(lambda: current.reasons(HOST)[-1] == "no address")
 
 
+def test_address_that_cannot_be_used_is_a_reason(probe: Probe) -> None:
+    current = probe([HOST], 1)
+    current.put(HOST, "255.255.255.255")
+    current.wait(lambda: "port 1 does not answer: " in current.reasons(HOST)[-1])
+
+
 def test_host_is_asked_again_when_this_pod_has_no_socket_left(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

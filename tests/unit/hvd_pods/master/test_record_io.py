@@ -253,8 +253,9 @@ def delete(api_server: FakeApi) -> None:
         (change_and_end, make_job(1)),
         (delete, None),
         (FakeApi.expire, make_job()),
+        (lambda api_server: api_server.end_watches(faults.cut_chunk), make_job()),
     ],
-    ids=["fails", "does not fail in time", "is deleted", "410"],
+    ids=["fails", "does not fail in time", "is deleted", "410", "cut"],
 )
 def test_near_its_deadline_the_jobs_failure_is_waited_for(
     api_server: FakeApi,

@@ -59,3 +59,12 @@ def test_host_that_does_not_answer_in_time_has_failed(
     hosts = [FIRST, SECOND] if not is_stopped else [FIRST]
     failures = remote.call(hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped)
     assert failures[FIRST] == (1, text)
+
+
+def test_master_without_ssh_reaches_no_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "GENERATED", tmp_path)
+    ((code, text),) = remote.call([FIRST], ["a.py"], seconds=1.0).values()
+    assert code == 1
+    assert "No such file" in text
