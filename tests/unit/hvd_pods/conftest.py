@@ -21,6 +21,7 @@ from tests.fakes.faults import TIMEOUT
 from tests.fakes.server import Certificates
 from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.fake_worker import Workers
+from tests.unit.hvd_pods.master.told import Told
 from tests.unit.hvd_pods.master_pod import MasterPod, make_keys
 from tests.unit.hvd_pods.staging import Volume
 
@@ -167,3 +168,9 @@ def pod(
 def volume(tmp_path: Path) -> Volume:
     """A volume that pods of a node share, for staging."""
     return Volume(tmp_path)
+
+
+@pytest.fixture
+def told() -> Told:
+    """What the sources of the master's events tell."""
+    return Told()

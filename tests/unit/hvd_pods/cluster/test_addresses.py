@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -136,24 +135,6 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "same"),
-    [
-        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1", True, "a"), True),
-        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1", False, "b"), False),
-        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.2", False, "a"), False),
-        (Endpoint("10.0.0.1", False, "a"), None, False),
-        # DNS does not tell the UID.
-        (Endpoint("10.0.0.1"), Endpoint("10.0.0.1", False, "a"), True),
-        (Endpoint("10.0.0.1", False, "a"), Endpoint("10.0.0.1"), True),
-    ],
-)
-def test_pod_is_the_same_unless_its_address_or_uid_differs(
-    before: Endpoint, now: Endpoint | None, same: bool
-) -> None:
-    assert before.is_same_pod(now) is same
-
-
 def test_slices_of_the_service_are_followed_by_one_list_and_one_watch(
     slices: Follower, api_server: FakeApi
 ) -> None:
@@ -193,76 +174,6 @@ def test_nothing_is_missed_after_a_watch_ends(
     requests = api_server.asked("GET", SLICES)
     first, second = (r.query["resourceVersion"] for r in requests if "watch" in r.query)
     assert int(second) > int(first), "the version was too old to watch from"
-
-
-FAILURES = {
-    "503": faults.status(503),
-    "410": faults.status(410),
-    "reset": faults.reset,
-    "cut": faults.cut_answer,
-    "no list": faults.text(200, "{}"),
-}
-
-
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-def test_slices_are_followed_on_when_they_cannot_be_listed_for_a_while(
-    slices: Follower,
-    api_server: FakeApi,
-    failure: faults.Failure,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    api_server.fail("GET", SLICES, failure, times=3)
-    api_server.end_watches()
-    api_server.remove(SLICES, "s1")
-    slices.wait_for(HOST, None)
-    assert capsys.readouterr().out.count("cannot watch the hosts' addresses") == 3
-
-
-def test_addresses_stay_known_when_the_right_to_read_slices_is_lost(
-    slices: Follower, api_server: FakeApi
-) -> None:
-    api_server.fail("GET", SLICES, faults.status(403), times=3)
-    api_server.end_watches()
-    api_server.wait_for_watch(SLICES, 2)
-    assert slices.find(HOST) == IPV4
-
-
-def test_slices_that_are_followed_no_longer_are_asked_for_no_more(
-    slices: Follower, api_server: FakeApi, capsys: pytest.CaptureFixture[str]
-) -> None:
-    slices.source.close()
-    slices.wait_for_end()
-    put_slice(api_server, "s1", HOST, "10.0.0.9")
-    assert slices.find(HOST) == IPV4
-    assert len(api_server.requests) == 2
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.usefixtures("names")
-@pytest.mark.parametrize("request_number", [1, 2], ids=["list", "watch"])
-def test_end_of_following_does_not_wait_for_an_answer(
-    api_server: FakeApi, follower: Follower, request_number: int
-) -> None:
-    asked, released = threading.Event(), threading.Event()
-
-    def list_nothing(handler: Handler) -> None:
-        if request_number == 1:
-            follower.source.close()
-        else:
-            api_server.fail("GET", SLICES, hang)
-        handler.send_json(200, {"metadata": {"resourceVersion": "1"}, "items": []})
-        asked.set()
-
-    def hang(handler: Handler) -> None:
-        follower.source.close()
-        released.wait(TIMEOUT)
-        faults.reset(handler)
-
-    api_server.fail("GET", SLICES, list_nothing)
-    follower.follow_slices()
-    assert asked.wait(TIMEOUT)
-    follower.wait_for_end()
-    released.set()
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -329,22 +240,11 @@ def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
     assert all(b - a >= pause for (a, b), pause in zip(pairwise(asked), least, strict=True))
 
 
-@pytest.mark.usefixtures("slices")
-def test_watch_that_brought_news_is_followed_by_another_one_without_a_pause(
-    api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 2 * TIMEOUT)
-    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 2 * TIMEOUT)
-    for number in (2, 3):
-        put_slice(api_server, "s1", HOST, "10.0.0.9")
-        api_server.end_watches()
-        api_server.wait_for_watch(SLICES, number)
-
-
 def test_dns_announces_each_change_of_an_address_and_nothing_else(
     follower: Follower, names: Names
 ) -> None:
-    names.update({HOST.address: ["10.0.0.3"], OTHER.address: ["10.0.0.5"]})
+    # MPIs lack IPv6, whatever the resolver prefers.
+    names.update({HOST.address: [IPV6, "10.0.0.3"], OTHER.address: ["10.0.0.5"]})
     follower.follow_dns(HOST, OTHER)
     follower.wait_for(HOST, "10.0.0.3")
     follower.wait_for(OTHER, "10.0.0.5")
@@ -362,56 +262,3 @@ def test_dns_announces_each_change_of_an_address_and_nothing_else(
     follower.source.close()
     follower.wait_for_end()
     assert len(follower.news) == 3 + 3
-
-
-def test_a_thousand_names_are_looked_up_by_a_few_threads(follower: Follower, names: Names) -> None:
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
-    names.update({host.address: [f"10.0.{n // 256}.{n % 256}"] for n, host in enumerate(hosts)})
-    before = threading.active_count()
-    follower.follow_dns(*hosts)
-    assert threading.active_count() - before <= addresses.DNS_THREADS
-    follower.wait(lambda: len(follower.source.endpoints()) == 1000)
-    assert follower.find(hosts[999]) == "10.0.3.231"
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        ([IPV6, IPV4], IPV4),
-        ([IPV4, IPV6], IPV4),
-        ([IPV6], IPV6),
-        (["10.0.0.3", "10.0.0.1", "10.0.0.2"], "10.0.0.3"),
-    ],
-)
-def test_dns_prefers_ipv4_as_slices_do_and_the_resolvers_first_choice(
-    names: Names, answers: list[str], expected: str
-) -> None:
-    names[HOST.address] = answers
-    assert addresses.resolve(HOST.address) == expected
-
-
-def test_dns_resolves_through_the_machines_resolver() -> None:
-    assert addresses.resolve("localhost") == "127.0.0.1"
-
-
-@pytest.mark.slow
-def test_names_are_looked_up_less_often_while_nothing_changes(
-    follower: Follower, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that does not answer says nothing new; a change is followed by quick looks."""
-    looked, numbers = list[float](), count()
-    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.005)
-    monkeypatch.setattr(addresses, "LONGEST_LOOKUP", 2 * TIMEOUT)
-
-    def resolve(*_: object, **__: object) -> Any:
-        looked.append(time.monotonic())
-        # With doubled pauses, the 21st look would come after an hour.
-        if len(looked) < 21:
-            return [(socket.AF_INET, 1, 6, "", (f"10.0.0.{next(numbers)}", 0))]
-        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    follower.follow_dns(HOST)
-    wait_until(lambda: len(looked) >= 24, TIMEOUT, "looks")
-    last = [after - before for before, after in pairwise(looked[20:24])]
-    assert all(gap >= least for gap, least in zip(last, (0.01, 0.02, 0.04), strict=True))

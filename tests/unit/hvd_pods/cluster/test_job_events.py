@@ -46,17 +46,6 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventR
     assert event["count"] == 1
 
 
-def test_a_warning_is_cut_to_what_the_api_server_accepts(
-    api_server: FakeApi, recorder: EventRecorder
-) -> None:
-    recorder.put("Failed", "x" * 5000, True)
-    recorder.close()
-    (event,) = api_server.items("core/events")
-    assert event["type"] == "Warning"
-    # The API server's validation of events: "can have at most 1024 characters".
-    assert event["message"] == "x" * 1024
-
-
 def test_events_of_one_second_keep_their_order_by_name(
     api_server: FakeApi, recorder: EventRecorder
 ) -> None:
@@ -66,18 +55,6 @@ def test_events_of_one_second_keep_their_order_by_name(
     created = sorted(api_server.items("core/events"), key=lambda event: event["metadata"]["name"])
     assert [event["reason"] for event in created] == ["Started", "HostsReady", "Training"]
     assert all(first["eventTime"] < second["eventTime"] for first, second in pairwise(created))
-
-
-@pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("failure", [faults.status(503), faults.reset], ids=["503", "reset"])
-def test_an_event_is_tried_again_and_keeps_its_place(
-    api_server: FakeApi, recorder: EventRecorder, failure: faults.Failure
-) -> None:
-    api_server.fail("POST", "core/events", failure, times=3)
-    recorder.put("Training", "begins", False)
-    recorder.put("Finished", "done", False)
-    recorder.close()
-    assert reasons(api_server) == ["Training", "Finished"]
 
 
 def test_an_event_that_cannot_be_created_is_logged_and_others_follow(
@@ -124,10 +101,3 @@ def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_
     answer.set()
     # The rest is sent as soon as the API server answers.
     api_server.wait(lambda: reasons(api_server) == ["Finished"])
-
-
-def test_without_the_api_no_event_is_created(api_server: FakeApi) -> None:
-    recorder = EventRecorder(None)
-    recorder.put("Training", "begins", False)
-    recorder.close()
-    assert not api_server.requests

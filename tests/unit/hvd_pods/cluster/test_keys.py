@@ -61,15 +61,6 @@ def test_the_first_master_makes_the_keys_and_the_next_one_finds_them(
     assert len(api_server.asked("PATCH", SECRET)) == 1
 
 
-def test_mounted_keys_are_used_without_asking_the_api(
-    api: kube.Api, api_server: FakeApi, tmp_path: Path
-) -> None:
-    for name in keys.NAMES:
-        (tmp_path / "secrets" / name).touch()
-    assert keys.find_keys(api, ENVIRONMENT) == tmp_path / "secrets"
-    assert api_server.asked("GET", SECRET) == []
-
-
 def test_of_two_masters_the_first_ones_keys_are_used(api: kube.Api, api_server: FakeApi) -> None:
     other = {name: base64.b64encode(name.encode()).decode() for name in keys.NAMES}
 

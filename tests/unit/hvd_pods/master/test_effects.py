@@ -9,22 +9,17 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import EventRecorder
-from hvd_pods.common.run import Pod, Run
+from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
 from hvd_pods.master import probing
 from hvd_pods.master.carriers import Lanes
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.state import Facts
 from tests.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.fake_worker import SLICES, Workers
+from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master.told import Told
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def told() -> Told:
-    return Told()
 
 
 @pytest.fixture
@@ -48,38 +43,12 @@ def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
 Watch = Callable[[Run], Effects]
 
 
-def test_hosts_are_asked_at_the_addresses_that_the_api_has(
-    workers: Workers, watch: Watch, told: Told
-) -> None:
-    watch(workers.run())
-    answers = {event.host: event for event in told.of(m.HostAnswers)}
-    assert answers["hvd-worker-1"] == m.HostAnswers(
-        2, "hvd-worker-1", Pod("127.0.1.2", "", "node-1")
-    )
-    workers.stop(0)
-    told.wait_for(m.HostGone, host="hvd-worker-0")
-
-
-@pytest.mark.usefixtures("api_server")
-def test_hosts_are_asked_at_the_addresses_that_dns_has_without_the_api(
-    workers: Workers, watch: Watch, told: Told, names: dict[str, list[str]]
-) -> None:
-    run = workers.run(api=False)
-    for ordinal, host in enumerate(run.hosts):
-        names[host.address] = [workers.address(ordinal)]
-    watch(run)
-    assert not workers.api.requests
-    del names[run.hosts[0].address]
-    told.wait_for(m.HostGone, host="hvd-worker-0")
-
-
 def test_addresses_of_the_training_stay_when_they_are_withdrawn(
     workers: Workers, watch: Watch, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     watch(workers.run(lostAfterSeconds=15)).carry_out(m.FreezeHosts())
-    workers.api.wait(lambda: not workers.api.watches(SLICES))
     workers.stop(0)
     told.wait(lambda: any(event.silent for event in told.of(m.HostProblem)))
     assert not told.of(m.HostGone)

@@ -92,19 +92,6 @@ def test_spares_are_recorded_by_their_ordinals() -> None:
     assert plain.of(m.WriteRecord)[-1].data["hosts"] == ""
 
 
-def test_launcher_that_is_not_prepared_is_waited_for_as_hosts_are() -> None:
-    world = World(one_group())
-    world.tell(m.Started())
-    world.settle(until=m.Prepare)
-    prepared = next(item for item in world.answers if isinstance(item[1], m.Prepared))
-    world.answers.remove(prepared)
-    while world.answers:
-        world.answer()
-    assert not world.of(m.Deliver)
-    world.tell(prepared[1])
-    assert world.of(m.Deliver)
-
-
 @pytest.mark.parametrize(
     ("hosts", "after", "launches"),
     [

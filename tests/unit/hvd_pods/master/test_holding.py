@@ -8,7 +8,9 @@ import pytest
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.master import messages as m
+from hvd_pods.master.ending import END
 from hvd_pods.master.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.master.state import Phase
 from tests.unit.hvd_pods.master.world import OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -148,16 +150,18 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
-def test_master_that_lost_the_record_leaves_record_and_workers_to_the_other() -> None:
+def test_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers() -> None:
+    """It could not reach the API server during the training."""
     world = World(one_group(cleanup="Always"))
     world.train()
-    before = len(world.of(m.WriteRecord))
-    world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
+    world.end_launcher(0)
+    while world.state.phase != Phase.FINISHING:
+        world.answer()
+    world.record = dict(OTHER)
+    world.tell(m.RecordChanged(END, dict(OTHER), 1))
     world.settle()
-    assert world.exit
-    assert isinstance(world.exit.problem, SupersededError)
-    assert len(world.of(m.WriteRecord)) == before
-    assert not [*world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
+    assert world.exit == m.Exit(None)
+    assert not world.of(m.ScaleDown)
 
 
 ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}

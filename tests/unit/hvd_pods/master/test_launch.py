@@ -13,6 +13,7 @@ from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launch, mpi
 from tests.unit.hvd_pods.runs import make_run
 
+UNBOUND = {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
 SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
@@ -31,32 +32,54 @@ def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("implementation", OPEN_MPIS, ids=by_name)
-def test_open_mpi_binds_ranks_itself(implementation: mpi.MpiImplementation) -> None:
-    run = make_run(binding=CORES_BY_SOCKET)
-    line = launch.build_command(run, implementation)
-    assert line == [*mpi.mpirun_line(run, implementation), *RANK, "8", "python", "train.py"]
-
-
-@pytest.mark.parametrize("implementation", HYDRAS, ids=by_name)
 @pytest.mark.parametrize(
     ("binding", "words"),
     [
-        ({"to": "none", "coresPerRank": 0, "ranksPerSocket": 0}, []),
-        (CORES, ["--bind-to", "core", "--cores-per-rank", "14"]),
-        (
-            CORES_BY_SOCKET,
-            ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"],
-        ),
-        (SOCKETS, ["--bind-to", "socket", "--ranks-per-socket", "2"]),
+        (UNBOUND, ["--map-by", "slot", "--bind-to", "none"]),
+        (CORES, ["--map-by", "slot:PE=14", "--bind-to", "core", "--report-bindings"]),
+        (CORES_BY_SOCKET,
+         ["--map-by", "ppr:2:socket:PE=3", "--bind-to", "core", "--report-bindings"]),
+        (SOCKETS, ["--map-by", "ppr:2:socket", "--bind-to", "socket", "--report-bindings"]),
     ],
-)
-def test_ranks_under_hydra_bind_themselves(
+)  # fmt: skip
+def test_open_mpi_has_hostfile_and_options_and_binds_ranks(
     implementation: mpi.MpiImplementation, binding: dict[str, Any], words: list[str]
 ) -> None:
-    run = make_run(binding=binding)
-    line = launch.build_command(run, implementation)
-    expected = [*mpi.mpirun_line(run, implementation), *RANK, *words, "8", "python", "train.py"]
-    assert line == expected
+    run = make_run(options=["--tag-output"], binding=binding)
+    assert launch.build_command(run, implementation) == [
+        "mpirun", "-np", "8", "--hostfile", str(mpi.HOSTFILE), *words, "--tag-output",
+        *RANK, "8", "python", "train.py",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("implementation", "hosts"),
+    [
+        (mpi.INTEL_MPI, ["-machinefile", str(mpi.HOSTFILE)]),
+        (mpi.MPICH, ["-f", str(mpi.HOSTFILE), "-localhost", "10.1.2.3"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("binding", "words"),
+    [
+        (UNBOUND, []),
+        (CORES, ["--bind-to", "core", "--cores-per-rank", "14"]),
+        (CORES_BY_SOCKET,
+         ["--bind-to", "core", "--cores-per-rank", "3", "--ranks-per-socket", "2"]),
+        (SOCKETS, ["--bind-to", "socket", "--ranks-per-socket", "2"]),
+    ],
+)  # fmt: skip
+def test_ranks_under_hydra_bind_themselves_and_get_no_environment_of_the_master(
+    implementation: mpi.MpiImplementation,
+    hosts: list[str],
+    binding: dict[str, Any],
+    words: list[str],
+) -> None:
+    run = make_run(options=["-prepend-rank"], binding=binding)
+    assert launch.build_command(run, implementation) == [
+        "mpirun", "-np", "8", *hosts, "-genvnone", "-prepend-rank",
+        *RANK, *words, "8", "python", "train.py",
+    ]  # fmt: skip
 
 
 def test_horovodrun_command_has_hosts_interface_and_options() -> None:
@@ -93,11 +116,6 @@ def test_custom_command_may_include_the_launchers_line(
     wrapped = make_run(args=["time", "$(LAUNCH)", "a", "b"], mode="custom", binding=CORES)
     line = launch.build_command(make_run(args=["a", "b"], binding=CORES), implementation)
     assert launch.build_command(wrapped, implementation) == ["time", *line]
-
-
-def test_run_without_a_command_runs_the_check() -> None:
-    line = launch.build_command(make_run(args=[]), mpi.MPICH)
-    assert line[-3:] == ["8", "python3", "/horovod/bin/hvd_pods/rank/check.py"]
 
 
 def test_select_mpi_without_an_mpirun_takes_open_mpis_form_or_refuses(tmp_path: Path) -> None:

@@ -21,11 +21,6 @@ Start = Callable[..., Launcher]
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
-
-
-@pytest.fixture
 def start(told: Told, tmp_path: Path) -> Start:
     """Starts a shell script as the launcher of the second attempt."""
 
@@ -69,34 +64,12 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
 
 
-def test_launcher_has_the_given_environment_and_directory_only(
-    start: Start, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SECRET", "of the master")
-    start('echo "$GREETING $SECRET $(pwd)" >"$OUT/seen"', GREETING="hello")
-    told.wait_for(LauncherEnded, code=0)
-    assert (tmp_path / "seen").read_text() == f"hello  {tmp_path}\n"
-
-
 def test_program_that_the_image_does_not_have_is_no_matter_of_luck(
     told: Told, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match=rf"no horovodrun on PATH \({tmp_path}\)"):
         Launcher(["horovodrun"], {"PATH": str(tmp_path)}, tmp_path, told, 2)
     assert told.events == []
-
-
-@pytest.mark.parametrize(("kills", "code"), [(False, 9), (True, 137)])
-def test_launcher_is_asked_to_end_or_killed(
-    start: Start, told: Told, pipe: Path, kills: bool, code: int
-) -> None:
-    launcher = start('trap "exit 9" TERM; echo >"$OUT/pipe"; sleep 60 & wait')
-    wait_for_line(pipe)
-    launcher.end(kills=kills)
-    assert told.wait_for(LauncherEnded).code == code
-    # Once it has ended, this asks nobody.
-    launcher.end(kills=kills)
-    assert len(told.events) == 1
 
 
 @pytest.mark.parametrize("ends", ["by itself", "asked", "killed"])
@@ -129,7 +102,9 @@ def test_error_output_is_passed_on_and_tells_missing_ranks_and_the_cause(
     ]
     launcher = start('printf "%s\\n" "$SAID" >&2; exit 3', SAID="\n".join(lines))
     told.wait_for(LauncherEnded, code=3)
-    assert told.of(RankMissing) == [RankMissing(2, 3, "has not joined allreduce.gradient", 60.0)]
+    # The reader of the output may be slower than the process ends.
+    missing = RankMissing(2, 3, "has not joined allreduce.gradient", 60.0)
+    assert told.wait_for(RankMissing) == missing
     cause = launcher.find_cause(make_run().hosts, 3, [], [])
     assert cause
     assert "TypeError: no" in cause.text

@@ -72,29 +72,23 @@ def probe() -> Iterator[Probe]:
 
 
 class Door:
-    """Sends a banner to whoever connects, and closes the connection at once.
+    """Closes each connection at once. `asked`: when they came."""
 
-    `asked`: when that was.
-    """
-
-    def __init__(self, banner: bytes = b"") -> None:
+    def __init__(self) -> None:
         self._listener = socket.create_server((LOCAL, 0))
         self.port = int(self._listener.getsockname()[1])
         self.asked: list[float] = []
-        threading.Thread(target=self._serve, args=(banner,), daemon=True).start()
+        threading.Thread(target=self._serve, daemon=True).start()
 
-    def wait(self, number: int) -> list[float]:
-        """Wait until so many connections have come; the seconds between them."""
+    def wait(self, number: int) -> None:
+        """Wait until so many connections have come."""
         wait_until(lambda: len(self.asked) >= number, TIMEOUT, f"{number} connections", 0.01)
-        return [after - before for before, after in pairwise(self.asked)]
 
-    def _serve(self, banner: bytes) -> None:
+    def _serve(self) -> None:
         with self._listener:
             while True:
-                connection, _ = self._listener.accept()
+                self._listener.accept()[0].close()
                 self.asked.append(time.monotonic())
-                connection.sendall(banner)
-                connection.close()
 
 
 WRONG: dict[str, tuple[bytes | None, str]] = {
@@ -138,17 +132,6 @@ def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> N
         (3, "it has not responded yet"),
         (3, f"port {port} does not answer: Connection refused"),
     ]
-
-
-def test_a_banner_may_come_in_pieces(probe: Probe) -> None:
-    with socket.create_server((LOCAL, 0)) as listener:
-        current = probe([HOST], listener.getsockname()[1])
-        current.put(HOST)
-        connection, _ = listener.accept()
-        with connection:
-            connection.sendall(b"SSH-2.0-Open")
-            connection.sendall(b"SSH hvd-r1\r\n")
-            current.wait_for(HostAnswers)
 
 
 def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> None:
@@ -195,24 +178,6 @@ def test_host_is_asked_again_when_this_pod_has_no_socket_left(
     assert f"port {worker.port} does not answer: Too many open files" in current.reasons(HOST)
 
 
-@pytest.mark.slow
-def test_silent_hosts_make_room_for_others(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "MOST_OPEN", 4)
-    monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(12)]
-    with (
-        FakeWorker(None, "127.0.1.1") as silent,
-        FakeWorker(ssh_banner("r1"), "127.0.1.2", silent.port),
-    ):
-        current = probe(hosts, silent.port)
-        for host in hosts[:-1]:
-            current.put(host, "127.0.1.1")
-        current.put(hosts[-1], "127.0.1.2")
-        current.wait_for(HostAnswers, host="w-11")
-        timed_out = f"port {silent.port} does not answer: timed out"
-        current.wait_for(HostProblem, 11, reason=timed_out)
-
-
 @pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
 def test_hosts_that_have_answered_leave_room_for_others(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float
@@ -230,22 +195,6 @@ def test_hosts_that_have_answered_leave_room_for_others(
         assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
 
 
-@pytest.mark.slow
-def test_a_thousand_hosts_are_asked_by_one_thread(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # All of them are at one address here, whose listener takes fewer connections at once.
-    monkeypatch.setattr(probing, "MOST_OPEN", 50)
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(1000)]
-    with FakeWorker(ssh_banner("r1")) as worker:
-        before = {*threading.enumerate()}
-        current = probe(hosts, worker.port)
-        current.endpoints = {host.name: Endpoint(LOCAL) for host in hosts}
-        current.prober.wake()
-        current.wait_for(HostAnswers, 1000)
-        assert [item.name for item in {*threading.enumerate()} - before] == ["probe-hosts"]
-
-
 def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None:
     current = probe([HOST], find_port())
     for _ in range(100_000):
@@ -254,58 +203,16 @@ def test_any_number_of_changes_wakes_a_prober_that_is_busy(probe: Probe) -> None
     current.wait(lambda: "it has not responded yet" in current.reasons(HOST))
 
 
-def test_connection_to_a_host_that_can_be_lost_ends_with_the_prober(probe: Probe) -> None:
-    with socket.create_server((LOCAL, 0)) as listener:
-        current = probe([HOST], listener.getsockname()[1], lost_after=60.0)
-        current.put(HOST)
-        connection, _ = listener.accept()
-        with connection:
-            connection.settimeout(TIMEOUT)
-            connection.sendall(ssh_banner("r1"))
-            current.wait_for(HostAnswers)
-            connection.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                connection.recv(1)
-            connection.settimeout(TIMEOUT)
-            current.prober.close()
-            assert connection.recv(1) == b""
-
-
-def test_host_that_has_answered_is_left_alone_where_none_can_be_lost(probe: Probe) -> None:
-    door = Door(ssh_banner("r1"))
-    current = probe([HOST, OTHER], door.port)
-    current.put(HOST)
-    current.wait_for(HostAnswers)
-    current.put(HOST, serving=True)
-    current.put(OTHER)
-    current.wait_for(HostAnswers, host="w-1")
-    assert len(door.asked) == 2
-    assert current.reasons(HOST)[2:] == []
-
-
-# FIRST_PAUSE, PART_OF_TIME, LONGEST_PAUSE, and the least time between connections.
-PACES: dict[str, tuple[float, float, float, list[float]]] = {
-    "first": (0.02, 0.0, 60.0, [0.02] * 4),
-    "as a part of the time": (0.001, 1.0, 60.0, [0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032]),
-    # With the part alone, the third connection would come after the test.
-    "longest": (0.01, 1e6, 0.02, [0.01] * 6),
-}
-
-
-@pytest.mark.parametrize(("first", "part", "longest", "gaps"), PACES.values(), ids=PACES)
 def test_pauses_grow_with_the_time_that_a_host_has_had_its_address(
-    probe: Probe,
-    monkeypatch: pytest.MonkeyPatch,
-    first: float,
-    part: float,
-    longest: float,
-    gaps: list[float],
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("FIRST_PAUSE", first), ("PART_OF_TIME", part), ("LONGEST_PAUSE", longest)):
+    for name, value in (("FIRST_PAUSE", 0.001), ("PART_OF_TIME", 1.0), ("LONGEST_PAUSE", 60.0)):
         monkeypatch.setattr(probing, name, value)
     door = Door()
     probe([HOST], door.port).put(HOST)
-    assert all(gap > least for gap, least in zip(door.wait(len(gaps) + 1), gaps, strict=False))
+    door.wait(8)
+    # Each pause is as long as all before together.
+    assert door.asked[7] - door.asked[0] >= 0.05
 
 
 @pytest.mark.slow
@@ -385,24 +292,6 @@ def test_host_is_alone_when_no_other_one_is_heard(
     current.wait_for(HostProblem, host="w-1", is_alone=True)
 
 
-def test_connection_that_is_there_does_not_count_when_nothing_is_heard_on_it(
-    two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "HEARD_WITHIN", 0.0)
-    current, first, _ = two
-    first.close()
-    current.wait_for(HostProblem, host="w-0", is_alone=True)
-
-
-def test_host_whose_connections_end_early_is_asked_once_in_a_while(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.03)
-    door = Door(ssh_banner("r1"))
-    probe([HOST], door.port, lost_after=15.0).put(HOST)
-    assert all(gap >= 0.03 for gap in door.wait(5))
-
-
 def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
     """Three seconds may have passed since the last answer when the network is cut."""
     with socket.socket() as connection:
@@ -414,19 +303,3 @@ def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
                 for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             )
             assert (idle, interval, number) == (3, 2, asked)
-
-
-@pytest.mark.slow
-def test_a_host_is_heard_when_its_kernel_answers() -> None:
-    """Its process does nothing."""
-    with (
-        socket.create_server((LOCAL, 0)) as listener,
-        socket.create_connection(listener.getsockname()) as connection,
-    ):
-        wait_until(lambda: probing.silence(connection) > 0.1, TIMEOUT, "time passes")
-
-        def is_answered() -> bool:
-            connection.sendall(b"x")
-            return probing.silence(connection) < 0.1
-
-        wait_until(is_answered, TIMEOUT, "an answer")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,11 +17,6 @@ from tests.unit.hvd_pods.runs import make_run
 from tests.waiting import wait_until
 
 Follow = Callable[[str], ProgressFollower]
-
-
-@pytest.fixture
-def told() -> Told:
-    return Told()
 
 
 @pytest.fixture
@@ -79,19 +73,6 @@ def test_each_line_is_told_and_what_is_not_understood_is_left_out(
         {"step": 7, "loss": "nan"},
         {"step": 8},
     ]
-
-
-def test_worker_is_told_how_long_ago_its_ranks_were_started(
-    follow: Follow, told: Told, tmp_path: Path
-) -> None:
-    """Files that are older are of an earlier attempt, whose loss may be NaN."""
-    before = time.monotonic()
-    follow(f'echo "$2" >{tmp_path}/line; echo "horovod_step 7"; exec cat')
-    told.wait_for(ProgressReported)
-    *_, program, seconds = (tmp_path / "line").read_text().split()
-    assert program.endswith("worker/report_progress.py")
-    # It is printed with three digits.
-    assert 0 <= float(seconds) <= time.monotonic() - before + 0.001
 
 
 @pytest.mark.parametrize("tells_last", [True, False])

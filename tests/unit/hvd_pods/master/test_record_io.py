@@ -18,7 +18,6 @@ from hvd_pods.master.messages import (
     ReadJob,
     RecordChanged,
     RecordFailed,
-    RecordRead,
     RecordReleased,
     RecordWritten,
     ReleaseRecord,
@@ -77,15 +76,6 @@ def record(api_server: FakeApi) -> Record:
     return Record(api_server)
 
 
-def test_record_is_read_as_it_is(record: Record) -> None:
-    assert record.client().read() == RecordRead({})
-    record.put(state="Finished", other="kept")
-    assert record.client().read() == RecordRead({"state": "Finished", "other": "kept"})
-    # A ConfigMap that nobody has written to has no data.
-    record.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}})
-    assert record.client().read() == RecordRead({})
-
-
 @pytest.mark.parametrize(
     ("code", "is_temporary"), [(403, False), (404, False), (503, True)], ids=str
 )
@@ -113,13 +103,6 @@ def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
     assert client.write(WriteRecord("renew", {}, 8, holds=True)) == RecordWritten("renew")
     assert record.data["renewed"] > renewed
     assert record.data["epoch"] == "8"
-
-
-def test_pod_of_a_test_holds_the_record_in_the_name_of_the_test(record: Record) -> None:
-    client = record.client(job="")
-    client.read()
-    client.write(take())
-    assert record.data["holderJob"] == "helm test"
 
 
 def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:
@@ -183,16 +166,6 @@ def test_write_whose_answer_was_lost_is_told_as_a_change_that_is_its_own(record:
     assert (told.data["holder"], told.data["state"]) == ("own", "Running")
 
 
-def test_record_that_cannot_be_read_after_a_conflict_is_a_failure(record: Record) -> None:
-    client = record.held()
-    record.put(**OTHER)
-    record.api.fail("GET", PATH, faults.status(503))
-    assert isinstance(client.write(take(state="Finished")), RecordFailed)
-    # Nor is a later write made as if nothing had changed.
-    assert isinstance(client.write(take(state="Finished")), RecordChanged)
-    assert record.data == OTHER
-
-
 def release(client: RecordClient) -> Event:
     return client.release(ReleaseRecord({"state": "Finished"}, 7))
 
@@ -210,13 +183,6 @@ def test_record_is_given_back_with_the_last_news(record: Record) -> None:
     record.put(**OWN, note="a person's")
     assert release(client) == RecordReleased()
     assert (record.data["holder"], record.data["note"]) == ("", "a person's")
-
-
-def test_record_of_another_master_is_not_given_back(record: Record) -> None:
-    client = record.held()
-    record.put(**OTHER)
-    assert release(client) == RecordReleased()
-    assert record.data == OTHER
 
 
 def test_record_that_cannot_be_given_back_does_not_keep_the_master(
@@ -266,20 +232,8 @@ def test_the_job_is_read_without_a_wait(
     assert len(api_server.requests) == 1
 
 
-@pytest.fixture
-def reading(api_server: FakeApi, background: Callable[..., Future[Any]]) -> Future[Any]:
-    """A master that was asked to end reads its Job, just before the deadline by its own clock."""
-    api_server.put("batch/jobs", make_job())
-    future = background(record_io.read_job, kube.Api(), ReadJob(True, None), START + 41)
-    api_server.wait_for_watch("batch/jobs")
-    query = api_server.requests[-1].query
-    assert (query["fieldSelector"], query["timeoutSeconds"]) == (f"metadata.name={JOB}", "10")
-    return future
-
-
 def fail_late(api_server: FakeApi) -> None:
-    api_server.put("batch/jobs", make_job(1))
-    api_server.put("batch/jobs", make_job(1, FAILED))
+    api_server.put("batch/jobs", make_job(1), make_job(1, FAILED))
 
 
 def change_and_end(api_server: FakeApi) -> None:
@@ -304,11 +258,15 @@ def delete(api_server: FakeApi) -> None:
     ids=["fails", "does not fail in time", "is deleted", "410", "cut"],
 )
 def test_near_its_deadline_the_jobs_failure_is_waited_for(
-    reading: Future[Any],
     api_server: FakeApi,
+    background: Callable[..., Future[Any]],
     happen: Callable[[FakeApi], None],
     expected: Any,
 ) -> None:
+    """Just before the deadline, by the master's own clock."""
+    api_server.put("batch/jobs", make_job())
+    reading = background(record_io.read_job, kube.Api(), ReadJob(True, None), START + 41)
+    api_server.wait_for_watch("batch/jobs")
     happen(api_server)
     assert reading.result(TIMEOUT) == JobRead(expected)
 
@@ -317,11 +275,6 @@ def test_near_its_deadline_the_jobs_failure_is_waited_for(
 def test_a_job_that_an_upgrade_removed_is_gone(api_server: FakeApi, code: int) -> None:
     """The master's Role names the new Job only."""
     api_server.fail("GET", "batch/jobs", faults.status(code))
-    assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(None)
-
-
-def test_a_job_that_is_being_deleted_is_gone(api_server: FakeApi) -> None:
-    api_server.put("batch/jobs", make_job(deletionTimestamp="2026-01-01T10:01:00Z"))
     assert record_io.read_job(kube.Api(), ReadJob(False, 0.0), START) == JobRead(None)
 
 

@@ -85,7 +85,7 @@ def record(path: Path, events: list[Event], **facts: Any) -> list[tuple[Moment, 
 
 
 def comparable(event: Event) -> dict[str, Any]:
-    """What an event has; errors compare by what the master makes of them."""
+    """The fields of an event, with errors as what the master makes of them."""
     fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}  # type: ignore[arg-type]
     return {
         name: (type(value), str(value), vars(value), value.exit_code)
@@ -107,13 +107,6 @@ def test_each_event_is_read_as_it_was_recorded(path: Path) -> None:
     ]
     missing = {*kinds} - {m.Event, m.AttemptEvent} - {type(event) for event in EVENTS}
     assert not missing, "this table needs an event of each kind"
-
-
-@pytest.mark.parametrize("facts", [{}, {"is_test": True, "until": 99.5}], ids=["run", "test"])
-def test_state_before_the_first_event_is_that_of_the_run(path: Path, facts: Any) -> None:
-    record(path, [m.Started()], **facts)
-    state, _ = recording.read(iter(path.read_text().splitlines()))
-    assert state.facts == Facts(one_group(lostAfterSeconds=15), "own", "job-1", "uid-1", **facts)
 
 
 def test_recording_ends_at_its_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,19 +14,6 @@ from tests.unit.hvd_pods.runs import make_run
 FIRST, SECOND, *_ = make_run().hosts
 
 
-def test_ranks_that_are_asked_to_end_are_counted_and_a_worker_that_does_not_answer_is_named(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    first, second, third, *_ = make_run().hosts
-    answers = {first: (0, "a warning\n2"), second: (255, "3"), third: (0, "no number")}
-    monkeypatch.setattr(remote, "call", lambda *_, **__: answers)
-    assert remote.ask_ranks(list(answers)) == 2
-    printed = "".join(capfd.readouterr())
-    assert f"cannot ask the ranks on {second.name} to end: 3\n" in printed
-    assert f"cannot ask the ranks on {third.name} to end: no number\n" in printed
-    assert f"on {first.name} to end" not in printed
-
-
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts a shell script in the place of ssh; $1 is the host, $2 the command line."""

@@ -16,14 +16,13 @@ import pytest
 from hvd_pods.master import results
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.copies import PROGRAMS
-from tests.unit.hvd_pods.master_pod import JOB, MasterPod, read_log
+from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.waiting import wait_until
 
 SCRIPT = PROGRAMS / "master/results.sh"
 STORE = 'cp model "$STORE"'
 Sidecar = Callable[[str], "subprocess.Popen[str]"]
 WANTED = {"results": {"timeoutSeconds": 60, "onFailure": False}}
-ALWAYS = {"results": {"timeoutSeconds": 60, "onFailure": True}}
 
 
 @pytest.fixture
@@ -126,30 +125,6 @@ def test_results_that_cannot_be_stored_are_told_and_change_no_outcome(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("wanted", "is_stored"), [(WANTED, False), (ALWAYS, True)])
-def test_results_of_a_failed_run_are_stored_where_asked_for(
-    pod: MasterPod, sidecar: Sidecar, store: Path, wanted: dict[str, Any], is_stored: bool
-) -> None:
-    sidecar(STORE)
-    pod.install("exit 78")
-    assert pod.run(**wanted) == 78
-    assert (store / "model").exists() is is_stored
-    assert pod.recorded()[0] == "Failed"
-    assert "results" not in pod.termination_log.read_text(), "it has why the training failed"
-
-
-@pytest.mark.slow
-def test_a_directory_without_a_file_names_the_volume_as_the_reason(
-    pod: MasterPod, sidecar: Sidecar, output: Path
-) -> None:
-    (output / "model").unlink()
-    sidecar(STORE)
-    pod.install("exit 0")
-    assert pod.run(**WANTED) == 0
-    assert f"{output} contains no file on the master's node: use a volume" in recorded(pod)
-
-
-@pytest.mark.slow
 def test_a_container_that_does_not_run_is_told(
     pod: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,59 +153,27 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
 
 
 @pytest.mark.slow
-def test_storing_ends_at_its_time_out(pod: MasterPod, sidecar: Sidecar) -> None:
-    sidecar(f"exec sleep {TIMEOUT}")
-    go = pod.generated / "results" / "go"
-    wait_until(go.exists, TIMEOUT, "the container waits to be asked")
-    pod.install("exit 0")
-    assert pod.run(results={"timeoutSeconds": 0.2}) == 0
-    assert "longer than results.timeoutSeconds" in recorded(pod)
-
-
-@pytest.mark.slow
-def test_storing_ends_before_the_jobs_deadline(pod: MasterPod, sidecar: Sidecar) -> None:
+@pytest.mark.parametrize(("within", "before"), [(0.2, 0), (60, 50)], ids=["time-out", "deadline"])
+def test_storing_ends_at_its_time_out_and_before_the_jobs_deadline(
+    pod: MasterPod, sidecar: Sidecar, within: float, before: int
+) -> None:
     """Kubernetes would otherwise call a run failed that has finished: ten seconds are too few."""
-    started = datetime.now(UTC) - timedelta(seconds=50)
+    started = datetime.now(UTC) - timedelta(seconds=before)
     status = {"startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
     pod.put_job(spec={"activeDeadlineSeconds": 60}, status=status)
-    sidecar(STORE)
+    sidecar(f"exec sleep {TIMEOUT}")
     pod.install("exit 0")
-    assert pod.run(**WANTED) == 0
-    assert "or master.activeDeadlineSeconds allows" in recorded(pod)
+    assert pod.run(results={"timeoutSeconds": within}) == 0
+    text = "longer than results.timeoutSeconds or master.activeDeadlineSeconds allows"
+    assert text in recorded(pod)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("failed", "code"), [(0, 128 + signal.SIGTERM), (2, 0)])
 def test_a_master_that_is_asked_to_end_leaves_the_storing_to_the_next_one(
-    pod: MasterPod, sidecar: Sidecar, failed: int, code: int
+    pod: MasterPod, sidecar: Sidecar
 ) -> None:
-    """Where its Job makes no other one, the training has finished all the same."""
-    pod.put_job(failed=failed)
     sidecar(f"kill -TERM {os.getpid()}; exec sleep {TIMEOUT}")
     pod.install("exit 0")
-    assert pod.run(**WANTED) == code
+    assert pod.run(**WANTED) == 128 + signal.SIGTERM
     assert pod.recorded() == ("Finished", "")
     assert "the master was terminated meanwhile" in recorded(pod)
-
-
-def record_earlier(pod: MasterPod, results: str) -> None:
-    data = {
-        **{"run": "run-1", "settings": "settings-1", "job": JOB, "uid": "uid-1"},
-        **{"state": "Finished", "time": "t", "reason": "", "results": results},
-    }
-    pod.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
-    pod.install('touch "$OUT/launched"')
-
-
-@pytest.mark.parametrize(
-    ("before", "is_stored"), [("the master was lost", True), ("Stored", False)]
-)
-def test_the_next_master_stores_what_is_not_stored_yet_and_trains_no_more(
-    pod: MasterPod, sidecar: Sidecar, store: Path, before: str, is_stored: bool
-) -> None:
-    record_earlier(pod, before)
-    sidecar(STORE)
-    assert pod.run(**WANTED) == 0
-    assert not (pod.generated.parent / "launched").exists()
-    assert (store / "model").exists() is is_stored
-    assert recorded(pod) == "Stored"

@@ -37,15 +37,6 @@ def test_attempts_follow_up_to_the_limit_where_they_can_help(
     assert (verdict.pause is not None) is follows
 
 
-def test_limit_is_the_jobs_and_a_job_that_cannot_be_read_has_none() -> None:
-    job = {"spec": {"backoffLimit": 5}, "status": {"failed": 2}}
-    assert Retries().note_job(job) == Retries(5, 2)
-    assert Retries(5, 2).note_job(None) == Retries(5, 2)
-    verdict = Retries().judge(FAILED, 1.0, 100, 0)
-    assert verdict.pause == 0.0
-    assert "cannot be read" in verdict.explanation
-
-
 def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
     """The pauses after attempts: what failed, after how many seconds, at which step."""
     retries, found = Retries(99), []

@@ -14,7 +14,6 @@ import pytest
 from hvd_pods.common.run import Host
 from hvd_pods.master import launch, mpi
 from hvdchart.bench.in_pod import driver
-from tests.unit.hvd_pods.master.test_launch import by_name
 from tests.unit.hvd_pods.runs import make_run
 
 MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
@@ -43,7 +42,7 @@ def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVD_POD_IP", "10.1.2.3")
 
 
-@pytest.mark.parametrize("implementation", MPIS, ids=by_name)
+@pytest.mark.parametrize("implementation", MPIS, ids=lambda mpi: mpi.name)
 def test_the_masters_line_is_cut_to_the_first_hosts(
     implementation: mpi.MpiImplementation, tmp_path: Path
 ) -> None:
