@@ -14,7 +14,6 @@ from devtools.docs_gen import (
     image_docs,
     library_docs,
     loop_docs,
-    pictures,
     problem_docs,
     reference_docs,
     spec_docs,
@@ -25,7 +24,7 @@ from devtools.docs_gen.generated import write_or_compare
 # `make goldens` writes the golden values files.
 GENERATORS = (
     chart_docs, spec_docs, image_docs, bake_file, reference_docs, version_docs, problem_docs,
-    library_docs, loop_docs, pictures,
+    library_docs, loop_docs,
 )  # fmt: skip
 
 

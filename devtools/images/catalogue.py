@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from string import Template
-from typing import Any, TypeVar
+from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from devtools.common.errors import ImageError
 from devtools.images.parameters import (
     Option,
     Row,
     choose,
-    read_options,
+    read_option,
     read_rows,
     read_words,
     select,
@@ -26,13 +24,10 @@ from devtools.images.parameters import (
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "images" / "versions.yaml"
-_REQUIRED = {"reference", "context", "contents", "dockerfile", "versions"}
-_KEYS = _REQUIRED | {
-    "from", "framework", "features", "packages", "environment", "options", "locks", "tested"
+_KEYS = {
+    "reference", "context", "contents", "dockerfile", "versions", "from", "framework", "features",
+    "packages", "environment", "options", "locks", "tested",
 }  # fmt: skip
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=[0-9A-Za-z._/:-]+")
-_DOCKER_LIBRARY_IMAGE = re.compile(r"[a-z]+:[0-9A-Za-z._-]+")
-Kind = TypeVar("Kind", bound=StrEnum)
 
 
 class Lock(StrEnum):
@@ -103,24 +98,16 @@ def load_catalogue(
 
     Raises ImageError when the file or an override is malformed.
     """
-    try:
-        document = YAML(typ="safe").load(file)
-    except YAMLError as error:
-        raise ImageError(f"{file} is not valid YAML: {error}", "correct the file") from error
-    entries = document.get("images") if isinstance(document, dict) else None
-    bases = document.get("bases", {}) if isinstance(document, dict) else None
-    if not isinstance(entries, dict) or not isinstance(bases, dict):
-        raise ImageError(f"{file}: `images` or `bases` is not a mapping", "see images/README.md")
-    shared = document.get("versions", {})
+    document = YAML(typ="safe").load(file)
+    entries, bases, shared = document["images"], document["bases"], document.get("versions", {})
     chain = _ancestry(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():
         where = f"{file}: images.{name}"
-        if not isinstance(written, dict):
-            raise ImageError(f"{where} is {written!r}, expected a mapping", "see images/README.md")
         compiled = "framework" in written
         entry = _with_usual_layout(name, written, root) if compiled else written
-        _check_keys(where, entry, images)
+        if wrong := sorted(set(entry) - _KEYS):
+            raise ImageError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {_KEYS}")
         wanted = dict(overrides or {}) if not chain or name in chain else {}
         images[name] = _read_image(
             name, entry, images.get(entry.get("from", "")), wanted, where, root, bases,
@@ -138,7 +125,7 @@ def load_catalogue(
 def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
     """The image and its ancestors, by `from`; empty when there is no such image."""
     chain: list[str] = []
-    while target is not None and isinstance(entries.get(target), dict) and target not in chain:
+    while target is not None and target in entries:
         chain.append(target)
         target = entries[target].get("from")
     return chain
@@ -170,18 +157,6 @@ def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[
     }
 
 
-def _check_keys(where: str, entry: Mapping[str, Any], earlier: Mapping[str, Image]) -> None:
-    keys = {str(key) for key in entry}
-    wrong = sorted(keys - _KEYS) or sorted(_REQUIRED - keys)
-    if wrong:
-        problem = "has unknown keys" if keys - _KEYS else "lacks keys"
-        raise ImageError(f"{where} {problem}: {', '.join(wrong)}", f"known: {sorted(_KEYS)}")
-    if "from" in entry and entry["from"] not in earlier:
-        raise ImageError(f"{where}.from: {entry['from']} is not an image above", "order the images")
-    if "from" in entry and "framework" in entry:
-        raise ImageError(f"{where} has `from` and `framework`", "Horovod is compiled in its parent")
-
-
 def _read_image(
     name: str,
     entry: Mapping[str, Any],
@@ -189,14 +164,17 @@ def _read_image(
     overrides: Mapping[str, str],
     where: str,
     root: Path,
-    bases: Mapping[str, object],
+    bases: Mapping[str, str],
     shared: Mapping[str, str],
     untested: bool,
 ) -> Image:
     versions = entry["versions"]
     listed = isinstance(versions, list)
     rows = read_rows(f"{where}.versions", versions if listed else [versions], shared)
-    options = read_options(f"{where}.options", entry.get("options", {}))
+    options = {
+        key: read_option(f"{where}.options.{key}", value)
+        for key, value in entry.get("options", {}).items()
+    }
     own = {key: values[0] for key, values in rows[0].items()} if rows else {}
     own |= {key: option.default for key, option in options.items()}
     combinations = rows if listed and not untested else []
@@ -216,44 +194,21 @@ def _read_image(
         context=root / entry["context"],
         contents=tuple(root / path for path in entry["contents"]),
         dockerfile=root / entry["dockerfile"],
-        locks={
-            root / source: _one_of(Lock, f"{where}.locks.{source}", kind)
-            for source, kind in entry.get("locks", {}).items()
-        },
+        locks={root / source: Lock(kind) for source, kind in entry.get("locks", {}).items()},
         versions={k: v for k, v in parameters.items() if k not in all_options and k != "suite"},
         defaults=defaults,
         options={key: value for key, value in parameters.items() if key in all_options},
         parent=parent.name if parent else None,
-        base=None if parent else _base(where, parameters.get("suite"), bases),
+        base=None if parent else bases[parameters["suite"]],
         suite=parameters.get("suite"),
         framework=entry.get("framework"),
         features=tuple(entry.get("features", ())),
         packages=tuple(sorted(package for package in packages if package)),
-        environment=_environment(f"{where}.environment", entry.get("environment", {})),
+        environment=tuple(f"{key}={value}" for key, value in entry.get("environment", {}).items()),
         choices=options,
         combinations=tuple(combinations),
-        tested=_one_of(When, f"{where}.tested", entry.get("tested", When.ALWAYS)),
+        tested=When(entry.get("tested", When.ALWAYS)),
     )
-
-
-def _base(where: str, suite: str | None, bases: Mapping[str, object]) -> str:
-    """The public image of a release, of Docker's own library."""
-    if suite is None:
-        raise ImageError(f"{where} has neither `from` nor a `suite` in `versions`", "give it one")
-    base = bases.get(suite)
-    if not isinstance(base, str) or not _DOCKER_LIBRARY_IMAGE.fullmatch(base):
-        raise ImageError(
-            f"{where}: bases.{suite} is {base!r}, expected DISTRIBUTION:TAG", "write ubuntu:noble"
-        )
-    return base
-
-
-def _environment(where: str, written: object) -> tuple[str, ...]:
-    pairs = written.items() if isinstance(written, dict) else [("", "")]
-    variables = tuple(f"{name}={value}" for name, value in pairs)
-    if not all(map(_VARIABLE.fullmatch, variables)):
-        raise ImageError(f"{where} is {written!r}, expected NAME: value", 'write {NAME: "1"}')
-    return variables
 
 
 def _reference(
@@ -275,11 +230,3 @@ def _check_override(where: str, value: str, option: Option | None) -> str:
     if option is not None:
         return option.check(where, value)
     return read_words(where, value)[0]
-
-
-def _one_of(kinds: type[Kind], where: str, written: object) -> Kind:
-    try:
-        return kinds(str(written))
-    except ValueError:
-        known = ", ".join(repr(kind.value) for kind in kinds)
-        raise ImageError(f"{where} is {written!r}", f"write one of {known}") from None

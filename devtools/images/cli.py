@@ -79,19 +79,6 @@ def archive(name: Name) -> None:
 
 
 @app.command()
-def size(name: Name) -> None:
-    """Show the unpacked size of an image and of each of its layers."""
-    from devtools.images.inspection import layers
-
-    table = Table("MB", "layer", box=None)
-    rows = layers(builder.archive(name))
-    for layer in rows:
-        table.add_row(f"{layer.size / 1e6:.1f}", " ".join(layer.created_by.split())[:100])
-    table.add_row(f"{sum(layer.size for layer in rows) / 1e6:.1f}", "total")
-    console.__class__().print(table)
-
-
-@app.command()
 def sbom(name: Name, set_: Set = None) -> None:
     """Print the packages of an image, as a CycloneDX document."""
     from devtools.images.inspection import sbom as write_sbom

@@ -8,7 +8,6 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,36 +76,11 @@ def python_packages(image: BuiltImage) -> dict[str, str]:
     return {item["name"]: item["version"] for item in json.loads(done.stdout)}
 
 
-@dataclass(frozen=True)
-class Layer:
-    created_by: str  # the step of the Dockerfile
-    size: int  # bytes of its files, unpacked
-
-
-def layers(archive: Path) -> list[Layer]:
-    """The layers of the image in a docker-archive, the lowest first."""
-    with tarfile.open(archive) as outer:
-        manifest = _read(outer, "manifest.json")[0]
-        config = _read(outer, manifest["Config"])
-        created_by = [
-            entry.get("created_by", "") for entry in config["history"]
-            if not entry.get("empty_layer")
-        ]  # fmt: skip
-        sizes = [_unpacked_size(outer, name) for name in manifest["Layers"]]
-    return [Layer(step, size) for step, size in zip(created_by, sizes, strict=True)]
-
-
 def _read(outer: tarfile.TarFile, name: str) -> Any:
     file = outer.extractfile(name)
     if file is None:
         raise ImageError(f"{outer.name!r}: {name} is not a file", "delete the archive")
     return json.load(file)
-
-
-def _unpacked_size(outer: tarfile.TarFile, name: str) -> int:
-    file = outer.extractfile(name)
-    with tarfile.open(fileobj=file, mode="r:*") as layer:
-        return sum(member.size for member in layer)
 
 
 def files(archive: Path) -> dict[str, str]:

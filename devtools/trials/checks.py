@@ -66,7 +66,7 @@ def describe_failures(results: dict[str, dict[str, str]]) -> str:
 
 def all_checks(own: str) -> set[str]:
     """All checks for patched Horovod, with those of module `own`: keras_2 or keras_3."""
-    return checks_in("any_keras") | checks_in("patched") | checks_in(own)
+    return checks_in("any_keras") | checks_in(own)
 
 
 def checks_in(name: str) -> set[str]:

@@ -16,13 +16,18 @@ from pathlib import Path
 from devtools.common.errors import ImageError
 from devtools.images.build import BuiltImage, build
 from devtools.images.catalogue import load_catalogue
-from devtools.trials.checks import COMMON, install_checks, parse_results, run_checks
+from devtools.trials.checks import (
+    COMMON,
+    describe_failures,
+    install_checks,
+    parse_results,
+    run_checks,
+)
 from devtools.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, sandbox
 
 IMAGE = "cpu"
 # A Python version implies a release and its Open MPI.
 _OF_A_RELEASE = ("suite", "openmpi")
-Results = dict[str, dict[str, str]]
 
 
 def parameters(version: str, keras: str, python: str) -> tuple[dict[str, str], bool]:
@@ -39,15 +44,6 @@ def parameters(version: str, keras: str, python: str) -> tuple[dict[str, str], b
         release = load_catalogue(of_python, target=IMAGE)[IMAGE].parameters
         return {**wanted, **{key: release[key] for key in _OF_A_RELEASE}}, True
     return wanted, False
-
-
-def format_results(results: Results) -> str:
-    """A line for each check, followed by the last line of the error of a failed one."""
-    lines = []
-    for check, by_rank in results.items():
-        lines.append(f"{'fails ' if by_rank else 'passes'}  {check}")
-        lines += [f"        {text.strip().splitlines()[-1]}" for text in list(by_rank.values())[:1]]
-    return "\n".join(lines)
 
 
 def check(built: BuiltImage) -> bool:
@@ -67,14 +63,10 @@ def check(built: BuiltImage) -> bool:
             except (AssertionError, subprocess.TimeoutExpired) as error:
                 print(f"{built.reference}: the checks did not finish over {over}: {error}")
                 return False
-            failed = sum(bool(by_rank) for by_rank in results.values())
-            passed &= not failed
-            count = f"{len(results) - failed} of {len(results)} checks pass"
-            print(
-                format_results(results),
-                f"{built.reference}: {count} on two ranks over {over}",
-                sep="\n",
-            )
+            for name, by_rank in results.items():
+                print(f"{'fails ' if by_rank else 'passes'}  {name} on two ranks over {over}")
+            print(describe_failures(results))
+            passed &= not any(results.values())
     return passed
 
 

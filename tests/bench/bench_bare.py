@@ -29,7 +29,7 @@ from typing import Any
 from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
-from tests.bench.contestants import NAME, Chart, bench_namespace
+from tests.bench.contestants import NAME, Chart, bench_namespace, in_turns
 from tests.bench.report import (
     as_line,
     as_share,
@@ -38,7 +38,6 @@ from tests.bench.report import (
     write_part,
     write_result,
 )
-from tests.bench.turns import in_turns
 from tests.e2e.cluster import Namespace
 
 HOST, PODS = "host", "pods"

@@ -27,9 +27,9 @@ from tests.bench.contestants import (
     add_options,
     choose,
     contestants,
+    in_turns,
 )
 from tests.bench.report import Rows, write_report
-from tests.bench.turns import in_turns
 from tests.waiting import wait_until
 
 # A line for each stage, with the time and what identifies the attempt; a checkpoint a second, and a

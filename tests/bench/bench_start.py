@@ -21,9 +21,9 @@ from tests.bench.contestants import (
     add_options,
     choose,
     contestants,
+    in_turns,
 )
 from tests.bench.report import Rows, write_report
-from tests.bench.turns import in_turns
 
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 SCRIPT = """
@@ -90,7 +90,7 @@ def main() -> None:
     figures: Figures = {}
     with contestants(values={"cleanup": "Never"}) as everyone:
         # A spare would only take time from the others.
-        everyone.pop("spare", None)
+        everyone.pop("spare")
         for contestant in in_turns(choose(options.only, everyone), options.turns):
             turn(contestant, figures)
     write_report("bench-start", tables(figures), figures, options.turns)

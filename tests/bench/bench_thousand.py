@@ -29,7 +29,7 @@ from rich.table import Table
 
 from devtools.localkube import cluster
 from tests.bench.farm import PORT, Farm, address, start_farm
-from tests.bench.process_tree import Peak, Watch
+from tests.bench.process_tree import Peak, watch
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.mpis import installed
@@ -153,12 +153,12 @@ def launch(
                 "HVD_JOB": "bench", "HVD_JOB_UID": "bench",
             },
         )  # fmt: skip
-        with Watch(process.pid) as watch:
+        with watch(process.pid) as peak:
             code = process.wait(TIMEOUT)
     text = log.read_text(errors="replace")
     if code or text.count("[hvd] rank ") != hosts:
         raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")
-    return (*seconds(text), *columns(watch.peak))
+    return (*seconds(text), *columns(peak))
 
 
 def mpi_variables(mpi: str) -> dict[str, str]:

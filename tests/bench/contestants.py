@@ -7,11 +7,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TypeVar
 
 from devtools.images.build import build
 from devtools.localkube import cluster
@@ -22,37 +23,47 @@ from tests.e2e.cluster import CHART, Namespace, Values
 NAME = "bench"
 # More failures than a benchmark causes.
 RETRIES = 1000
-
-
-class Contestant(Protocol):
-    """Starts runs, one after the other."""
-
-    @property
-    def name(self) -> str:
-        """Its name in tables."""
-
-    def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        """Start a run of two ranks; `output` of this machine is /output in the workers."""
-
-    def wait_for_end(self) -> None:
-        """Wait until the run has finished."""
-
-    def log(self) -> str:
-        """The log of the launcher, each line after the time at which it was written."""
-
-    def delete_worker(self, pod: str) -> None:
-        """Delete a worker's pod without grace."""
-
-    def remove(self) -> None:
-        """Remove the run; its pods are gone then."""
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A release of this chart with some values."""
+class Contestant(ABC):
+    """Starts runs in a namespace, one after the other. `name` is for tables."""
 
     name: str
     namespace: Namespace
+
+    @abstractmethod
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        """Start a run of two ranks; `output` of this machine is /output in the workers."""
+
+    @abstractmethod
+    def wait_for_end(self) -> None:
+        """Wait until the run has finished."""
+
+    @abstractmethod
+    def log(self) -> str:
+        """The log of the launcher, each line after the time at which it was written."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the run; its pods are gone then."""
+
+    def delete_worker(self, pod: str) -> None:
+        """Delete a worker's pod without grace."""
+        at_once = ("--grace-period=0", "--force", "--wait=false")
+        self.namespace.kubectl("delete", "pod", pod, *at_once)
+
+    def _wait_for_no_pods(self) -> None:
+        """The pods of one run must not use the machine while the next one is measured."""
+        if json.loads(self.namespace.kubectl("get", "pods", "--output=json"))["items"]:
+            self.namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=120s")
+
+
+@dataclass(frozen=True)
+class Chart(Contestant):
+    """A release of this chart with some values."""
+
     values: Values = field(default_factory=dict)
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
@@ -74,14 +85,10 @@ class Chart:
             "logs", f"job/{self.namespace.job(NAME)}", "--container=master", "--timestamps"
         )
 
-    def delete_worker(self, pod: str) -> None:
-        """Delete a worker's pod."""
-        _delete_worker(self.namespace, pod)
-
     def remove(self) -> None:
         """Uninstall the release."""
         self.namespace.helm("uninstall", NAME, "--wait")
-        _wait_for_no_pods(self.namespace)
+        self._wait_for_no_pods()
 
     def _helm(self, verb: str, command: Sequence[str], output: Path | None) -> None:
         values: Values = {**self.values, "master": {"args": [*command], "backoffLimit": RETRIES}}
@@ -93,11 +100,9 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class MpiOperator:
+class MpiOperator(Contestant):
     """The MPI Operator with one of its policies for creating the launcher."""
 
-    name: str
-    namespace: Namespace
     policy: str
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
@@ -115,36 +120,23 @@ class MpiOperator:
         launcher = "--selector=training.kubeflow.org/job-role=launcher"
         return self.namespace.kubectl("logs", launcher, "--timestamps", "--tail=-1")
 
-    def delete_worker(self, pod: str) -> None:
-        """Delete a worker's pod."""
-        _delete_worker(self.namespace, pod)
-
     def remove(self) -> None:
         """Delete the MPIJob."""
         self.namespace.kubectl("delete", "mpijob", NAME, "--cascade=foreground", "--timeout=120s")
-        _wait_for_no_pods(self.namespace)
-
-
-def _delete_worker(namespace: Namespace, pod: str) -> None:
-    at_once = ("--grace-period=0", "--force", "--wait=false")
-    namespace.kubectl("delete", "pod", pod, *at_once)
-
-
-def _wait_for_no_pods(namespace: Namespace) -> None:
-    """The pods of one run must not use the machine while the next one is measured."""
-    if json.loads(namespace.kubectl("get", "pods", "--output=json"))["items"]:
-        namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=120s")
-
-
-def _has_spares() -> bool:
-    schema: Any = json.loads((CHART / "values.schema.json").read_text())
-    return "spares" in schema["properties"]["worker"]["properties"]
+        self._wait_for_no_pods()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that benchmarks of contestants share."""
     parser.add_argument("--turns", type=int, default=5, help="how often each is measured")
     parser.add_argument("--only", default="", metavar="NAMES", help="chart,cold,waiting,...")
+
+
+def in_turns(chosen: Sequence[One], turns: int) -> Iterator[One]:
+    """All items, `turns` times; each turn begins with the next item."""
+    for number in range(turns):
+        first = number % len(chosen)
+        yield from (*chosen[first:], *chosen[:first])
 
 
 def choose(only: str, everyone: Mapping[str, Contestant]) -> list[Contestant]:
@@ -176,16 +168,15 @@ def contestants(values: Values | None = None) -> Iterator[dict[str, Contestant]]
     """All contestants by a short name; `values` are the chart's, in addition to each one's own."""
     with bench_namespace() as namespace, mpi_operator.running_operator(namespace):
         values = values or {}
+        spare = {**values, "worker": {"spares": 1}}
         cold = {**values, "launch": {"preload": []}}
         everyone: dict[str, Contestant] = {
             "chart": Chart("this chart", namespace, values),
             "cold": Chart("this chart, preload: []", namespace, cold),
+            "spare": Chart("this chart, one spare", namespace, spare),
             "default": MpiOperator("MPI Operator, AtStartup", namespace, "AtStartup"),
             "waiting": MpiOperator(
                 "MPI Operator, WaitForWorkersReady", namespace, "WaitForWorkersReady"
             ),
         }
-        if _has_spares():
-            spare = {**values, "worker": {"spares": 1}}
-            everyone["spare"] = Chart("this chart, one spare", namespace, spare)
         yield everyone

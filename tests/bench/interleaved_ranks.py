@@ -36,7 +36,6 @@ class Network:
         self._model = make_image_model(name, size)
         self._step = make_step(self._model)
         self._batch = make_batch(self._model, batch_size)
-        self._reduce: Any = None
 
     def train(self, steps: int) -> dict[str, Any]:
         """Make some steps."""
@@ -44,24 +43,6 @@ class Network:
         began = time.perf_counter()
         losses = [float(self._step(*self._batch)) for _ in range(steps)]
         return {"seconds": time.perf_counter() - began, "losses": losses}
-
-    def reduce(self, times: int) -> dict[str, Any]:
-        """Average tensors like the gradients, without anything else."""
-        gradients = [tf.zeros(each.shape) for each in self._model.trainable_variables]
-        if self._reduce is None:
-            self._reduce = tf.function(reduce_all)
-            self._reduce(gradients)
-        meet()
-        began = time.perf_counter()
-        for _ in range(times):
-            self._reduce(gradients)
-        seconds = (time.perf_counter() - began) / times
-        return {"seconds": seconds, "tensors": len(gradients)}
-
-
-def reduce_all(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Average some tensors over all ranks."""
-    return [hvd.allreduce(each, name=f"alone.{n}") for n, each in enumerate(gradients)]
 
 
 def meet() -> None:
@@ -108,8 +89,6 @@ def main() -> None:
         work = json.loads(line)
         if work["do"] == "train":
             say(made[work["network"]].train(work["steps"]))
-        elif work["do"] == "reduce":
-            say(made[work["network"]].reduce(work["times"]))
         else:
             say(learn(work["epochs"]))
 

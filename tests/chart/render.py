@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ruamel.yaml import YAML
 
 from devtools.common.cache import cache_dir, content_key
 from devtools.toolchain.tools import tool
@@ -19,6 +20,7 @@ from hvdchart.files import write_atomically
 from tests.go_programs import NO_GARBAGE_COLLECTION
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
+VALUES = CHART.parents[1] / "values"
 IMAGE = "registry.example/team/app"
 # Renders of one state of the chart take some 50 MB.
 KEPT_STATES, UNUSED_SECONDS = 4, 3600
@@ -162,3 +164,20 @@ def run_settings(manifests: list[Manifest]) -> dict[str, Any]:
     value = variables(manifests, "Job")["HVD_RUN"]
     settings: dict[str, Any] = json.loads(value.replace("$$", "$"))
     return settings
+
+
+@cache
+def ready_cases() -> dict[str, Values]:
+    """Return the values of each case by name: values/*.yaml and the chart's ci/*-values.yaml."""
+    files = [
+        *(file for file in sorted(VALUES.glob("*.yaml")) if not file.name.endswith(".spec.yaml")),
+        *sorted((CHART / "ci").glob("*-values.yaml")),
+    ]
+    cases = {file.name: YAML(typ="safe").load(file.read_text()) for file in files}
+    return {"default": {}, **cases}
+
+
+@cache
+def ready_manifests(case: str) -> list[Manifest]:
+    """Return the manifests of a case, which are cached: callers must not change them."""
+    return render(ready_cases()[case])

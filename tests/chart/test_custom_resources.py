@@ -1,14 +1,27 @@
-"""Custom resources have the fields that the projects that own them define."""
+"""Custom resources of the chart and of docs/gitops.md are valid, and the page fits the chart."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from devtools.checks.schemas import load_custom_resources
-from tests.chart.render import Values, one, render
-from tests.chart.test_gitops import documented
+from tests.chart.render import CHART, Values, of_kind, one, render
+
+PAGE = CHART.parents[1] / "docs" / "gitops.md"
+
+
+def documented(kind: str) -> dict[str, Any]:
+    """Return the page's object of a kind."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
+    (document,) = (document for document in documents if document["kind"] == kind)
+    result: dict[str, Any] = document
+    return result
+
 
 RENDERED: dict[str, tuple[str, Values]] = {
     "Volcano": (
@@ -50,8 +63,28 @@ def test_resources_of_the_page_about_gitops_are_valid(kind: str) -> None:
     assert find_problems(documented(kind)) == []
 
 
-def test_an_unknown_field_is_refused() -> None:
-    group = one(render({"gang": "Volcano"}), "PodGroup")
-    group["spec"]["minMembers"] = 3
-    (problem,) = find_problems(group)
-    assert "minMembers" in problem
+def documented_values() -> list[Values]:
+    """Return the values of both objects."""
+    application, release = documented("Application"), documented("HelmRelease")
+    return [application["spec"]["source"]["helm"]["valuesObject"], release["spec"]["values"]]
+
+
+def test_the_chart_accepts_the_values_of_the_page() -> None:
+    for values in documented_values():
+        (group,) = of_kind(render(values, release="resnet50"), "StatefulSet")
+        assert group["metadata"]["name"] == "resnet50-worker"
+
+
+def test_what_the_page_ignores_is_in_the_manifests() -> None:
+    """A pointer to a field that the chart does not set would ignore nothing."""
+    (argo,) = documented("Application")["spec"]["ignoreDifferences"]
+    (flux,) = documented("HelmRelease")["spec"]["driftDetection"]["ignore"]
+    assert argo["jsonPointers"] == flux["paths"] == ["/spec/replicas"]
+    workers = one(render(), argo["kind"])
+    assert argo["kind"] == flux["target"]["kind"]
+    assert workers["apiVersion"].partition("/")[0] == argo["group"]
+    assert workers["spec"]["replicas"] == 2
+    assert (
+        "RespectIgnoreDifferences=true"
+        in documented("Application")["spec"]["syncPolicy"]["syncOptions"]
+    )

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-import hvdchart
 from devtools.release import artifacts
 from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
@@ -93,22 +92,6 @@ def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
     assert names == here - only_here
 
 
-def test_versions_and_annotations_of_the_chart_are_right() -> None:
-    version = chart_yaml()["version"]
-    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
-    headings = [line.split()[1] for line in lines if line.startswith("## ")]
-    assert hvdchart.__version__ == version == headings[0]
-    annotations = {
-        key.removeprefix("artifacthub.io/"): YAML(typ="safe").load(text)
-        for key, text in chart_yaml()["annotations"].items()
-    }
-    assert annotations["license"] == "Apache-2.0"
-    for change in annotations["changes"]:
-        assert set(change) == {"kind", "description"}
-        assert change["kind"] in ("added", "changed", "deprecated", "removed", "fixed", "security")
-    assert all(set(link) == {"name", "url"} for link in annotations["links"])
-
-
 def test_same_tree_gives_the_same_release(releases: list[Path]) -> None:
     first, second = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in releases)
     assert first == second
@@ -128,18 +111,6 @@ def test_packaged_chart_says_where_it_is_from(
     assert all(image["image"].startswith("registry.example/team/horovod-") for image in images)
     options = ("--strict", "--set", "image.repository=x")
     assert "icon is recommended" not in helm(version, tmp_path, "lint", str(package), *options)
-
-
-def test_version_is_kept_for_the_tests_of_later_ones(tmp_path: Path) -> None:
-    kept = artifacts.keep(tmp_path)
-    assert sorted(file.name for file in kept) == sorted(file.name for file in tmp_path.iterdir())
-    version = hvdchart.__version__
-    assert {file.name for file in kept} == {f"names-{version}.json", f"horovod-{version}.tgz"}
-    names = json.loads((tmp_path / f"names-{version}.json").read_text())
-    assert "worker.number" in names["values"]
-    assert "nodes[].count" in names["spec"]
-    assert "deploy --code" in names["commands"]
-    assert "make_plan" in names["library"]
 
 
 def ct(*arguments: str, **environment: str) -> str:

@@ -10,7 +10,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvd_pods.common.launcher_options import given_options
-from hvdchart.chart_files import read_data
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.build import make_values
@@ -61,19 +60,6 @@ def test_chart_refuses_the_options_that_the_planner_refuses(helm: str, judge: Pa
         if bool(problem) != case.is_refused_by_planner():
             assert not problem, f"{case}: {problem!r}"
             assert no_launcher_has_all_options(case), case
-
-
-@pytest.mark.parametrize("launcher", ["openmpi4", "openmpi5", "intel", "mpich"])
-def test_chart_takes_all_options_of_an_mpi_together(launcher: str) -> None:
-    options = [
-        word
-        for option in read_data("launcher_options.json")["options"]
-        for name in option["names"]
-        if "value" not in option and launcher in option.get("readBy", [launcher])
-        for word in (f"--{name}", *("--np", "--gloo")[: option["arguments"]])
-    ]
-    assert len(options) > 20
-    render(Case("mpirun", tuple(options)).values())
 
 
 @pytest.mark.parametrize(

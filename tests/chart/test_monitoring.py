@@ -46,12 +46,6 @@ def test_horovod_settings_become_environment_of_workers() -> None:
     assert unfused["HOROVOD_FUSION_THRESHOLD"] == "0"
 
 
-def test_worker_env_overrides_horovod_settings() -> None:
-    env = [*OUTPUT["worker"]["env"], {"name": "HOROVOD_TIMELINE", "value": "DYNAMIC"}]
-    values = {"worker": {"env": env}, "horovod": {"timeline": True}}
-    assert variables(render(values))["HOROVOD_TIMELINE"] == "DYNAMIC"
-
-
 def test_tensorboard_mounts_the_output_volume_only_and_is_scheduled_like_the_master() -> None:
     master = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
     manifests = render({**OUTPUT, "master": master, "tensorboard": {"enabled": True}})

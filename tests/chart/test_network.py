@@ -73,12 +73,6 @@ def test_network_policy_selects_and_admits_master_and_workers() -> None:
     assert component["values"] == ["master", "worker"]
 
 
-@pytest.mark.parametrize("policy", ["", "PreferDualStack"])
-def test_service_has_the_ip_family_policy(policy: str) -> None:
-    service = one(render({"network": {"ipFamilyPolicy": policy}}), "Service")
-    assert service["spec"].get("ipFamilyPolicy", "") == policy
-
-
 @pytest.mark.parametrize(
     ("mesh", "labels", "annotations"),
     [
@@ -113,9 +107,3 @@ def test_network_policy_admits_the_probes_of_an_ambient_mesh() -> None:
     own, probes = one(render({"serviceMesh": "Ambient"}), "NetworkPolicy")["spec"]["ingress"]
     assert "ports" not in own, "port 15008 of the mesh is among all ports"
     assert {peer["ipBlock"]["cidr"].rpartition("/")[2] for peer in probes["from"]} == {"32", "128"}
-
-
-def test_pod_labels_of_the_user_override_the_mesh_setting() -> None:
-    values = {"serviceMesh": "Disabled", "worker": {"podLabels": {"sidecar.istio.io/inject": "x"}}}
-    workers = one(render(values), "StatefulSet")["spec"]["template"]
-    assert workers["metadata"]["labels"]["sidecar.istio.io/inject"] == "x"

@@ -8,7 +8,6 @@ from collections import Counter
 
 import pytest
 
-from tests.chart.cases import ready_cases, ready_manifests
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -17,6 +16,8 @@ from tests.chart.render import (
     of_kind,
     one,
     pod_spec,
+    ready_cases,
+    ready_manifests,
     render,
     run_settings,
     variables,
@@ -98,13 +99,6 @@ def test_any_file_may_be_rendered_first() -> None:
     files = [file for file in (CHART / "templates").rglob("*.*") if file.suffix != ".tpl"]
     for file in files:
         assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
-
-
-def test_template_lines_fit_a_screen() -> None:
-    generated = ("_defaults.tpl", "_retired.tpl", "NOTES.txt")
-    for file in (CHART / "templates").rglob("*.*"):
-        lines = [line for line in file.read_text().splitlines() if len(line) > 120]
-        assert file.name in generated or lines == [], file
 
 
 def test_service_publishes_addresses_of_pods_that_are_not_ready() -> None:

@@ -62,17 +62,6 @@ def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
     assert pod_spec(of_node)["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
 
 
-def test_placement_of_all_pods_and_of_groups() -> None:
-    values = {**GPU_GROUPS, "priorityClassName": "high", "schedulerName": "mine"}
-    manifests = render(values)
-    for template in run_pods(manifests):
-        assert template["spec"]["priorityClassName"] == "high"
-        assert template["spec"]["schedulerName"] == "mine"
-    cpu, gpu = of_kind(manifests, "StatefulSet")
-    assert "runtimeClassName" not in pod_spec(cpu)
-    assert pod_spec(gpu)["runtimeClassName"] == "nvidia"
-
-
 def test_master_has_a_runtime_class_and_spreads_among_masters() -> None:
     zones = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
     master = {"runtimeClassName": "kata", "topologySpreadConstraints": [zones]}

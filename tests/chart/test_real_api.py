@@ -9,9 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from tests.chart.render import CHART, Values, render
+from tests.chart.render import Values, ready_cases, render
 from tests.chart.test_data import DATA, STAGING
 from tests.chart.test_monitoring import OUTPUT
 from tests.chart.test_objects import GROUPS
@@ -19,7 +18,6 @@ from tests.chart.test_pods import ADDITIONS
 from tests.e2e.cluster import Namespace
 
 CASES: dict[str, Values] = {
-    "default": {},
     "groups": GROUPS,
     "foreign UID": {"podSecurityContext": {"runAsUser": None}},
     "scheduling": {
@@ -69,10 +67,7 @@ CASES: dict[str, Values] = {
         "workerGroups": [{"name": "a", "env": [{"name": "A", "value": "2"}]}, {"name": "b"}],
         "master": {"env": [{"name": "HOME", "value": "/home"}]},
     },
-    **{
-        file.name: YAML(typ="safe").load(file.read_text())
-        for file in sorted((CHART / "ci").glob("*.yaml"))
-    },
+    **ready_cases(),
 }
 
 

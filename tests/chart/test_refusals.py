@@ -32,10 +32,6 @@ workerGroups: [{name: a, number: 9000}, {name: b, number: 2000}]
   workerGroups | 11000 hosts | at most 10000
 workerGroups: [{name: a, number: null}]
   number
-workerGroups: [{name: a, slots: null}]
-  slots
-worker: {number: 9000, spares: 1001}
-  number and spares | 10001 hosts | at most 10000
 {worker: {spares: 1}, launch: {mode: elastic}}
   group "worker": spares is 1 | launch.mode is elastic | launch.elastic.minRanks
 {worker: {spares: 1}, launch: {mode: custom}, master: {args: [mpirun, -H, "hvd-worker-0.hvd:1"]}}
@@ -66,8 +62,6 @@ launch: {elastic: {maxRanks: 2}}
   launch.mode is elastic | 2000 ranks | to 4128Mi
 launch: {binding: {to: core}}
   launch.binding.to is core | launch.binding.coresPerRank
-launch: {binding: {to: socket}}
-  launch.binding.to is socket | launch.binding.ranksPerSocket
 launch: {binding: {to: socket, ranksPerSocket: 1, coresPerRank: 2}}
   launch.binding.coresPerRank is 2 | launch.binding.to is socket
 launch: {binding: {ranksPerSocket: 1}}
@@ -76,8 +70,6 @@ launch: {binding: {to: core, coresPerRank: 2}, options: [--bind-to=socket]}
   launch.binding.to is core | launch.options | "bind-to"
 launch: {options: [-np, "4"]}
   launch.options | "np" | worker.number and worker.slots
-launch: {mode: horovodrun, options: [-v, --mca]}
-  launch.options | "mca" | launch.mode is horovodrun | custom or mpirun
 {launch: {mode: horovodrun, options: [--network-interfaces, eth0]}, network: {interface: eth1}}
   launch.options | "network-interfaces" | network.interface is "eth1"
 master: {ttlSecondsAfterFinished: 60}
@@ -98,8 +90,6 @@ gang: Kubernetes
   serviceMesh is Ambient | hostNetwork is true
 {hostNetwork: true, ssh: {port: 6443}}
   hostNetwork is true | ssh.port is 6443
-{hostNetwork: true, ssh: {port: 10250}}
-  ssh.port is 10250
 {hostNetwork: true, ssh: {port: 32000}}
   ssh.port is 32000
 image: {repository: ""}
@@ -118,8 +108,6 @@ master: {container: {command: [x]}}
   master.container has command | use master.args
 worker: {extraContainers: [{name: worker}]}
   two containers named "worker" | rename yours
-worker: {initContainers: [{name: a}], extraContainers: [{name: a}]}
-  two containers named "a" | rename yours
 master: {initContainers: [{name: results}]}
   two containers named "results" | rename yours
 podLabels: {app.kubernetes.io/component: x}
@@ -131,8 +119,6 @@ workerGroups: [{name: a}, {name: b, serviceAccount: {annotations: {r: x}}}]}
   serviceAccount and worker.serviceAccount | "x"
 volumes: [{name: programs-common, emptyDir: {}}]
   volumes | "programs-common" | rename yours
-workerGroups: [{name: a, volumes: [{name: ssh, emptyDir: {}}]}]
-  volumes of group "a" | "ssh"
 volumeMounts: [{name: x, mountPath: /horovod/bin/hvd_pods/rank}]
   volumeMounts | /horovod/bin/hvd_pods/rank | another path
 volumeMounts: [{name: x, mountPath: /horovod/}]
@@ -179,8 +165,6 @@ networkPolicy: {enabled: false}, volumeMounts: [{name: x, mountPath: /o}]}
   tensorboard.allowFrom | networkPolicy.enabled
 code: {files: {a.py: "", b.py: ""}}
   code is set but master.args is empty
-code: {files: {run.sh: ""}}
-  code is set but master.args is empty
 code: {archive: UEsDBA==}
   code.archive is not a tar.gz in base64
 code: {files: {a/b.py: ""}}
@@ -192,10 +176,6 @@ code: {files: {train: {p y: ""}}}
 WRONG_VALUES = """\
 wroker: {}
   wroker
-worker: {nubmer: 2}
-  nubmer
-workerGroups: [{name: a, slot: 2}]
-  slot
 workerGroups: [{name: a, spares: many}]
   spares
 launch: {mode: mpiexec}
@@ -204,20 +184,10 @@ worker: {number: two}
   /worker/number
 ssh: {port: 1023}
   /ssh/port
-worker: {spares: 10001}
-  /worker/spares
 launch: {preload: [os; x]}
   preload
 launch: {preload: [a..b]}
   preload
-launch: {lostAfterSeconds: 86401}
-  /launch/lostAfterSeconds
-launch: {stallTimeoutSeconds: 604801}
-  /launch/stallTimeoutSeconds
-worker: {terminationGracePeriodSeconds: -1}
-  /worker/terminationGracePeriodSeconds
-master: {terminationGracePeriodSeconds: 60s}
-  /master/terminationGracePeriodSeconds
 """
 
 

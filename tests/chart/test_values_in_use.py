@@ -188,6 +188,15 @@ HASHES = declared(SOURCE)
 PARENTS = {key.rpartition(".")[0] for key in HASHES}
 
 
+def changed_hashes(values: list[Values]) -> list[bool]:
+    """Whether the identity of the run differs between values, and whether its settings do."""
+    texts = [rendered(json.dumps(each)) for each in values]
+    return [
+        len({re.findall(rf'horovod/{label}: "?(\w+)', text)[0] for text in texts}) > 1
+        for label in ("run", "settings")
+    ]
+
+
 def test_marked_values_are_in_the_manifests() -> None:
     text = rendered(json.dumps(merge_values(BASE, MARKED)))
     wanted = re.findall(r"zz\d\d|ZZ\d\d|\b7\d{2,}\b|\b70\.38\b", json.dumps(MARKED))
@@ -199,17 +208,22 @@ def test_marked_values_are_in_the_manifests() -> None:
 @pytest.mark.parametrize("key", CHANGED)
 def test_changed_value_changes_the_manifests_and_the_hashes_that_it_declares(key: str) -> None:
     base = merge_values(BASE, WITH.get(key, {}))
-    texts = [
-        rendered(json.dumps(values))
-        for values in (base, merge_values(base, nested(key, CHANGED[key])))
-    ]
-    assert texts[0] != texts[1]
-    changed = [
-        len({re.findall(rf'horovod/{label}: "?(\w+)', text)[0] for text in texts}) > 1
-        for label in ("run", "settings")
-    ]
+    both = [base, merge_values(base, nested(key, CHANGED[key]))]
+    assert rendered(json.dumps(both[0])) != rendered(json.dumps(both[1]))
+    changed = changed_hashes(both)
     expected = {"identity": [True, True], "settings": [False, True], "none": [False, False]}
     assert changed == expected[HASHES[key]]
+
+
+@pytest.mark.parametrize("declared", ["settings", "none"])
+def test_values_that_do_not_decide_what_is_trained_leave_the_run_as_it_is(declared: str) -> None:
+    chosen: Values = {}
+    for key, value in leaves(MARKED).items():
+        if HASHES[key] == declared:
+            chosen = merge_values(chosen, nested(key, value))
+    assert len(chosen) > 3
+    changed = changed_hashes([BASE, merge_values(BASE, chosen)])
+    assert changed == ([False, True] if declared == "settings" else [False, False])
 
 
 def test_every_value_of_the_schema_is_tested_here() -> None:

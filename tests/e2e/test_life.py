@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.toolchain.kubectl import Kubectl
-from tests.chart.test_gitops import documented
+from tests.chart.test_custom_resources import documented
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.test_hvdchart import hvdchart
 from tests.e2e.test_training import assert_trained, values

@@ -58,19 +58,6 @@ def test_accuracy_below_the_target_fails(examples: Sandbox) -> None:
     assert result(done)["ok"] is False
 
 
-def test_ranks_with_different_weights_fail_and_are_named(examples: Sandbox) -> None:
-    examples.python(
-        "import numpy as np, digits;"
-        "same = np.zeros((4, 32), np.uint8); other = same.copy(); other[2, 31] = 1;"
-        "assert digits.disagreeing_ranks(same) == [];"
-        "assert digits.disagreeing_ranks(other) == [2];"
-        "ok = {'accuracy': 0.99, 'disagreeing_ranks': []};"
-        "assert digits.failure(ok, 0.95) is None;"
-        "assert 'ranks [2]' in digits.failure(ok | {'disagreeing_ranks': [2]}, 0.95);"
-        "assert digits.failure(ok | {'accuracy': float('nan')}, 0.95)"
-    )
-
-
 def test_shards_are_disjoint_equally_long_and_cover_the_data(examples: Sandbox) -> None:
     examples.python(
         "import numpy as np, pathlib, digits;"
@@ -85,15 +72,6 @@ def test_shards_are_disjoint_equally_long_and_cover_the_data(examples: Sandbox) 
         "assert {len(s.labels) for s in shards} == {len(train.labels) // 3};"
         "assert len({i.tobytes() for s in shards for i in s.images}) >= len(rows) - 3"
     )
-
-
-def test_invalid_arguments_are_refused_with_the_reason(examples: Sandbox) -> None:
-    done = examples.run(*DIGITS, "--epochs", "0")
-    assert done.returncode == 2
-    assert "'0' is not a whole number above 0" in done.stderr
-    done = examples.run(*DIGITS, "--data", "/nowhere.csv.gz")
-    assert done.returncode == 1
-    assert "/nowhere.csv.gz: no such file" in done.stderr
 
 
 # Each Keras draws its first weights in its own way, so both are given the same.

@@ -13,7 +13,7 @@ from devtools.common.errors import ImageError
 from devtools.images import inspection
 from devtools.images.audit import ask_pypi, search_checkout
 from devtools.images.build import BuiltImage
-from devtools.images.inspection import Layer, differences, files, layers
+from devtools.images.inspection import differences, files
 from tests.fakes.program import StubProgram
 from tests.images.test_machine import Store
 
@@ -54,11 +54,6 @@ def docker_archive(file: Path, *contents: dict[str, bytes], mtime: int = 0) -> P
         manifest = [{"Config": "config.json", "Layers": names}]
         add(outer, "manifest.json", json.dumps(manifest).encode())
     return file
-
-
-def test_layer_size_is_that_of_its_files(tmp_path: Path) -> None:
-    archive = docker_archive(tmp_path / "a.tar", {"a": b"123", "b": b"4"}, {"c": b"56"})
-    assert layers(archive) == [Layer("step 0", 4), Layer("step 1", 2)]
 
 
 def test_builds_are_compared_by_content_and_not_by_times(

@@ -112,22 +112,6 @@ def test_base_is_the_public_image_when_a_registry_has_it(on_ubuntu: Image, tmp_p
         base_of(on_ubuntu, Store(tmp_path))
 
 
-def test_base_of_packages_is_reused_until_its_sources_change(
-    on_ubuntu: Image, debian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base, "_make", lambda suite, sources, name, key, engine: made.append(key))
-    made: list[str] = []
-    (debian / "noble.sources").write_text(f"{NOBLE}\n")
-    store = Store(tmp_path)
-    assert base_of(on_ubuntu, store) == ("hvd-base:noble", *made)
-    store.keys["hvd-base:noble"] = made[0]
-    assert base_of(on_ubuntu, store) == ("hvd-base:noble", made[0])
-    assert len(made) == 1
-    (debian / "noble.sources").write_text(f"{NOBLE} multiverse\n")
-    base_of(on_ubuntu, store)
-    assert len(set(made)) == 2
-
-
 def test_build_gets_the_mirrors_of_the_machine_and_none_of_its_paths() -> None:
     settings = (
         ":env:.cert='/my/ca.pem'\n:env:.find-links='/my/wheels'\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from devtools.images.build import build
@@ -74,23 +72,3 @@ def test_second_build_builds_nothing(cpu_2_15: Sandbox, monkeypatch: pytest.Monk
     # Nor after another state of the tree got the reference: the earlier build is kept.
     cpu_2_15.image.engine.remove(cpu_2_15.image.reference)
     assert build("cpu-2.15").key == cpu_2_15.image.key
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("cuba",), "cuba: no such image"),
-        (("cpu-2.15", "--set", "tensorflow=2.9.1"), "tensorflow 2.15.1 or 2.14.1"),
-        (("cpu-2.15", "--set", "tensorflow"), "write it as KEY=VALUE"),
-    ],
-)
-def test_wrong_command_line_is_refused_before_a_build(
-    arguments: tuple[str, ...], message: str
-) -> None:
-    done = subprocess.run(
-        [ROOT / ".venv/bin/python", "-m", "images", "build", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, arguments
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import pytest
 
-from devtools.common.errors import ImageError
 from devtools.images.catalogue import load_catalogue
 from images.nvidia import toolchain
 
@@ -84,17 +82,6 @@ def test_mirror_is_that_of_the_package_sources(
     assert toolchain.mirror() == "https://mirror/debian"
 
 
-def test_every_image_with_nccl_has_a_link_to_the_toolchain() -> None:
-    images = [image for image in load_catalogue().values() if "nccl" in image.features]
-    for image in images:
-        link = image.folder / "toolchain.py"
-        assert link.resolve() == Path(toolchain.__file__)
-        # It works in the image's folder, not in its own.
-        assert runpy.run_path(str(link))["FOLDER"] == image.folder
-        assert image.folder / "toolkit.in" in image.locks
-    assert len(images) == 3
-
-
 @pytest.mark.parametrize("name", ["cuda", "cuda-next"])
 def test_compiler_and_headers_have_one_version(name: str) -> None:
     folder = load_catalogue()[name].folder
@@ -103,18 +90,3 @@ def test_compiler_and_headers_have_one_version(name: str) -> None:
     ]
     version = line.split()[2].partition("=")[2].partition("~")[0]
     assert f"\nnvidia-cuda-nvcc-cu12=={version}\n" in (folder / "toolkit.in").read_text()
-
-
-@pytest.mark.parametrize(
-    ("name", "asked", "known"),
-    [
-        *(("cuda", asked, "50, 52, 53, 60") for asked in ("90,100", "80;90", "8.0")),
-        # The compiler would take it, and cuDNN has nothing for it.
-        ("cuda-next", "70,80", "75, 80, 86"),
-    ],
-)
-def test_unsupported_compute_capabilities_are_refused_before_a_build(
-    name: str, asked: str, known: str
-) -> None:
-    with pytest.raises(ImageError, match=f"use some, separated by commas, of {known}"):
-        load_catalogue({"compute-capabilities": asked}, target=name)

@@ -13,7 +13,7 @@ from devtools.localkube.images import load_pushed
 from devtools.localkube.oci import ARCHITECTURES, CONFIG, descriptor, pack_program
 from devtools.localkube.store import ImageStore, layer_sizes, tag_imported_image
 from tests.localkube.conftest import PROBE_IMAGE, Cluster, wait_until
-from tests.unit.devtools.localkube.pusher import Pusher
+from tests.localkube.pusher import Pusher
 
 REBUILT_IMAGE = "docker.io/localkube/rebuilt:1"
 TWO_LAYER_IMAGE = "docker.io/localkube/two-layers:1"

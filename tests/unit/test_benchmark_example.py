@@ -35,29 +35,6 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return script
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--model", "resnet51"], ["--model", "'resnet51'", "resnet50", "bert"]),
-        (["--model", "bert", "--data", "/images"], ["--data has images", "bert does not take"]),
-        (["--batch-size", "0"], ["--batch-size", "0 is less than 1"]),
-    ],
-)
-def test_wrong_argument_is_refused_with_what_there_is(
-    benchmark: ModuleType,
-    options: list[str],
-    words: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
-    with pytest.raises(SystemExit) as ended:
-        benchmark.parse_arguments()
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert not [word for word in words if word not in said], said
-
-
 def test_each_rank_reads_files_of_its_own(benchmark: ModuleType, tmp_path: Path) -> None:
     files = [write(tmp_path / f"train-{number}", 5, number) for number in range(4)]
     assert benchmark.own_files(tmp_path) == [str(files[1]), str(files[3])]

@@ -11,12 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.plan.expect import HIDDEN, PUBLISHED
-from tests.bench import bench_scale
 from tests.bench import interleaved_training as interleaved
-from tests.bench.bench_bare import HOST, NETWORKS, PODS
-from tests.bench.bench_bare import Measured as MeasuredBare
-from tests.bench.bench_scale import APART, BATCH, ONE, PAIRS, Measured
+from tests.bench.bench_bare import HOST, NETWORKS, PODS, Measured
 from tests.bench.report import replace_part, verdict
 from tests.waiting import wait_until
 
@@ -96,7 +92,9 @@ def test_ranks_are_stopped_unless_they_are_asked(ranks: Ranks) -> None:
 
 
 @pytest.mark.slow
-def test_rank_with_other_settings_or_that_ends_is_named(ranks: Ranks) -> None:
+def test_rank_that_is_missing_has_other_settings_or_ends_is_named(ranks: Ranks) -> None:
+    with pytest.raises(SystemExit, match="not ready after 0 s: 0 of 2 of host, 0 of 1 of pods"):
+        ranks.meeting.wait_for({"host": 2, "pods": 1}, seconds=0)
     parties = ranks.two_parties("2")
     expected = "host and pods are not comparable: variables is {'TF_X': '1'} in the first, {'TF_X'"
     with pytest.raises(SystemExit, match=expected):
@@ -105,15 +103,8 @@ def test_rank_with_other_settings_or_that_ends_is_named(ranks: Ranks) -> None:
         interleaved.ask(parties["pods"], do="die")
 
 
-@pytest.mark.slow
-def test_missing_ranks_are_counted(ranks: Ranks) -> None:
-    expected = "not ready after 0 s: 0 of 2 of host, 0 of 1 of pods"
-    with pytest.raises(SystemExit, match=expected):
-        ranks.meeting.wait_for({"host": 2, "pods": 1}, seconds=0)
-
-
 def test_speeds_are_compared_within_a_turn() -> None:
-    figures = MeasuredBare(ranks=1)
+    figures = Measured(ranks=1)
     figures.seconds["resnet50"] = [{HOST: [1.0, 3.0], PODS: [2.0, 3.0]}]
     assert figures.ratios("resnet50") == [0.75]
     figures.seconds["resnet50"].append({HOST: [1.0], PODS: [4.0]})
@@ -133,36 +124,6 @@ def test_speeds_are_compared_within_a_turn() -> None:
 )
 def test_verdict_is_as_sure_as_the_interval(figures: list[float], expected: str) -> None:
     assert verdict(figures, 0.998) == expected
-
-
-def made(compute: float, shared: float, exposed: float, reduced: float, message: float) -> Measured:
-    """Figures of a machine on which a rank computes for `compute` seconds, `shared` times as long
-    beside another rank, and then waits for `exposed` seconds; averaging alone takes `reduced`.
-    """
-    step = compute * shared
-    speeds = {ONE: [BATCH / compute] * 3, APART: [2 * BATCH / step] * 3}
-    speeds |= {pair: [2 * BATCH / (step + exposed)] * 3 for pair in PAIRS}
-    alone = {pair: [reduced + 161 * message * ("no fusion" in pair)] * 3 for pair in PAIRS}
-    return Measured(speeds, alone, 161)
-
-
-@pytest.mark.parametrize("hidden", [0.0, 0.4, 0.9])
-def test_the_model_is_fitted_to_what_was_measured(hidden: float) -> None:
-    # 0.1 s for 102.4 MB; 50 us for each of 161 messages.
-    fitted = bench_scale.fit_model(made(1.0, 1.6, (1 - hidden) * 0.1, 0.1, 50e-6))
-    assert fitted.work.seconds == pytest.approx(1.6)
-    assert fitted.bytes_per_second == pytest.approx(102.4e6 / 0.1)
-    assert fitted.message == pytest.approx(50e-6)
-    # The model adds 40 us for its own messages.
-    assert fitted.scale == pytest.approx((1 - hidden) / (1 - HIDDEN), rel=1e-3)
-
-
-def test_expectations_are_of_the_published_figures_that_were_asked_for() -> None:
-    rows = list(bench_scale.expectations(bench_scale.fit_model(made(1.0, 1.6, 0.1, 0.1, 0.0))))
-    expected = [each for each in PUBLISHED if each.hosts * each.ranks_per_host in (32, 128)]
-    assert len(rows) == len(expected)
-    # Nothing hidden is worse than the model's half.
-    assert all(ours < model < 1 for *_, model, ours in rows)
 
 
 def test_page_without_the_part_is_refused() -> None:

@@ -38,9 +38,11 @@ def test_each_shard_belongs_to_one_rank(folder: Path, size: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_an_epoch_has_the_whole_batches_of_the_rank(folder: Path) -> None:
+def test_an_epoch_has_whole_batches_of_the_rank_and_at_least_one(folder: Path) -> None:
     first = Shards.of_rank(folder, 0, 2)
     assert (first.records, first.steps(5), first.steps(16)) == (1 + 3 + 5 + 7, 3, 1)
+    with pytest.raises(SystemExit, match="rank 0 has 1 records, fewer than a batch of 2"):
+        Shards.of_rank(folder, 0, 7).steps(2)
 
 
 def refuse(words: str, folder: Path, rank: int = 0, size: int = 1) -> None:
@@ -51,10 +53,6 @@ def refuse(words: str, folder: Path, rank: int = 0, size: int = 1) -> None:
 def test_more_ranks_than_shards_are_refused_on_each_rank(folder: Path) -> None:
     for rank in range(8):
         refuse(f"{folder}: 7 shards for 8 ranks, each of which needs one", folder, rank, 8)
-
-
-def test_folder_without_shards_is_refused(tmp_path: Path) -> None:
-    refuse(f"{tmp_path}/nowhere: no files", tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("cut", [1, 20, 23, 30], ids=lambda cut: f"{cut} bytes less")
@@ -73,12 +71,6 @@ def test_empty_shard_and_another_format_are_refused(folder: Path) -> None:
     refuse(f"{folder}/train-2.tfrecord: no records", folder)
     (folder / "train-2.tfrecord").write_bytes(b"\x89PNG" * 100)
     refuse("400 bytes end in record 1: it is half written, or not a TFRecord file", folder)
-
-
-def test_rank_with_less_than_a_batch_is_refused(folder: Path) -> None:
-    shards = Shards.of_rank(folder, 0, 7)
-    with pytest.raises(SystemExit, match="rank 0 has 1 records, fewer than a batch of 2"):
-        shards.steps(2)
 
 
 def test_threads_are_those_that_the_plan_gave_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +56,6 @@ def test_chart_is_installed_on_each_kubernetes_and_with_the_pinned_helms() -> No
     steps = WORKFLOWS["release"]["jobs"]["chart"]["steps"]
     (setup,) = (step for step in steps if step.get("uses", "").startswith("azure/setup-helm"))
     assert setup["with"]["version"] == module_version("tools", HELM_4)
-
-
-def test_units_run_on_each_python_from_the_oldest() -> None:
-    versions = matrix("checks", "unit")["python"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f">={versions[0]}" == project["requires-python"]
-    named = [one.rpartition(" :: ")[2] for one in project["classifiers"]]
-    assert named == versions[: len(named)]
 
 
 def test_images_are_built_released_and_proved() -> None:

@@ -39,14 +39,14 @@ def found() -> tuple[ModuleType, list[Check]]:
         return horovod.torch, checks_in(of_torch)
     import horovod.tensorflow
 
-    from . import any_keras, patched
+    from . import any_keras
     from .helpers import IS_KERAS_3
 
     if IS_KERAS_3:
         from . import keras_3 as own
     else:
         from . import keras_2 as own  # type: ignore[no-redef]
-    return horovod.tensorflow, checks_in(any_keras, patched, own)
+    return horovod.tensorflow, checks_in(any_keras, own)
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +11,8 @@ import horovod.keras as hvd_of_keras
 import horovod.tensorflow.keras as hvd
 import numpy as np
 
-from .helpers import assert_same_on_all_ranks, expected_after, keras, model, variables_of
-from .plain import BATCH, RATE, assert_close, data, raises
-
-
-def a_script_trains_with_all_callbacks() -> None:
-    _trains(keras.optimizers.SGD)
-
-
-def a_script_with_an_optimizer_of_before_2_11_does() -> None:
-    _trains(keras.optimizers.legacy.SGD)
-
-
-def _trains(make: Callable[..., Any]) -> None:
-    full = 0.1 * hvd.size()
-    rates: list[float] = []
-    watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: rates.append(float(mine.optimizer.lr))
-    )
-    mine = model(seed=hvd.rank(), optimizer=hvd.DistributedOptimizer(make(full, momentum=0.9)))
-    mine.fit(
-        *data(hvd.rank()), batch_size=BATCH // 2, epochs=4, verbose=0,
-        callbacks=[
-            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-            hvd.callbacks.MetricAverageCallback(),
-            hvd.callbacks.LearningRateWarmupCallback(initial_lr=full, warmup_epochs=2),
-            hvd.callbacks.LearningRateScheduleCallback(full, lambda epoch: 0.5, start_epoch=3),
-            keras.callbacks.ReduceLROnPlateau(patience=10),
-            watch,
-        ],
-    )  # fmt: skip
-    warm = [0.1 * (step / 2 * (hvd.size() - 1) / 2 + 1) for step in (1, 2, 3, 4)]
-    assert_close([rates], [[*warm, full, full, full / 2, full / 2]])
-    assert_same_on_all_ranks(mine.get_weights())
-    assert_same_on_all_ranks(variables_of(mine.optimizer))
+from .helpers import assert_same_on_all_ranks, expected_after, keras, model
+from .plain import RATE, assert_close, data, raises
 
 
 def the_learning_rate_is_called_lr() -> None:

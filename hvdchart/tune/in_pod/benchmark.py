@@ -1,8 +1,7 @@
 """Synthetic training to measure its speed; its text is sent to images and run by their own Python.
 
-Needs TensorFlow 2 in the image, and Horovod unless with --turns. Rank 0 prints a last line with
-RESULT and a JSON object. With --turns, a single process prints `ready`, then trains once for each
-line of its standard input and prints the images/s each time (tests/bench/turns.py).
+Needs TensorFlow 2 and Horovod in the image. Rank 0 prints a last line with RESULT and a JSON
+object.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import sys
 import time
 from typing import Any
 
@@ -31,18 +29,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16, help="images per rank and step")
     parser.add_argument("--warm-up", type=int, default=3, help="steps before the measured ones")
     parser.add_argument("--steps", type=int, default=10, help="measured steps")
-    parser.add_argument("--policy", default="float32", help="Keras' policy of data types")
-    parser.add_argument("--turns", action="store_true", help="train once per line, without Horovod")
     options = parser.parse_args()
     # By name, since they are installed in the image and not beside this project.
     tf: Any = importlib.import_module("tensorflow")
-    hvd: Any = None if options.turns else importlib.import_module("horovod.tensorflow")
-    if hvd:
-        hvd.init()
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
-    tf.keras.mixed_precision.set_global_policy(options.policy)
+    hvd: Any = importlib.import_module("horovod.tensorflow")
+    hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     tf.random.set_seed(1)
     model = find_model(tf.keras.applications, options.model)(weights=None)
     optimizer = tf.keras.optimizers.SGD(0.01)
@@ -55,9 +49,8 @@ def main() -> None:
 
     def train() -> None:
         with tf.GradientTape() as tape:
-            loss = loss_of(labels, tf.cast(model(images, training=True), tf.float32))
-        if hvd:
-            tape = hvd.DistributedGradientTape(tape)
+            loss = loss_of(labels, model(images, training=True))
+        tape = hvd.DistributedGradientTape(tape)
         gradients = tape.gradient(loss, model.trainable_variables)
         pairs = zip(gradients, model.trainable_variables)  # noqa: B905 - Python 3.10 has strict
         optimizer.apply_gradients(pairs)
@@ -74,12 +67,6 @@ def main() -> None:
         return float(options.batch_size * steps) / (time.monotonic() - began)
 
     run(options.warm_up)
-    if options.turns:
-        print("ready", flush=True)
-        for _ in sys.stdin:
-            run(1)
-            print(run(options.steps), flush=True)
-        return
     speed = run(options.steps) * hvd.size()
     if hvd.rank() == 0:
         print("RESULT " + json.dumps({"imagesPerSecond": round(speed, 3)}), flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from devtools import bootstrap
-from devtools.common import apt, ui
+from devtools.common import apt
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import read_output, run_logged
 from devtools.common.errors import CommandError, ImageError
@@ -125,16 +122,6 @@ def test_second_process_waits_and_names_the_task_of_the_first(tmp_path: Path) ->
             second.communicate()
 
 
-def test_step_tells_how_it_goes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = io.StringIO()
-    monkeypatch.setattr(ui, "console", Console(file=log))
-    with ui.step("render"):
-        pass
-    with pytest.raises(ValueError, match="no"), ui.step("build"):
-        raise ValueError("no")
-    assert [line.split()[0] for line in log.getvalue().splitlines()] == ["done", "failed"]
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A PATH whose apt-get writes its arguments, and whether services may start, to a file."""
@@ -193,20 +180,3 @@ def test_two_processes_install_one_after_the_other(machine: Path) -> None:
         end.result()
     calls = [line.rsplit(" ", 1)[-1] for line in (machine / "calls").read_text().splitlines()]
     assert calls in (["update", "one", "update", "two"], ["update", "two", "update", "one"])
-
-
-def test_two_commands_build_the_environment_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target, built = tmp_path / "cache" / "venv-1", list[Path]()
-
-    def create(path: Path, packages: Path) -> None:
-        built.append(packages)
-        (path / "bin").mkdir(parents=True)
-        (path / "bin" / "python").touch()
-
-    monkeypatch.setattr(bootstrap, "create", create)
-    with ThreadPoolExecutor(2) as pool:
-        for end in [pool.submit(bootstrap.ensure, target) for _ in range(2)]:
-            end.result(10)
-    assert built == [bootstrap.LOCK]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -13,14 +11,9 @@ import typer
 import typer.main
 
 from devtools.docs_gen import chart_docs, reference_docs
-from devtools.docs_gen.bake_file import render, target_name
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import replace_section, write_or_compare
-from devtools.images.catalogue import load_catalogue
-from devtools.images.content import build_arguments, image_files
 from hvdchart.cli import app
-
-IMAGES = load_catalogue()
 
 
 def test_section_between_marker_lines_is_replaced(tmp_path: Path) -> None:
@@ -92,46 +85,6 @@ def test_command_or_option_without_help_is_named(
     monkeypatch.setattr(app, "command", lambda: typer.main.get_command(group))
     with pytest.raises(SystemExit, match=f"^hvdchart new: no help for {what}$"):
         reference_docs.command_page()
-
-
-@pytest.mark.slow
-def test_events_are_found_in_the_programs() -> None:
-    emitted = reference_docs.emitted_events()
-    assert {"Waiting", "Started", "Stalled", "HostLost", "HostsMissing", "Failed"} <= emitted
-
-
-def bake_blocks() -> dict[str, str]:
-    """The body of each target of docker-bake.hcl by its name."""
-    text = render(IMAGES)
-    return dict(re.findall(r'^target "([a-zA-Z0-9_-]*)" {\n(.*?)^}', text, re.M | re.DOTALL))
-
-
-def pairs(body: str, key: str) -> dict[str, str]:
-    """The entries of a map in a target."""
-    match = re.search(rf"^  {key} = {{\n(.*?)^  }}", body, re.M | re.DOTALL)
-    assert match, f"no {key}"
-    entries = re.findall(r"^    (\"[^\"]*\") = (\".*\")$", match[1], re.M)
-    return {json.loads(name): json.loads(value) for name, value in entries}
-
-
-@pytest.mark.parametrize("name", IMAGES)
-def test_target_of_bake_is_the_build_of_the_image(name: str) -> None:
-    image, targets = IMAGES[name], bake_blocks()
-    last = targets[target_name(name)]
-    assert f'tags = ["${{REGISTRY}}{image.reference}"]' in last
-    body = targets.get(f"{target_name(name)}-build", last)
-    arguments = pairs(body, "args")
-    base = arguments.pop("BASE_IMAGE")
-    assert arguments == build_arguments(image)
-    if image.parent:
-        assert pairs(body, "contexts")[base] == f"target:{target_name(image.parent)}"
-    else:
-        assert base == f"docker.io/library/{image.base}"
-    for pair in image.environment:
-        assert f"\\nENV {pair}\\n" in last
-    # Docker builds from the tree itself.
-    for place, file in image_files(image).items():
-        assert (image.context / place).read_bytes() == file.read_bytes(), place
 
 
 @pytest.mark.slow

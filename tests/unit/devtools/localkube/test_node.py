@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from devtools.common.errors import LocalkubeError
-from devtools.localkube import cgroups, cluster, debian, preflight
-from devtools.localkube.health import Health, Part
+from devtools.localkube import cgroups, debian, preflight
 from devtools.localkube.instance import Instance
 from devtools.localkube.probe import is_ok, wait_until_ok
 from devtools.localkube.record import ProcessIdentity
@@ -66,33 +65,6 @@ def test_daemons_join_all_hierarchies_but_version_1_cpusets(tmp_path: Path) -> N
     cgroups.join_daemons("lk", roots, [42])
     assert (tmp_path / "memory" / "lk" / "daemons" / "cgroup.procs").read_text() == "42"
     assert not (tmp_path / "cpuset" / "lk" / "daemons" / "cgroup.procs").exists()
-
-
-WELL = Health(running=True, parts=[Part("API server", healthy=True, detail="")])
-LATE = Health(running=True, parts=[Part("API server", healthy=False, detail="does not answer")])
-GONE = Health(running=False)
-
-
-@pytest.mark.parametrize(
-    ("seen", "is_healthy"),
-    [([WELL], True), ([LATE, LATE, WELL], True), ([GONE], False), ([LATE, GONE], False)],
-    ids=["healthy", "late", "gone", "ends"],
-)
-def test_node_that_answers_late_is_not_taken_for_broken(
-    monkeypatch: pytest.MonkeyPatch, seen: list[Health], is_healthy: bool
-) -> None:
-    """It would be started anew, below the tests that use it."""
-    looks = iter(seen)
-    monkeypatch.setattr(cluster, "health", lambda node: next(looks))
-    monkeypatch.setattr(cluster, "LOOK_EVERY", 0.0)
-    assert cluster._is_healthy(Instance("one")) is is_healthy
-    assert next(looks, None) is None
-
-
-def test_node_that_never_answers_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "health", lambda node: LATE)
-    monkeypatch.setattr(cluster, "HEALTHY_WITHIN", 0.0)
-    assert not cluster._is_healthy(Instance("one"))
 
 
 def test_too_little_space_raises_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -192,33 +164,3 @@ def test_zombie_is_not_alive() -> None:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
         assert not recorded.is_alive()
-
-
-@pytest.fixture
-def cni_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cluster, "CNI_RESULTS", str(tmp_path / "results"))
-    return tmp_path / "results"
-
-
-@pytest.fixture
-def one(tmp_path: Path, cni_results: Path, monkeypatch: pytest.MonkeyPatch) -> Instance:
-    """A cluster whose state directory, like that of all others, is in the test's directory."""
-    monkeypatch.setattr(Instance, "state", property(lambda self: tmp_path / "all" / self.name))
-    return Instance("one")
-
-
-def test_down_removes_shared_directories_with_the_last_cluster(
-    one: Instance, cni_results: Path
-) -> None:
-    # Where no cluster was, it creates nothing.
-    cluster._remove_shared_directories(one)
-    assert not one.state.parent.exists()
-    Instance("two").state.mkdir(parents=True)
-    cni_results.mkdir()
-    cluster._remove_shared_directories(one)
-    assert Instance("two").state.exists()
-    assert cni_results.exists()
-    Instance("two").state.rmdir()
-    cluster._remove_shared_directories(one)
-    assert not one.state.parent.exists()
-    assert not cni_results.exists()
