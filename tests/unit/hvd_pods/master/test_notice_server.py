@@ -120,8 +120,9 @@ REFUSED = {
     "another secret": json.dumps({"secret": "0" * 32, "epoch": "7", **ASKED}),
     # Only what begins with the secret is parsed at all.
     "secret too late": json.dumps({"epoch": "7", **ASKED, "secret": "SECRET"}),
-    "another one later": '{"secret": "SECRET", "secret": "a", ' + json.dumps(ASKED)[1:],
-    "no ASCII later": '{"secret": "SECRET", "secret": "é", ' + json.dumps(ASKED)[1:],
+    "another one later": '{"secret": "SECRET", "secret": "a", "epoch": "7", '
+    + json.dumps(ASKED)[1:],
+    "no ASCII later": '{"secret": "SECRET", "secret": "é", "epoch": "7", ' + json.dumps(ASKED)[1:],
     "cut": '{"secret": "SECRET", "epoch": "7", "kind": ',
     "list after the secret": '{"secret": "SECRET"}, []',
     "nested brackets": '{"secret": "SECRET", "epoch": ' + "[" * 3900,
