@@ -83,7 +83,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header \
 	  $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand start recover bare,tests/bench/bench_$(name).py)
+BENCHES_APART := $(foreach name,thousand start recover bare pipeline,tests/bench/bench_$(name).py)
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
@@ -97,6 +97,9 @@ bench-recover: venv ## Measure recovery from faults, as bench-start; or one long
 
 bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
 	@$(PY) -m tests.bench.bench_bare $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))
+
+bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
+	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
 
 bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=65,129,257,1000 MPI=openmpi5)
 	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))

@@ -1,0 +1,99 @@
+"""Measures what reading images costs a training: python -m tests.bench.bench_pipeline [--turns 12]
+
+Trains MobileNetV2 (96 x 96, batch 8) on one and two ranks, a core each, in the examples' image: on
+one batch that stays in memory (synthetic), and on the same JPEG images in TFRecord files, read as a
+first script would do it (naive) and with examples/pipeline.py. The sources take turns within one
+training; a gap is the part of the synthetic speed that a source loses in the same turn, the mean of
+all turns with its 95 % interval. Prints a table, and writes it to docs/pipeline.md. Needs an
+otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from devtools.images.build import build
+from devtools.trials.sandbox import Sandbox, launch_ranks, sandbox
+from tests.bench import interleaved_training
+from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
+
+SCRIPT = Path(__file__).with_name("pipeline_ranks.py")
+STEPS = 8
+BASE, OURS = "synthetic", "pipeline.py"
+# Images/s by source, a figure for each turn.
+Speeds = dict[str, list[float]]
+# The part of the synthetic speed that OURS keeps.
+GOAL = 0.98
+
+
+def measure(inside: Sandbox, ranks: int, turns: int) -> Speeds:
+    """Images/s of all ranks together by source, a figure for each turn."""
+    command = ("python", f"/output/{SCRIPT.name}", "/output/images", str(turns), str(STEPS))
+    # The ranks bind themselves.
+    process = inside.start(*launch_ranks(ranks), *command, **interleaved_training.ENVIRONMENT)
+    assert process.stdout is not None
+    speeds: Speeds = {}
+    for line in process.stdout:
+        if line.startswith("RESULT "):
+            speeds = json.loads(line.removeprefix("RESULT "))
+        else:
+            print(line, end="", flush=True)
+    if process.wait() or not speeds:
+        raise SystemExit(f"the training on {ranks} ranks ended with {process.returncode}")
+    return speeds
+
+
+def kept(speeds: Speeds, source: str) -> list[float]:
+    """The speed of a source in each turn, as a share of the synthetic one."""
+    turns = zip(speeds[BASE], speeds[source], strict=True)
+    return [speed / synthetic for synthetic, speed in turns]
+
+
+def gap(speeds: Speeds, source: str) -> str:
+    """The part of the synthetic speed that is lost, with its interval; empty for that itself."""
+    return "" if source == BASE else as_share([1 - share for share in kept(speeds, source)])
+
+
+def table(measured: Mapping[int, Speeds]) -> str:
+    """Speeds and gaps as a table of Markdown."""
+    columns = " | ".join(f"{ranks} rank{'s' * (ranks > 1)}, images/s | gap" for ranks in measured)
+    lines = [f"| Source | {columns} |", "|---" * (1 + 2 * len(measured)) + "|"]
+    for source in measured[1]:
+        cells = []
+        for speeds in measured.values():
+            cells += [f"{statistics.fmean(speeds[source]):.1f}", gap(speeds, source)]
+        lines.append(f"| {source} | {' | '.join(cells)} |")
+    reached = (
+        f"{verdict(kept(speeds, OURS), GOAL)} with {ranks} rank{'s' * (ranks > 1)}"
+        for ranks, speeds in measured.items()
+    )
+    lines += ["", f"The goal for {OURS}, a gap of at most {1 - GOAL:.0%}: {', '.join(reached)}."]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=12)
+    turns = parser.parse_args().turns
+    with (
+        tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder,
+        sandbox(build("examples"), Path(folder) / "output") as inside,
+    ):
+        shutil.copy(SCRIPT, inside.folder)
+        measured = {ranks: measure(inside, ranks, turns) for ranks in (1, 2)}
+    where = origin(turns)
+    write_result("bench-pipeline", {**where, "speeds": measured})
+    text = f"{as_line(where)} {STEPS} steps a turn.\n\n{table(measured)}"
+    print(text)
+    write_part("pipeline.md", "bench-pipeline", text)
+
+
+if __name__ == "__main__":
+    main()
