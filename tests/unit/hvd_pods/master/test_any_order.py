@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
-from hvd_pods.master.ending import END
+from hvd_pods.master.holding import END
 from tests.unit.hvd_pods.master.world import OTHER, World, one_group, pod
 
 RUNS: dict[str, Run] = {

@@ -92,7 +92,7 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     first_two = [f"hvd-worker-{n}" for n in range(2)]
     effects = watch(pod.workers.run(2, maximum=3))
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}
-    effects.carry_out(m.EndLeftovers(first_two, addresses))
+    effects.carry_out(m.EndLeftovers(2, first_two, addresses))
     output = [""]
 
     def is_logged() -> bool:
@@ -105,10 +105,10 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     assert asked(pod) == expected[:2]
     # Between two attempts, nothing is asked for.
     effects.carry_out(m.StopWatching())
-    effects.carry_out(m.EndLeftovers(first_two, addresses))
+    effects.carry_out(m.EndLeftovers(2, first_two, addresses))
     effects.carry_out(m.WatchHosts(3))
     told.wait_for(m.HostAnswers, 2, attempt=3)
-    effects.carry_out(m.EndLeftovers(["hvd-worker-2"], addresses))
+    effects.carry_out(m.EndLeftovers(3, ["hvd-worker-2"], addresses))
     wait_until(lambda: expected[2] in asked(pod), TIMEOUT, "the next attempt asks")
     assert asked(pod) == expected
 

@@ -173,7 +173,7 @@ def test_workers_that_are_missing_are_created_again() -> None:
     assert trains.of(m.ScaleUp)[0].below == 1, "a person may have chosen the number"
 
 
-def test_pods_in_the_way_are_replaced_once() -> None:
+def test_pods_in_the_way_are_replaced() -> None:
     world = waiting(World(one_group(4)))
     late = {"deletionTimestamp": "2026-09-21T00:00:00Z"}
     assert WALL > 1_789_957_000, "which is long ago"
@@ -185,10 +185,9 @@ def test_pods_in_the_way_are_replaced_once() -> None:
     ]
     for _ in range(2):
         list_pods(world, *pods)
-    assert [(e.uids, e.grace) for e in world.of(m.DeletePods)] == [
-        ({"w-0": "uid of w-0"}, None),
-        ({"w-1": "uid of w-1"}, 0),
-    ]
+    replaced = [({"w-0": "uid of w-0"}, None), ({"w-1": "uid of w-1"}, 0)]
+    # A deletion that has failed is tried again.
+    assert [(e.uids, e.grace) for e in world.of(m.DeletePods)] == 2 * replaced
 
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
@@ -277,3 +276,30 @@ def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
     assert world.exit.problem
     assert world.exit.problem.exit_code == 143
     assert "its pod was deleted or evicted" in str(world.exit.problem)
+
+
+def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
+    """Such as packages in the master, which the deadline of hosts is not for."""
+    world = World(one_group(hostsTimeoutSeconds=10))
+    world.tell(m.Started())
+    world.settle(until=m.Prepare)
+    prepared = next(item for item in world.answers if isinstance(item[1], m.Prepared))
+    world.answers.remove(prepared)
+    for _ in range(20):
+        world.answer() if world.answers else world.fire()
+    world.now += 600
+    assert world.state.phase == Phase.GATHERING
+    world.tell(prepared[1])
+    assert world.of(m.Deliver)
+
+
+def test_pods_are_listed_again_after_an_answer_that_came_late() -> None:
+    world = waiting(World(one_group(hostsTimeoutSeconds=600)))
+    for _ in range(5):
+        world.fire()
+    assert len(world.of(m.ListPods)) == 1, "one at a time"
+    world.answers.clear()
+    world.tell(m.PodsListed(world.state.attempt.number, {}))
+    world.now = world.state.timers["pods"]
+    world.tell(m.Timer("pods"))
+    assert len(world.of(m.ListPods)) == 2

@@ -8,8 +8,7 @@ import pytest
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.master import messages as m
-from hvd_pods.master.ending import END
-from hvd_pods.master.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.master.holding import END, EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.master.state import Phase
 from tests.unit.hvd_pods.master.world import OTHER, WALL, World, one_group
 
@@ -210,3 +209,21 @@ def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
     assert not [*world.of(m.ScaleDown), *world.of(m.ReportFailure), *world.of(m.FitWorkers)]
     assert world.exit
     assert isinstance(world.exit.problem, RunError)
+
+
+def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:
+    world = started({**ENDED, "state": "Finished"})
+    world.answers.clear()
+    world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.settle()
+    assert world.exit == m.Exit(None)
+    assert not world.of(m.Launch)
+
+
+def test_test_that_is_stopped_before_it_began_does_not_pass() -> None:
+    world = World(one_group(), is_test=True)
+    world.tell(m.Started())
+    world.tell(m.TimedOut())
+    world.settle()
+    assert world.exit
+    assert isinstance(world.exit.problem, InterruptedRunError)

@@ -282,6 +282,22 @@ def test_elastic_run_follows_hosts_that_join_and_leave() -> None:
     ]
 
 
+def test_elastic_host_that_is_another_pod_by_now_does_not_have_the_code() -> None:
+    world = elastic(2)
+    world.tell(m.HostGone(1, "w-1"))
+    while world.answers:
+        world.answer()
+    world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
+    world.tell(m.HostGone(1, "w-1"))
+    world.tell(m.HostAnswers(1, "w-1", pod("w-1")._replace(uid="another")))
+    delivered = len(world.of(m.Deliver))
+    world.answer()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0"]
+    assert len(world.of(m.Deliver)) == delivered + 1
+    world.answer()
+    assert world.of(m.WriteLiveHosts)[-1].hosts == ["w-0", "w-1"]
+
+
 def test_elastic_host_without_the_code_is_tried_less_and_less_often() -> None:
     world = elastic()
     world.tell(m.HostGone(1, "w-2"))

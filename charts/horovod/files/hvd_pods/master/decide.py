@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping
 from hvd_pods.cluster.kube import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
     ConfigurationError,
+    InterruptedRunError,
     LostHostError,
     NotANumberError,
     RunError,
@@ -38,6 +39,8 @@ def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple
 def _handle(step: Step, event: m.Event) -> None:
     if isinstance(event, m.AttemptEvent) and event.attempt != step.state.attempt.number:
         # It comes too late: its attempt has ended.
+        if isinstance(event, m.NoticeTaken) and event.connection:
+            step.do(m.ReleaseRanks([event.connection]))
         return
     HANDLERS[type(event)](step, event)
 
@@ -49,10 +52,17 @@ def on_started(step: Step, event: m.Started) -> None:
 
 def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
-    state, run = step.state, step.state.run
+    state, run, before = step.state, step.state.run, step.state.attempt.launched
+    if state.is_stopped and state.facts.is_test:
+        step.end(InterruptedRunError("terminated before the test began"))
+        return
     if state.is_stopped:
         _read_job(step)
         return
+    if before and before.lost:
+        gathering.explain_loss(step, m.PodsListed(0, problem="no answer yet"), before.lost)
+    if before and before.waiting:
+        step.do(m.ReleaseRanks(before.waiting))
     number, epoch = state.attempts + 1, state.hold.epoch + 1
     step.set_hold(epoch=epoch)
     step.set(attempts=number, attempt=Attempt(number), progress=Progress(), phase=Phase.GATHERING)
@@ -76,6 +86,7 @@ def on_prepared(step: Step, event: m.Prepared) -> None:
         step.end_attempt(event.problem)
         return
     step.set_attempt(is_prepared=True)
+    gathering.extend_deadline(step)
     gathering.start_if_possible(step)
 
 
@@ -185,6 +196,9 @@ def conclude(step: Step, job: Object | None) -> None:
 
 def _retry(step: Step, problem: RunError, is_deleted: bool) -> None:
     state = step.state
+    if state.facts.is_test:
+        ending.finish(step, problem)
+        return
     if isinstance(problem, WorkerLeftError):
         step.set(last_failure=str(problem))
         step.log("the next attempt begins at once; this one does not count as a failure")
@@ -197,7 +211,7 @@ def _retry(step: Step, problem: RunError, is_deleted: bool) -> None:
         if verdict.explanation:
             step.log(verdict.explanation)
         pause = verdict.pause
-    if is_deleted or pause is None or state.facts.is_test:
+    if is_deleted or pause is None:
         ending.finish(step, problem)
     elif pause:
         step.set(phase=Phase.PAUSING)
@@ -234,7 +248,7 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
 
 def on_record_written(step: Step, event: m.RecordWritten) -> None:
     """The record has the news."""
-    if event.purpose == ending.END:
+    if event.purpose == holding.END:
         _end_is_recorded(step)
     else:
         holding.on_written(step, event)
@@ -243,7 +257,7 @@ def on_record_written(step: Step, event: m.RecordWritten) -> None:
 def on_record_failed(step: Step, event: m.RecordFailed) -> None:
     """The record does not have the news."""
     holding.on_failed(step, event)
-    if event.purpose == ending.END:
+    if event.purpose == holding.END:
         _end_is_recorded(step)
 
 
@@ -310,7 +324,7 @@ def on_timed_out(step: Step, event: m.TimedOut) -> None:
     if step.state.phase == Phase.TRAINING:
         step.set(is_stopped=True)
         step.set_timer("kill", step.now + training.END_WITHIN)
-        step.do(m.EndLauncher())
+        step.do(m.Interrupt(), m.EndLauncher())
     else:
         on_terminated(step, m.Terminated())
 

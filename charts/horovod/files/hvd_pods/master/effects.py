@@ -47,7 +47,8 @@ DELETE_THREADS = 8
 # Lanes. Writes of the record stay in order. While the API server hangs, what an attempt waits for
 # (the Job, the end of the attempt before) does not wait for calls that may be late.
 RECORD, JOB, PODS = "record", "job", "pods"
-WORK, JUDGE, SSH, LEFTOVERS = "prepare", "judge", "ask-ranks", "end-leftovers"
+PREPARE, DELIVER, JUDGE, RESULTS = "prepare", "deliver", "judge", "results"
+ASK, STACKS, LEFTOVERS = "ask-ranks", "show-stacks", "end-leftovers"
 
 
 class Effects:
@@ -91,23 +92,25 @@ class Effects:
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
             m.StopWatching: self._stop_watching,
-            m.Prepare: lambda effect: self._call(WORK, partial(self._prepare, effect)),
+            m.Prepare: lambda effect: self._call(PREPARE, partial(self._prepare, effect)),
             m.ListPods: lambda effect: self._call(PODS, partial(self._list_pods, effect)),
             m.DeletePods: lambda effect: self._call(PODS, partial(self._delete_pods, effect)),
             m.ScaleUp: lambda effect: self._call(PODS, partial(self._scale_up, effect)),
-            m.Deliver: lambda effect: self._call(WORK, partial(self._deliver, effect)),
+            m.Deliver: lambda effect: self._call(DELIVER, partial(self._deliver, effect)),
             m.WriteLiveHosts: lambda effect: write_live_hosts(self._of(effect.hosts)),
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
             m.FindCause: lambda effect: self._call(JUDGE, partial(self._find_cause, effect)),
-            m.AskRanks: lambda effect: self._call(SSH, partial(self._ask_ranks, effect)),
+            m.AskRanks: lambda effect: self._call(ASK, partial(self._ask_ranks, effect)),
             m.ReleaseRanks: self._release_ranks,
-            m.ShowStacks: lambda effect: self._call(SSH, partial(self._show_stacks, effect)),
+            m.ShowStacks: lambda effect: self._call(STACKS, partial(self._show_stacks, effect)),
             m.EndLeftovers: lambda e: self._call(LEFTOVERS, partial(self._end_leftovers, e)),
             m.FollowProgress: self._follow_progress,
             m.StopProgress: lambda effect: self._call(JUDGE, partial(self._stop_progress, effect)),
-            m.ScaleDown: lambda effect: self._call(RECORD, self._scale_down),
-            m.StoreResults: lambda effect: self._call(WORK, partial(self._store_results, effect)),
+            m.ScaleDown: lambda effect: self._call(PODS, self._scale_down),
+            m.StoreResults: lambda effect: self._call(
+                RESULTS, partial(self._store_results, effect)
+            ),
             m.Interrupt: self._interrupt,
             m.Exit: self._exit,
         }
@@ -290,7 +293,7 @@ class Effects:
     def _end_leftovers(self, effect: m.EndLeftovers) -> None:
         watched = self._hosts
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
-        if watched is None or watched.is_closed:
+        if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
         ssh.write_client_config(self._run.ssh_port, addresses)
         # A session of a newer epoch ends what older ones have left: the program need do nothing.
@@ -327,7 +330,7 @@ class HostWatch:
 
     def __init__(self, facts: Facts, api: Api | None, tell: Tell, attempt: int) -> None:
         run = facts.run
-        self.is_closed = False
+        self.is_closed, self.attempt = False, attempt
         self._frozen: Mapping[str, Endpoint] = {}
         self._source: SliceAddresses | DnsAddresses = (
             SliceAddresses(api, run, self._wake) if api else DnsAddresses(run.hosts, self._wake)

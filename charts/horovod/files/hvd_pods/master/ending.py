@@ -7,6 +7,7 @@ import sys
 from hvd_pods.cluster.kube import Object, parse_time
 from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
 from hvd_pods.master import messages as m
+from hvd_pods.master.holding import END
 from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
@@ -18,9 +19,8 @@ CLOCK_SKEW = 60.0
 END_BEFORE = 15.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
-# What the record says of results that were stored, and the purposes of its last writes.
+# What the record says of results that were stored.
 STORED = "Stored"
-END = "end"
 
 
 def failure_reason(job: Object) -> str:
@@ -128,6 +128,8 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
     step.set(results=event.failure or STORED)
     if state.entry:
         step.set(entry={**state.entry, "results": step.state.results})
+    # The release of the record, which follows, is tried for seconds only.
+    step.write_record("results", within=None)
     if not event.failure:
         step.log("the results are stored")
         step.do(m.Emit("ResultsStored", "results.command ended with exit code 0", "note"))

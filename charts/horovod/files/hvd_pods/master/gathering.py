@@ -12,6 +12,7 @@ stays until somebody deletes it for good: its StatefulSet creates no other one b
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Collection, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Object, parse_time
@@ -52,10 +53,10 @@ def begin(step: Step) -> None:
     step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
     if step.state.run.elastic and step.state.was_training:
         step.set_timer("resume", step.now + RESUME_WITHIN)
-    _extend_deadline(step)
+    extend_deadline(step)
 
 
-def _extend_deadline(step: Step) -> None:
+def extend_deadline(step: Step) -> None:
     until = min(step.now + step.state.run.hosts_timeout, step.state.facts.until)
     step.set_gathered(deadline=until)
     step.clear_timers("list")
@@ -71,7 +72,7 @@ def on_answer(step: Step, event: m.HostAnswers) -> None:
     if step.state.phase == Phase.GATHERING and event.host not in gathered.arrived:
         # An autoscaler may bring one node after the other.
         step.set_gathered(arrived=gathered.arrived | {event.host})
-        _extend_deadline(step)
+        extend_deadline(step)
     start_if_possible(step)
 
 
@@ -126,6 +127,7 @@ def start_if_possible(step: Step) -> None:
         step.clear_timers("pods")
         step.do(m.FreezeHosts())
     step.set(phase=Phase.DELIVERING)
+    step.set_attempt(elastic=replace(state.attempt.elastic, asked=chosen))
     step.do(m.Deliver(state.attempt.number, chosen))
 
 
@@ -186,9 +188,11 @@ def may_replace_pods(state: State) -> bool:
 def list_pods(step: Step) -> None:
     """Look at the pods of missing hosts, unless that is under way."""
     state = step.state
-    if not may_replace_pods(state) or state.gathered.is_listing:
+    if not may_replace_pods(state):
         return
     step.set_timer("pods", step.now + REPORT_EVERY)
+    if state.gathered.is_listing:
+        return
     missing = []
     if state.phase == Phase.GATHERING:
         missing = find_missing(state.run, state.gathered.answering)
@@ -211,7 +215,7 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
     step.set_gathered(is_listing=False)
     launched = state.attempt.launched
     if launched and launched.lost:
-        _explain_loss(step, event, launched.lost)
+        explain_loss(step, event, launched.lost)
     if not may_replace_pods(state):
         return
     _replace(step, event.pods)
@@ -230,7 +234,6 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         and _is_stale(host, pods[name])
         and "deletionTimestamp" not in pods[name]["metadata"]
     }
-    stale = {name: uid for name, uid in stale.items() if uid not in gathered.deleted}
     if stale:
         step.log(f"replacing workers {STALE}: {format_hosts([hosts[name] for name in stale])}")
         step.do(m.DeletePods(stale))
@@ -240,13 +243,12 @@ def _replace(step: Step, pods: Mapping[str, Object]) -> None:
         if name not in hosts or name in gathered.answering or "deletionTimestamp" not in item:
             continue
         late = step.wall - parse_time(item["deletionTimestamp"])
-        if late > GIVE_UP_AFTER and item["uid"] not in gathered.deleted:
+        if late > GIVE_UP_AFTER:
             node = pod.get("spec", {}).get("nodeName")
             step.log(f"{name} should have ended {late:.0f} s ago on {node}: replacing it")
             ending[name] = item["uid"]
     if ending:
         step.do(m.DeletePods(ending, grace=0))
-    step.set_gathered(deleted=gathered.deleted | {*stale.values(), *ending.values()})
 
 
 def _is_stale(host: Host, pod: Object) -> bool:
@@ -307,7 +309,7 @@ def report(step: Step, event: m.PodsListed) -> None:
     step.set_gathered(diagnoses={host.name: item for host, item in found.items()}, since=since)
     if any(item.queued for item in found.values()):
         # launch.hostsTimeoutSeconds begins when they are admitted, and have their data.
-        _extend_deadline(step)
+        extend_deadline(step)
     text = f"waiting for {_count_missing(step, missing)}: {'; '.join(describe(found))}"
     if text != gathered.report or step.now - gathered.reported_at > REPEAT_REPORT_AFTER:
         step.log(f"{text} ({step.state.gathered.deadline - step.now:.0f} s left)")
@@ -341,6 +343,9 @@ def on_deadline(step: Step) -> None:
     """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
     if step.state.phase != Phase.GATHERING or "list" in step.state.timers:
         return
+    if is_enough(step):
+        # Only the launcher is not prepared yet, which takes its own time.
+        return
     step.set_timer("list", step.now + LIST_WITHIN)
     list_pods(step)
 
@@ -348,7 +353,7 @@ def on_deadline(step: Step) -> None:
 def time_out(step: Step) -> None:
     """Let the attempt fail because hosts are missing."""
     state = step.state
-    if state.phase != Phase.GATHERING or step.now < state.gathered.deadline:
+    if state.phase != Phase.GATHERING or step.now < state.gathered.deadline or is_enough(step):
         return
     missing = find_missing(state.run, state.gathered.answering)
     found = {
@@ -419,11 +424,12 @@ def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
     if step.state.run.api:
         step.do(m.ListPods(step.state.attempt.number, names))
     else:
-        _explain_loss(step, m.PodsListed(step.state.attempt.number), names)
+        explain_loss(step, m.PodsListed(step.state.attempt.number), names)
     return LostHostError(describe_loss(lost), 1)
 
 
-def _explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
+def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
+    """Say which hosts were lost, and what is known of their pods."""
     hosts = [step.state.facts.hosts[name] for name in lost]
     text = f"lost {'; '.join(describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")

@@ -33,7 +33,7 @@ MOST_UNWRITTEN = 1000
 MOST_DIGITS = 18
 # Seconds that the launcher has to end when another master has taken the workers over.
 KILL_AFTER = 5.0
-TAKE, RENEW = "take", "renew"
+TAKE, RENEW, END = "take", "renew", "end"
 
 
 def begin(step: Step) -> None:
@@ -121,6 +121,8 @@ def on_written(step: Step, event: m.RecordWritten) -> None:
 def on_changed(step: Step, event: m.RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
     step.set_hold(changes=event.changes)
+    if step.state.phase == Phase.OVER:
+        return
     if event.purpose == TAKE:
         look(step, event.data)
         return
@@ -129,7 +131,11 @@ def on_changed(step: Step, event: m.RecordChanged) -> None:
     # One that has given it back since has a higher epoch than this master's own.
     is_later = number(event.data.get("epoch")) > hold_.epoch
     if not is_later and (not holder or holder == step.state.facts.holder):
-        step.write_record(event.purpose)
+        if event.purpose == RENEW:
+            step.set_hold(is_renewing=False)
+            renew(step)
+        else:
+            step.write_record(event.purpose, within=None if event.purpose == END else 0.0)
         return
     lose(step, describe_holder(event.data))
 
@@ -188,7 +194,8 @@ def renew(step: Step) -> None:
 def _continue_without(step: Step, message: str) -> None:
     step.log(f"cannot hold the record: {message}; the workers accept the newest master")
     step.set_hold(epoch=new_epoch(0, step.wall))
-    hold(step, {})
+    # What was read of it counts, although it cannot be written.
+    hold(step, step.state.hold.data)
 
 
 def _is_free(step: Step, data: Mapping[str, str]) -> bool:

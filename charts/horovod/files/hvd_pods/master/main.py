@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -22,7 +23,7 @@ from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import mesh, notice_server, recording
+from hvd_pods.master import connections, mesh, notice_server, recording
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
@@ -31,6 +32,10 @@ from hvd_pods.master.state import Facts, State
 
 # Another file for the events of this run than the one in memory, in master.env.
 RECORDING_VARIABLE = "HOROVOD_EVENTS_FILE"
+
+
+# Seconds that a timer waits for events that are on the queue already.
+MOST_LATE = 1.0
 
 
 class DefectError(Exception):
@@ -81,6 +86,8 @@ class Master:
             if due == math.inf:
                 return self._queue.get()
             left = due - time.monotonic()
+            if left < -MOST_LATE:
+                return Timer(name)
             return self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
         except queue.Empty:
             return Timer(name)
@@ -109,6 +116,8 @@ def end_on(master: Master, number: int, event: Event) -> None:
 def main() -> int:
     """Run; the exit code tells the Job whether to make another master."""
     run = parse_run(os.environ["HVD_RUN"])
+    # Before all hosts are asked: each has a connection.
+    connections.raise_file_limit(len(run.hosts))
     api = Api() if run.api else None
     events = EventRecorder(api)
     master = Master(Facts(run, *describe_self()), api, events)
@@ -124,7 +133,8 @@ def main() -> int:
         problem = master.run()
     except Exception:  # noqa: BLE001 - the Job makes another master, which may come further
         traceback.print_exc()
-        master.effects.give_up(master.state)
+        with suppress(Exception):
+            master.effects.give_up(master.state)
         return EXIT_INTERNAL_ERROR
     finally:
         events.close()

@@ -501,6 +501,7 @@ class ShowStacks(Effect):
 class EndLeftovers(Effect):
     """End what earlier attempts have left on hosts that this one does not use."""
 
+    attempt: int
     hosts: Sequence[str]
     addresses: Mapping[str, str]
 

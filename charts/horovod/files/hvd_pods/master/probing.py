@@ -161,6 +161,8 @@ class Prober:
         for target in self._targets:
             before, target.endpoint = target.endpoint, endpoints.get(target.host.name)
             if target.endpoint == before:
+                if target.endpoint is None:
+                    self._report(target, self._unknown())
                 continue
             target.since = now
             if not (before and before.is_same_pod(target.endpoint)):
@@ -290,7 +292,8 @@ class Prober:
 
 def keep_alive(connection: socket.socket, lost_after: float) -> None:
     """Let the kernel end this connection when the other end has been silent for about so long."""
-    count = max(1, int(lost_after - IDLE) // INTERVAL)
+    # The kernel takes no larger number.
+    count = min(127, max(1, int(lost_after - IDLE) // INTERVAL))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, INTERVAL)

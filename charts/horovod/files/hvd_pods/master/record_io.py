@@ -105,7 +105,17 @@ def read_job(api: Api, effect: m.ReadJob, wall: float) -> m.Event:
         return m.JobRead(None if problem.status in (403, 404) else UNREADABLE)
     if effect.is_stopped and not failure_reason(job) and wall > deadline(job) - CLOCK_SKEW:
         job = _wait_for_failure(api, name, job)
-    return m.JobRead(None if "deletionTimestamp" in job["metadata"] else job)
+    return m.JobRead(None if "deletionTimestamp" in job["metadata"] else shorten_job(job))
+
+
+def shorten_job(job: Object) -> Object:
+    """Return what decisions need of the Job: its environment may have secrets."""
+    annotations = job["metadata"].get("annotations") or {}
+    cleanup = {name: text for name, text in annotations.items() if name == "horovod/cleanup"}
+    limits = ("backoffLimit", "activeDeadlineSeconds")
+    spec = {name: job["spec"][name] for name in limits if name in job.get("spec", {})}
+    metadata = {"annotations": cleanup}
+    return {"metadata": metadata, "spec": spec, "status": job.get("status", {})}
 
 
 def _wait_for_failure(api: Api, name: str, job: Object) -> Object:

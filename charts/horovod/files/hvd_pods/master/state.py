@@ -97,8 +97,7 @@ class Gathered:
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
     # Since when a host has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
-    # UIDs of pods that were deleted, and reasons that were announced.
-    deleted: frozenset[str] = frozenset()
+    # Reasons that were announced.
     announced: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
@@ -134,6 +133,8 @@ class Elastic:
 
     seen: frozenset[str] = frozenset()
     has_code: frozenset[str] = frozenset()
+    # The pods that the code is being handed to: a host may be another pod by then.
+    asked: Mapping[str, Pod] = field(default_factory=dict)
     is_delivering: bool = False
     pause: float = 0.0
 

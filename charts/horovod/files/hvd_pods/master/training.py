@@ -19,7 +19,7 @@ from hvd_pods.master import messages as m
 from hvd_pods.master.failure import find_host
 from hvd_pods.master.host_names import describe_loss, record_hosts
 from hvd_pods.master.stalls import COLLECT, MOST_RANKS, Stall, describe
-from hvd_pods.master.state import RUNNING, Elastic, Launched, Phase, Step, format_time
+from hvd_pods.master.state import RUNNING, Launched, Phase, Step, format_time
 
 # Seconds that a launcher has to end when its attempt is ended; and where it waits for hosts that
 # are gone: its daemons on the others end when it is killed.
@@ -42,12 +42,13 @@ def begin(step: Step, event: m.Delivered) -> None:
         step.end_attempt(event.problem or RunError("terminated before the ranks were started"))
         return
     answering = state.gathered.answering
-    chosen = [name for name in state.facts.hosts if name in event.hosts]
+    chosen = [name for name in state.facts.hosts if name in _given(step, event)]
     step.set(phase=Phase.TRAINING)
     step.set_attempt(launched=Launched(tuple(chosen)))
     if run.elastic:
         step.set(was_training=True)
-        step.set_attempt(elastic=Elastic(frozenset(event.hosts), frozenset(chosen)))
+        seen = frozenset(chosen)
+        step.set_attempt(elastic=replace(state.attempt.elastic, seen=seen, has_code=seen))
         step.do(m.WriteLiveHosts(chosen))
     what = f"{run.mode} starts {run.ranks} ranks on {len(chosen)} hosts"
     step.do(m.Emit("Training", what))
@@ -102,7 +103,7 @@ def _end_leftovers(step: Step) -> None:
     step.set_attempt(idle=idle)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
-        step.do(m.EndLeftovers(new, addresses))
+        step.do(m.EndLeftovers(attempt.number, new, addresses))
 
 
 def _follow_hosts(step: Step) -> None:
@@ -126,18 +127,28 @@ def _follow_hosts(step: Step) -> None:
     deliver(step)
 
 
+def _given(step: Step, event: m.Delivered) -> frozenset[str]:
+    """Return the hosts that have the code and are still the pods that got it."""
+    state = step.state
+    if not state.run.elastic:
+        return frozenset(event.hosts)
+    answering, asked = state.gathered.answering, state.attempt.elastic.asked
+    return frozenset(n for n in event.hosts if n in asked and answering.get(n) == asked[n])
+
+
 def deliver(step: Step) -> None:
     """Hand the code to the hosts of an elastic run, one time after the other."""
     state, elastic = step.state, step.state.attempt.elastic
-    if not elastic.is_delivering:
-        step.set_attempt(elastic=replace(elastic, is_delivering=True))
-        step.do(m.Deliver(state.attempt.number, dict(state.gathered.answering)))
+    if state.phase == Phase.TRAINING and not elastic.is_delivering:
+        pods = dict(state.gathered.answering)
+        step.set_attempt(elastic=replace(elastic, is_delivering=True, asked=pods))
+        step.do(m.Deliver(state.attempt.number, pods))
 
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
     """Hosts of an elastic run have the code; others are tried again after a pause."""
     state, elastic = step.state, step.state.attempt.elastic
-    has_code = frozenset(event.hosts) & frozenset(state.gathered.answering)
+    has_code = _given(step, event)
     pause = DELIVER_AGAIN_AFTER
     if event.problem:
         pause = min(max(2 * elastic.pause, DELIVER_AGAIN_AFTER), DELIVER_AGAIN_WITHIN)
@@ -149,8 +160,8 @@ def on_delivered(step: Step, event: m.Delivered) -> None:
         )
     )
     step.do(m.WriteLiveHosts([name for name in state.facts.hosts if name in has_code]))
-    if frozenset(state.gathered.answering) - frozenset(event.hosts) and not event.problem:
-        # Hosts that have joined while the others got the code.
+    if any(elastic.asked.get(name) != pod for name, pod in state.gathered.answering.items()):
+        # Hosts that have joined while the others got the code, or are other pods now.
         deliver(step)
 
 
@@ -264,7 +275,7 @@ def _add_stall(step: Step, rank: int, host: str, what: str, seconds: float, peri
 def report_stalls(step: Step) -> None:
     """Name the ranks of a message, and end the attempt if that has lasted too long."""
     launched = step.state.attempt.launched
-    if launched is None:
+    if launched is None or step.state.phase != Phase.TRAINING:
         return
     stalls, first, named = launched.stalls.collect()
     limit = step.state.run.stall_timeout
