@@ -270,7 +270,7 @@ def test_near_its_deadline_the_jobs_failure_is_waited_for(
     reading = background(record_io.read_job, kube.Api(), ReadJob(True, None), START + 41)
     api_server.wait_for_watch("batch/jobs")
     happen(api_server)
-    assert reading.result(TIMEOUT) == JobRead(record_io.shorten_job(expected))
+    assert reading.result(TIMEOUT) == JobRead(expected and record_io.shorten_job(expected))
 
 
 @pytest.mark.parametrize("code", [403, 404])
