@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Mapping, NamedTuple
@@ -78,8 +77,6 @@ class Run:
     results_within: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
-    # The deadline for hosts, by time.monotonic().
-    wait_until: float = math.inf
     # The master was started again after it had trained.
     resumed: bool = False
 
