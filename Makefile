@@ -36,7 +36,7 @@ unit-second:
 	@$(PY) -m pytest -q --share 2/2 tests/unit -m "not fuzz and not slow"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
-	@$(PY) -m pytest -q tests/unit/hvdchart -m fuzz --hypothesis-profile=many
+	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
 
 mutation: venv ## Show the defects of one module that its tests would not notice (MODULE=hvdchart/plan/rules.py TESTS=tests/unit/hvdchart/plan)
 	@$(PY) -m devtools.checks.mutation "$(MODULE)" $(TESTS)

@@ -13,6 +13,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from hvd_pods.common.hostile import printable
+
 
 class HvdchartError(Exception):
     """An error for the user; its text says what is wrong, where, and what to do."""
@@ -41,7 +43,7 @@ class SpecError(HvdchartError):
         subject = f"{path}: " if path else ""
         message = f"{place}: {subject}{problem}; expected {expected}"
         # Names of keys and files may have line ends and other characters that are not printable.
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+        super().__init__(printable(message, keeps=""))
         self.place = place
         self.path = path
         self.problem = problem

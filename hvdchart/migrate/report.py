@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from hvd_pods.common.hostile import printable
 from hvdchart.migrate.convert import Migration
 from hvdchart.migrate.ledger import Entry, Outcome
 from hvdchart.spec.paths import KeyPath, dotted
@@ -31,17 +32,13 @@ def values_text(migration: Migration, origin: str) -> str:
     ]
     if migration.checks:
         head += ["Check by hand first:", *(f"- {check}" for check in migration.checks)]
-    comments = "".join(f"# {_printable(line)}\n" for line in head)
+    comments = "".join(f"# {printable(line, keeps='')}\n" for line in head)
     return comments + dump(dict(migration.values), {})
 
 
 def report_text(migration: Migration) -> str:
     """What to check by hand, then what became of the values: dropped ones first."""
-    return "".join(f"{_printable(line)}\n" for line in _report_lines(migration))
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return "".join(f"{printable(line, keeps='')}\n" for line in _report_lines(migration))
 
 
 def _report_lines(migration: Migration) -> Iterator[str]:

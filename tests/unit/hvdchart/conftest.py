@@ -1,8 +1,6 @@
-"""What the tests share; and how many inputs the fuzz tests try: few, many with `make fuzz`."""
+"""What the tests share."""
 
 from __future__ import annotations
-
-from hypothesis import HealthCheck, settings
 
 from tests.fakes.fixtures import (  # noqa: F401
     fake_cluster,
@@ -12,11 +10,3 @@ from tests.fakes.fixtures import (  # noqa: F401
     programs,
 )
 from tests.unit.hvdchart.runs import finished, kubectl, spec  # noqa: F401
-
-# Not at random: a red test is red for everyone.
-settings.register_profile(
-    "few", max_examples=40, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)  # fmt: skip
-settings.register_profile("many", settings.get_profile("few"), max_examples=4000)
-settings.load_profile("few")

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from hvd_pods.common.errors import LOST_MASTER, InterruptedRunError, RunError
+from hvd_pods.common.hostile import printable
 
 TERMINATION_LOG = Path("/dev/termination-log")
 LONGEST_TERMINATION_MESSAGE = 4096
@@ -17,19 +18,6 @@ _START = time.monotonic()
 def log(message: str) -> None:
     """Print one line; the prefix distinguishes it from the ranks' output."""
     print(printable(f"[hvd +{time.monotonic() - _START:.1f}s] {message}"), flush=True)
-
-
-def printable(text: str, keeps: str = "\n\t") -> str:
-    """Escape what no encoding has, and what would control a terminal, but for `keeps`.
-
-    Messages quote ranks, image registries and the API server. A name of a file that is no UTF-8 has
-    lone surrogates in Python, which cannot be printed.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in keeps else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 def report_failure(error: RunError) -> int:

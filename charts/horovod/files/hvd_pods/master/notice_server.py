@@ -20,8 +20,9 @@ from typing import Any, Mapping, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
 from hvd_pods.common.fence import EPOCH
+from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
-from hvd_pods.common.reporting import log, printable
+from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.master.carriers import Tell
 from hvd_pods.master.messages import NoticeTaken
@@ -29,8 +30,8 @@ from hvd_pods.master.messages import NoticeTaken
 LONGEST_NOTICE = 4096
 # Connections at a time, of which all workers of a large run may make one each at once.
 MOST_CONNECTIONS = 2048
-# Characters of a text that is shown, and seconds that a notice may speak of.
-LONGEST_TEXT, MOST_SECONDS = 600, 86400.0 * 365
+# Seconds that a notice may speak of.
+MOST_SECONDS = 86400.0 * 365
 # What a notice of each kind has, beside `host` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
     **{RAISED: {"text": str}, FAILED: {"status": int}, ASKED: {}, ENDED: {}},

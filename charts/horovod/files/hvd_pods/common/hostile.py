@@ -1,0 +1,66 @@
+"""Text and files that somebody else wrote: training code, another container, an API server.
+
+Whatever of them is shown or believed goes through this module first. common/connections.py is the
+same for connections.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+# Characters of a foreign text in one line of a log, and bytes of a foreign file.
+LONGEST_TEXT, LARGEST_FILE = 600, 1 << 20
+
+
+def printable(text: str, keeps: str = "\n\t") -> str:
+    """Escape what no encoding has, and what would control a terminal, but for `keeps`.
+
+    A name of a file that is no UTF-8 has lone surrogates in Python, which cannot be printed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keeps else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
+    """A text as one line without control characters, cut at `longest` characters."""
+    line = printable(" ".join(text[: 2 * longest].split()), keeps="")
+    return line if len(line) <= longest else f"{line[: longest - 4]} ..."
+
+
+def read_file(path: Path, most: int = LARGEST_FILE) -> bytes:
+    """Return the first bytes of a regular file. Raises OSError for anything else.
+
+    Whoever can write to the folder could put a link there to a file that only this process may
+    read, or a FIFO, whose opening waits for a writer.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no regular file")
+        content = b""
+        while len(content) < most:
+            part = os.read(descriptor, most - len(content))
+            if not part:
+                break
+            content += part
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def parse_count(text: str, largest: int) -> int | None:
+    """Parse a decimal number between 0 and `largest`; None for anything else.
+
+    Python takes seconds for the text of a number with many thousand digits, or refuses it.
+    """
+    is_short = len(text) <= len(str(largest))
+    if not (is_short and text.isascii() and text.isdecimal()):
+        return None
+    number = int(text)
+    return number if number <= largest else None

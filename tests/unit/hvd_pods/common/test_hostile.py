@@ -1,0 +1,39 @@
+"""Foreign text is shown without controls, and foreign files are read without waiting or leaving."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_pods.common import hostile
+
+
+@pytest.mark.fuzz
+@given(st.text() | st.binary().map(os.fsdecode))
+def test_any_text_becomes_one_line_that_can_be_printed(text: str) -> None:
+    line = hostile.one_line(text)
+    assert (line.encode() and line.isprintable()) or not line
+    assert len(line) <= hostile.LONGEST_TEXT
+
+
+def test_only_regular_files_are_read_and_no_more_than_asked(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the private key")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "fifo", "folder", "missing"):
+        with pytest.raises(OSError, match=name):
+            hostile.read_file(tmp_path / name)
+    assert hostile.read_file(tmp_path / "secret", 3) == b"the"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("4096", 4096), ("4097", None), ("9" * 5000, None), ("-1", None), ("٣", None)],
+)
+def test_only_small_decimal_numbers_are_counts(text: str, number: int | None) -> None:
+    assert hostile.parse_count(text, 4096) == number
