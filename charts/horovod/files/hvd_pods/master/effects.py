@@ -100,7 +100,7 @@ class Effects:
             m.DeletePods: lambda effect: self._call(PODS, partial(self._delete_pods, effect)),
             m.ScaleUp: lambda effect: self._call(PODS, partial(self._scale_up, effect)),
             m.Deliver: lambda effect: self._call(DELIVER, partial(self._deliver, effect)),
-            m.WriteLiveHosts: lambda effect: write_live_hosts(self._of(effect.hosts)),
+            m.WriteLiveHosts: self._write_live_hosts,
             m.Launch: self._launch,
             m.EndLauncher: self._end_launcher,
             m.FindCause: lambda effect: self._call(JUDGE, partial(self._find_cause, effect)),
@@ -272,6 +272,12 @@ class Effects:
             )
         except RunError as problem:
             self._tell(m.LaunchFailed(effect.attempt, problem))
+
+    def _write_live_hosts(self, effect: m.WriteLiveHosts) -> None:
+        hosts = self._of(effect.hosts)
+        write_live_hosts(hosts)
+        if self._progress and hosts:
+            self._progress.hosts = hosts
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
