@@ -96,7 +96,7 @@ class Recorder:
         try:
             # A rank may have put a link there, where the volume is the ranks', too.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
-            with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 self._write(file)
         except Exception as problem:  # noqa: BLE001 - whatever a file or an event brings about
             log(f"cannot record the events of this run: {problem}")
