@@ -70,6 +70,8 @@ class Effects:
         self._lanes = Lanes(tell)
         self._record = RecordClient(api, facts) if api else None
         self.is_stopped = False
+        # What the log says once in an attempt.
+        self._told: set[str] = set()
         self._preparation = Preparation()
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
@@ -174,6 +176,7 @@ class Effects:
         return m.WorkersProvided()
 
     def _begin_attempt(self, effect: m.BeginAttempt) -> None:
+        self._told = set()
         os.environ[ATTEMPT] = str(effect.attempt)
         # The ssh of this pod sends it to the workers (common/fence.py).
         os.environ[EPOCH] = str(effect.epoch)
@@ -235,7 +238,7 @@ class Effects:
             except ApiError as problem:
                 # Somebody else deleted it, and perhaps there is a new one.
                 if problem.status not in (404, 409):
-                    log(f"cannot replace {name}: {problem}")
+                    self._log_once(f"cannot replace {name}: {problem}")
 
         if not self.is_stopped:
             with ThreadPoolExecutor(DELETE_THREADS) as pool:
@@ -247,7 +250,13 @@ class Effects:
             if not self.is_stopped:
                 set_number(self._access, name, number, retry_seconds=0.0, below=effect.below)
         except ApiError as problem:
-            log(f"cannot scale {name} to {number}: {problem}")
+            self._log_once(f"cannot scale {name} to {number}: {problem}")
+
+    def _log_once(self, text: str) -> None:
+        """Both are tried again every few seconds."""
+        if text not in self._told:
+            self._told.add(text)
+            log(text)
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
