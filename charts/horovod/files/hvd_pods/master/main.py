@@ -23,7 +23,7 @@ from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import connections, mesh, notice_server, recording
+from hvd_pods.master import launcher_memory, mesh, notice_server, recording
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
@@ -117,7 +117,7 @@ def main() -> int:
     """Run; the exit code tells the Job whether to make another master."""
     run = parse_run(os.environ["HVD_RUN"])
     # Before all hosts are asked: each has a connection.
-    connections.raise_file_limit(len(run.hosts))
+    launcher_memory.raise_file_limit(len(run.hosts))
     api = Api() if run.api else None
     events = EventRecorder(api)
     master = Master(Facts(run, *describe_self()), api, events)
