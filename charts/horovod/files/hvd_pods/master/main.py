@@ -18,12 +18,11 @@ from typing import TextIO
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import EventRecorder
 from hvd_pods.cluster.kube import Api
-from hvd_pods.common import metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import launcher_memory, mesh, notice_server, recording
+from hvd_pods.master import launcher_memory, mesh, notice_server, recording, serve_metrics
 from hvd_pods.master.decide import decide
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.messages import Defect, Event, Moment, Started, Terminated, Timer
@@ -122,13 +121,7 @@ def main() -> int:
     events = EventRecorder(api)
     master = Master(Facts(run, *describe_self()), api, events)
     end_on(master, signal.SIGTERM, Terminated())
-    metrics.start(
-        run,
-        lambda: master.state.stage,
-        lambda: len(master.state.gathered.answering),
-        lambda: master.state.launches,
-        lambda: master.state.stalls,
-    )
+    serve_metrics.start(lambda: master.state)
     try:
         problem = master.run()
     except Exception:  # noqa: BLE001 - the Job makes another master, which may come further
