@@ -162,14 +162,14 @@ def serve(command: list[str], signals: Signals) -> int:
 
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
-    signals = Signals()
+    signals, slots = Signals(), int(os.environ.get("HVD_SLOTS", "1"))
     if CODE.is_dir():
         # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     try:
         start_warm_process(sys.executable, os.environ)
         command = sshd.prepare(
-            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable
+            int(os.environ["HVD_SSH_PORT"]), os.environ["HVD_REVISION"], sys.executable, slots
         )
         sshd.write_environment(os.environ)
         start_metrics(os.environ)
