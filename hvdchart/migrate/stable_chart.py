@@ -46,7 +46,7 @@ def migrate_chart(ledger: Ledger) -> None:
     mine = launch.variables_at(ledger, (head, "env"))
     variables = {**launch.variables_at(ledger, ("worker", "env")), **mine}
     won = {**mine, **launch.exported(ledger, (head, "args"), line, variables)}
-    reasons = {
+    reasons: dict[KeyPath, str] = {
         (head, "env"): "the old chart set it on the workers too",
         ("worker", "env"): "the old chart ignored it",
     }
