@@ -7,13 +7,11 @@ message says what it looks like.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hvdchart.errors import FileError, SpecError
+from hvdchart.errors import SpecError
 from hvdchart.migrate import arena, stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Entry, Ledger
@@ -81,7 +79,7 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Migration
 
     Raises SpecError for a file of another kind, and for a value of the wrong type.
     """
-    return _migrate(read_input(data, file, is_job), schema)
+    return _migrate(read_input(data, file), schema)
 
 
 def migrate(root: Node, schema: Mapping[str, Any]) -> Migration:
@@ -94,11 +92,6 @@ def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> M
     root, statements = script_tree(data, file)
     ledger = Ledger(root, schema)
     return _finish("command line", ledger, Script(ledger, statements).migrate())
-
-
-def is_job(root: Node) -> bool:
-    """Whether a document is a job that migrate reads."""
-    return _job_reader(root.plain) is not None
 
 
 def _job_reader(tree: Plain) -> tuple[str, Callable[[Ledger], tuple[str, str]]] | None:
@@ -165,8 +158,8 @@ def _has(ledger: Ledger, path: KeyPath) -> bool:
     return isinstance(parent, dict) and path[-1] in parent
 
 
-def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
-    """The document of a file for which `is_job` is true, or its only document.
+def read_input(data: bytes, file: str) -> Input:
+    """The job in a file, or its only document.
 
     Raises SpecError for templates, for several jobs in one file and for what is no YAML.
     """
@@ -178,7 +171,7 @@ def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
     if not _DOCUMENT.search(text):
         return Input(parse(data, file))
     roots = [root for part in parts if (root := _parse(part, file)) is not None]
-    jobs = [root for root in roots if is_job(root)]
+    jobs = [root for root in roots if _job_reader(root.plain)]
     if len(roots) == 1:
         return Input(roots[0])
     if len(jobs) != 1:
@@ -186,20 +179,6 @@ def read_input(data: bytes, file: str, is_job: Callable[[Node], bool]) -> Input:
         expected = "one MPIJob or Volcano Job in a file; split the file at the lines with ---"
         raise SpecError(file, "", f"the file has {contents}", expected)
     return Input(jobs[0], tuple(describe(root) for root in roots if root is not jobs[0]))
-
-
-def read_bytes(path: Path) -> tuple[bytes, str]:
-    """The content of a file, or of standard input for "-", and its name in messages.
-
-    One byte over the limit shows that a file is too long. Raises FileError.
-    """
-    if str(path) == "-":
-        return sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1), str(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot read the file: {error.strerror}") from error
 
 
 def describe(root: Node) -> str:

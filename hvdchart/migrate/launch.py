@@ -54,10 +54,9 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
             ledger.put(("launch", "elastic", key), ranks, old)
     if line.options:
         ledger.put(("launch", "options"), line.options, old)
+    # Exports get their entries with the environment, which knows their values.
     for part in line.parts:
-        # Exports get their entries with the environment, which knows their values.
-        if part.new not in ("launch.mode", "master.args", "worker.env"):
-            ledger.add_part(old, " ".join(part.words), part.new, part.reason)
+        ledger.add_part(old, " ".join(part.words), part.new, part.reason)
     if line.discovery:
         ledger.add_check(
             f"the host discovery script {line.discovery} is not used: the chart has its own, which "
@@ -192,7 +191,7 @@ def exported(
     An export without a value has the value of the launcher's own variable.
     """
     winning: dict[str, Variable] = dict(launcher) if line.exports_all else {}
-    for (name, value), given in zip(line.exports, line.export_options, strict=True):
+    for given, name, value in line.exports:
         # The value may be a secret.
         option = f"{given} {name}" if value is None else f"{given} {name}=..."
         if value is not None:

@@ -83,8 +83,8 @@ def test_schema_prints_the_published_schema(hvdchart: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["render", "none.yaml"], 5, "none.yaml: cannot read the spec: No such file"),
-        (["render", "values"], 5, "cannot read the spec"),
+        (["render", "none.yaml"], 5, "none.yaml: cannot read the file: No such file"),
+        (["render", "values"], 5, "cannot read the file"),
         (["render", "/dev/zero"], 3, "too long"),
         (["render", SPEC, "--set", "nodes.0.count=0"], 3, "expected a whole number"),
         (["render", SPEC, "-w", "/proc/none/x"], 5, "/proc/none/x: cannot write"),
