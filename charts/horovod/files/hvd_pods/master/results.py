@@ -1,7 +1,7 @@
 """Stores the results when the run has ended: a sidecar of the master runs `results.command`.
 
-The sidecar runs master/results.sh and shares a directory with the master. Whoever writes the command
-must not reach what only the master may: nothing in that directory is followed, or believed.
+The sidecar runs master/results.sh and shares a directory with the master. It must not reach what
+only the master may: no link in that directory is followed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _ask() -> bool:
     except OSError:
         # The FIFO is not there yet, or nobody reads it.
         return False
-    with open(go, "wb", buffering=0) as pipe:
+    with os.fdopen(go, "wb", buffering=0) as pipe:
         if stat.S_ISFIFO(os.fstat(go).st_mode):
             pipe.write(b"go\n")
             return True
