@@ -53,8 +53,8 @@ PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
 UNREACHABLE = re.compile(
     r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
 )
-# What requirements.txt names whose values must not be shown: variables, as pip expands them, also in
-# files that it names, and the names and passwords in addresses.
+# What must not be shown of requirements.txt and the files that it names: the values of variables,
+# which pip expands, and what addresses have before their host.
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
 CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^/\s]*@")
