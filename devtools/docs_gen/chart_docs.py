@@ -14,12 +14,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
-from devtools.docs_gen.generated import replace_section
+from devtools.docs_gen.generated import replace_sections
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
-TABLE_START = "<!-- values table: generated from values.source.yaml by `make generate` -->"
-TABLE_END = "<!-- end of the values table -->"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
 # What a key may declare as its hash, with the declarations of the keys that are in that hash: the
@@ -227,5 +225,5 @@ def generated_texts() -> dict[Path, str]:
             "defaults", dict(_needed_defaults(source, ""))
         ),
         templates / "run" / "_not-hashed.tpl": render_not_hashed(source),
-        readme: replace_section(readme, TABLE_START, render_table(source), TABLE_END),
+        readme: replace_sections(readme, {"values table": render_table(source)}),
     }
