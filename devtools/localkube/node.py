@@ -4,7 +4,7 @@ It starts each process when the processes that it needs are ready, restarts thos
 reaps orphans. Because it is process 1, the kernel ends everything in the cluster with it:
 processes, containers, mounts and interfaces, in whatever state they are.
 
-It reports events on standard output, one JSON object a line, for as long as boot.py reads them.
+It writes the state of the processes to a file, which boot.py and health.py read.
 """
 
 from __future__ import annotations
@@ -216,8 +216,7 @@ class Node:
 
     def _report(self, event: str, state: ProcessState) -> None:
         at = round(time.monotonic() - self.began, 3)
-        record = {"event": event, "name": state.process.name, "at": at, "exit": state.last_exit}
-        emit(record)
+        print(f"{at} s: {state.process.name} {event} {state.last_exit}", flush=True)
         processes = {
             name: {
                 "pid": other.pid,
@@ -227,21 +226,12 @@ class Node:
             }
             for name, other in self.states.items()
         }
-        write_atomically(self.plan.status, json.dumps({"processes": processes}))
-
-
-def emit(record: dict[str, object]) -> None:
-    """Writes an event to the log and to boot.py, which may have ended."""
-    line = json.dumps(record)
-    print(line, file=sys.stderr, flush=True)
-    with contextlib.suppress(BrokenPipeError):
-        print(line, flush=True)
+        write_atomically(self.plan.status, json.dumps(processes))
 
 
 def main() -> None:
     """Runs the plan whose path is the first argument."""
     plan = Plan.read(Path(sys.argv[1]))
-    emit({"event": "waiting"})
     # boot.py puts the node's end of the veth pair into this network namespace first.
     if sys.stdin.readline() != "go\n":
         sys.exit("node: the process that started it has ended")
