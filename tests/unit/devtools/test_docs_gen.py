@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
 import pytest
-import typer
-import typer.main
 
-from devtools.docs_gen import chart_docs, reference_docs
+from devtools.docs_gen import chart_docs
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import replace_sections, write_or_compare
-from hvdchart.cli import app
 
 
 def test_section_between_marker_lines_is_replaced(tmp_path: Path) -> None:
@@ -64,27 +59,6 @@ def test_value_that_does_not_declare_its_hash_is_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(chart_docs, "load_source", lambda: source)
     with pytest.raises(SystemExit, match=r"`hash` must be .*: launch.failOnNaN, staging.nodes$"):
         chart_docs.generated_texts()
-
-
-def without_help() -> None: ...
-
-
-def with_an_option_without_help(way: Annotated[str, typer.Option()] = "") -> None:
-    """Do something."""
-
-
-@pytest.mark.parametrize(
-    ("command", "what"), [(without_help, "the command"), (with_an_option_without_help, "--way")]
-)
-def test_command_or_option_without_help_is_named(
-    monkeypatch: pytest.MonkeyPatch, command: Callable[..., None], what: str
-) -> None:
-    group = typer.Typer()
-    group.callback()(without_help)
-    group.command("new")(command)
-    monkeypatch.setattr(app, "command", lambda: typer.main.get_command(group))
-    with pytest.raises(SystemExit, match=f"^hvdchart new: no help for {what}$"):
-        reference_docs.command_page()
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from devtools.common.errors import CommandError, ToolError
+from devtools.common.errors import ToolError
 from devtools.toolchain import kubectl, tools
 from devtools.toolchain.kubectl import Kubectl
 
@@ -58,19 +58,3 @@ def test_job_end_is_its_final_condition(
 ) -> None:
     monkeypatch.setenv("PRINTED", printed)
     assert client.wait_for_job_end("job", 60) == end
-
-
-def test_job_has_started_when_its_pod_is_not_pending(
-    client: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PRINTED", "pod\\npod Pending\\npod-2 Failed\\n")
-    assert client.wait_for_job_start("job", 60) == "pod-2"
-
-
-def test_watch_that_ends_without_the_state_raises_an_error(
-    client: Kubectl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PRINTED", "Suspended\\n")
-    monkeypatch.setenv("STAYS", "0")
-    with pytest.raises(CommandError, match="did not show the awaited state within 60 s"):
-        client.wait_for_job_end("job", 60)
