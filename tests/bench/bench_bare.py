@@ -30,14 +30,7 @@ from devtools.images.build import build
 from devtools.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks, sandbox
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, in_turns
-from tests.bench.report import (
-    as_line,
-    as_share,
-    origin,
-    verdict,
-    write_part,
-    write_result,
-)
+from tests.bench.report import as_line, as_share, origin, verdict, write_part, write_result
 from tests.e2e.cluster import Namespace
 
 HOST, PODS = "host", "pods"
