@@ -120,14 +120,14 @@ def test_layers_that_the_cluster_has_are_not_sent_again(probe: Cluster, tmp_path
     folder.mkdir()
     for name in ("first", "second"):
         (folder / name).write_text(f"{name} of {tmp_path}")
-    lines = ["FROM scratch", *(f"COPY {name} /" for name in ("first", "second", "program"))]
-    (folder / "Containerfile").write_text("\n".join([*lines, 'ENTRYPOINT ["/program"]', ""]))
+    lines = ["FROM scratch", *(f"COPY {name} /" for name in ("first", "second", "probe"))]
+    (folder / "Containerfile").write_text("\n".join([*lines, 'ENTRYPOINT ["/probe"]', ""]))
     blobs = []
     try:
         for tail in (b"", b"x"):
             content = (tmp_path / "probe").read_bytes() + tail
-            (folder / "program").write_bytes(content)
-            (folder / "program").chmod(0o755)
+            (folder / "probe").write_bytes(content)
+            (folder / "probe").chmod(0o755)
             build = ["buildah", "build", "--quiet", "--layers", "--tag", LAYERS_IMAGE, str(folder)]
             subprocess.run(build, check=True, capture_output=True)
             known_layers = layer_sizes(probe.instance, ImageStore.read(probe.instance))
