@@ -19,7 +19,6 @@ from hvdchart.image.check import (
     check_requirements,
     missing,
     probe_command,
-    probe_pod,
     read_probe,
 )
 from hvdchart.image.engines import run_in, runtime_options
@@ -83,19 +82,6 @@ def test_image_without_a_usable_python_is_an_error_with_its_output(
     with pytest.raises(ImageError, match=r"team/train:1: cannot run python3.*Python 3.8") as raised:
         read_probe("team/train:1", output, errors)
     assert message in str(raised.value)
-
-
-def test_probe_pod_meets_pod_security_restricted() -> None:
-    spec = probe_pod("team/train:1")["spec"]
-    assert spec["securityContext"] == {
-        "runAsNonRoot": True, "runAsUser": UNKNOWN_USER, "runAsGroup": 0,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }  # fmt: skip
-    assert spec["automountServiceAccountToken"] is False
-    assert spec["containers"][0]["securityContext"] == {
-        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }  # fmt: skip
 
 
 @pytest.mark.slow
