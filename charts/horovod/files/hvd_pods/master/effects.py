@@ -223,7 +223,7 @@ class Effects:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
             return m.PodsListed(effect.attempt, problem=str(problem))
-        pods = {item["metadata"]["name"]: _shorten(item) for item in items}
+        pods = {item["metadata"]["name"]: shorten_pod(item) for item in items}
         for host in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
             if host.stateful_set not in refusals:
@@ -402,7 +402,7 @@ class HostWatch:
         self._prober.wake()
 
 
-def _shorten(pod: Object) -> Object:
+def shorten_pod(pod: Object) -> Object:
     """Return what decisions need of a pod: its environment may have secrets."""
     kept: dict[str, Sequence[str]] = {
         "metadata": ("name", "uid", "labels", "deletionTimestamp"),

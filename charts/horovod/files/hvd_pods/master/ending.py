@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from hvd_pods.cluster.kube import Object, parse_time
+from hvd_pods.cluster.kube import Object
+from hvd_pods.cluster.shapes import parse_time
 from hvd_pods.common.errors import BAD_CONFIGURATION, InterruptedRunError, RunError
 from hvd_pods.master import messages as m
 from hvd_pods.master.holding import END
@@ -36,14 +37,14 @@ def failure_reason(job: Object) -> str:
 
 def is_withdrawn(job: Object) -> bool:
     """Whether a person or a queue has stopped the run: the Job is deleted or suspended."""
-    return "deletionTimestamp" in job["metadata"] or bool(job["spec"].get("suspend"))
+    return "deletionTimestamp" in job["metadata"] or bool(job.get("spec", {}).get("suspend"))
 
 
 def is_over(job: Object) -> bool:
     """Whether the Job has no pod and creates none."""
     conditions = job.get("status", {}).get("conditions") or []
     ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
-    return ended or bool(job["spec"].get("suspend"))
+    return ended or bool(job.get("spec", {}).get("suspend"))
 
 
 def will_retry(job: Object, code: int, wall: float) -> bool:
@@ -81,7 +82,7 @@ def interruption(job: Object | None) -> RunError:
     elif failure_reason(job) == "DeadlineExceeded":
         limit = job["spec"]["activeDeadlineSeconds"]
         why = f"the run took longer than master.activeDeadlineSeconds={limit}"
-    elif job["spec"].get("suspend"):
+    elif job.get("spec", {}).get("suspend"):
         why = "the master was terminated: its Job was suspended"
     elif is_withdrawn(job):
         why = "the master was terminated: its Job was deleted"
