@@ -386,7 +386,7 @@ def test_workers_of_a_run_that_is_stopped_are_scaled_down_last(job: Any, cleanup
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(143)
     world.settle(until=m.Exit, most=1) if not world.answers else None
-    while len(world.of(m.FitWorkers)) < 2:
+    while len(world.of(m.Prepare)) < 2:
         world.answer()
     world.job = job
     world.answers.clear()

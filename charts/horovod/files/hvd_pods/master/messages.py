@@ -118,12 +118,6 @@ class AttemptEnds(Event):
     problem: RunError | None
 
 
-class RepeatEnd(Event):
-    """Follows a decision: this run has ended before, as the record says."""
-
-    data: Mapping[str, str]
-
-
 class EndReached(Event):
     """Follows a decision: this master ends, and leaves record and workers as they are."""
 
@@ -137,12 +131,6 @@ class AttemptEvent(Event):
     """Something that happened in an attempt; `attempt` is its number."""
 
     attempt: int
-
-
-class WorkersProvided(Event):
-    """The workers of a test were scaled up; `problem` when that has failed."""
-
-    problem: RunError | None = None
 
 
 class Prepared(AttemptEvent):
@@ -258,7 +246,12 @@ class ProgressStopped(AttemptEvent):
 
 
 class WorkersScaled(Event):
-    """The workers were scaled down, or the log says which were not."""
+    """The workers were scaled down, or the log says which were not; or a test has scaled them up.
+
+    `problem`: why it could not scale them up.
+    """
+
+    problem: RunError | None = None
 
 
 class ResultsStored(Event):
@@ -275,6 +268,9 @@ class Defect(Event):
     """Something failed that should not: its traceback."""
 
     traceback: str
+
+
+Tell = Callable[[Event], None]
 
 
 class Effect(Message):
@@ -340,21 +336,22 @@ class ReadJob(Effect):
 
 
 class ProvideWorkers(Effect):
-    """Scale up workers for a test: WorkersProvided follows."""
-
-
-class BeginAttempt(Effect):
-    """Let ranks and workers know the numbers of the attempt and of its epoch."""
-
-    attempt: int
-    epoch: int
-
-
-class FitWorkers(Effect):
-    """Give each StatefulSet the number of workers that the run starts with."""
+    """Scale up workers for a test: WorkersScaled follows."""
 
 
 # Effects on hosts and pods:
+
+
+class Prepare(Effect):
+    """Let ranks and workers know the numbers of an attempt and its epoch, and prepare its launcher.
+
+    Prepared follows. `fits`: each StatefulSet gets the number of workers that the run starts with.
+    """
+
+    attempt: int
+    epoch: int
+    is_resumed: bool
+    fits: bool
 
 
 class WatchHosts(Effect):
@@ -369,13 +366,6 @@ class FreezeHosts(Effect):
 
 class StopWatching(Effect):
     """Ask the hosts no longer."""
-
-
-class Prepare(Effect):
-    """Prepare what all attempts share, as far as it is not: Prepared follows."""
-
-    attempt: int
-    is_resumed: bool
 
 
 class ListPods(Effect):
