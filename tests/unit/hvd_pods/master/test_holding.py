@@ -170,6 +170,35 @@ def test_master_that_finds_at_its_end_that_it_was_replaced_leaves_the_workers() 
     assert not world.of(m.ScaleDown)
 
 
+@pytest.mark.parametrize("phase", [Phase.JUDGING, Phase.CONCLUDING])
+@pytest.mark.parametrize(("code", "of_the_master"), [(0, 0), (1, 78)])
+def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(
+    phase: Phase, code: int, of_the_master: int
+) -> None:
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    world.end_launcher(code)
+    while world.state.phase != phase:
+        world.answer()
+    world.record = dict(OTHER)
+    world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
+    world.settle()
+    assert world.exit
+    assert (world.exit.problem.exit_code if world.exit.problem else 0) == of_the_master
+    assert not world.of(m.ScaleDown), "the workers are the other master's"
+
+
+def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
+    world = World(one_group())
+    world.train()
+    for reason in ["404: gone"] * 9 + ["403: forbidden"] * 9:
+        world.tell(m.RecordFailed(RENEW, 404, reason, is_temporary=False))
+    assert world.logged().count("cannot write the record") == 2
+    world.tell(m.RecordWritten(RENEW))
+    world.tell(m.RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    assert world.logged().count("cannot write the record") == 3
+
+
 ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}
 
 
@@ -230,7 +259,9 @@ def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:
     assert [write.data for write in world.of(m.WriteRecord)] == [{}]
     assert world.of(m.ReleaseRecord)[0].data == {}
     assert world.of(m.ProvideWorkers)
-    assert not [*world.of(m.ScaleDown), *world.of(m.ReportFailure), *world.of(m.FitWorkers)]
+    assert not [*world.of(m.ReportFailure), *world.of(m.FitWorkers)]
+    kinds = [type(effect) for effect in world.effects]
+    assert kinds.index(m.ScaleDown) < kinds.index(m.ReleaseRecord), "the workers are as before"
     assert world.exit
     assert isinstance(world.exit.problem, RunError)
 

@@ -17,6 +17,8 @@ from hvd_pods.master.retries import Retries
 from hvd_pods.master.state import Facts, State
 from tests.unit.hvd_pods.runs import make_run
 
+DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
+SUSPENDED = {"metadata": {}, "spec": {"suspend": True}}
 JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}}
 WALL = 1_790_000_000.0
 # An epoch of a later moment, as another node's clock may have it.

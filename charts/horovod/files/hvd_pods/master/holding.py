@@ -20,6 +20,7 @@ from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
 from hvd_pods.master import messages as m
+from hvd_pods.master import training
 from hvd_pods.master.state import FAILED, FINISHED, Phase, Step
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
@@ -35,8 +36,6 @@ MOST_UNWRITTEN = 1000
 LARGEST = 10**18
 # Characters of the names of a master and its Job.
 LONGEST_NAME = 140
-# Seconds that the launcher has to end when another master has taken the workers over.
-KILL_AFTER = 5.0
 TAKE, RENEW, END = "take", "renew", "end"
 
 
@@ -115,6 +114,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
 
 def on_written(step: Step, event: m.RecordWritten) -> None:
     """The record is held or was renewed."""
+    step.set_hold(trouble="")
     if event.purpose == TAKE:
         step.set_hold(is_held=True)
         hold(step, step.state.hold.data)
@@ -148,14 +148,19 @@ def lose(step: Step, holder: str) -> None:
     step.log(f"{holder} controls the workers now")
     step.set_hold(lost_to=holder)
     step.clear_timers("renew")
-    if step.state.phase == Phase.TRAINING:
-        step.set_timer("kill", step.now + KILL_AFTER)
-        step.do(m.EndLauncher())
-    elif step.state.phase == Phase.FINISHING:
+    attempt, phase = step.state.attempt, step.state.phase
+    if phase == Phase.TRAINING:
+        training.abort(step, superseded(holder))
+    elif phase == Phase.JUDGING or (
+        phase == Phase.CONCLUDING and attempt.launched and not attempt.problem
+    ):
+        # A training that has finished is a success, whoever has the workers now.
+        return
+    elif phase == Phase.FINISHING:
         # The training has ended as it has; what is left is the other master's.
         step.set(phase=Phase.OVER, timers={})
         step.release_record()
-    elif step.state.phase != Phase.STORING:
+    elif phase != Phase.STORING:
         step.end(superseded(holder))
 
 
@@ -179,8 +184,9 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
         _continue_without(step, event.message)
     else:
         # The training goes on, protected by its epoch; a renewal writes the record later.
-        step.log(f"cannot write the record of this run: {event.message}")
-        step.set_hold(is_renewing=False)
+        if event.message != step.state.hold.trouble:
+            step.log(f"cannot write the record of this run: {event.message}")
+        step.set_hold(is_renewing=False, trouble=event.message)
 
 
 def renew(step: Step) -> None:
