@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.common.fence import FAR_AHEAD
 from hvd_pods.master import messages as m
 from hvd_pods.master.holding import END, EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.master.state import Phase
-from tests.unit.hvd_pods.master.world import OTHER, WALL, World, one_group
+from tests.unit.hvd_pods.master.world import LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
 
@@ -38,8 +41,8 @@ def test_free_record_is_taken_at_once_with_a_new_epoch(record: dict[str, str]) -
     (write,) = world.of(m.WriteRecord)
     assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
     assert write.epoch >= (WALL + world.now) * 1000 - 20
-    newer = started({**record, "epoch": str(10**16)}).of(m.WriteRecord)[0]
-    assert newer.epoch > 10**16 + 999, "the earlier holder may have begun attempts since"
+    newer = started({**record, "epoch": str(LATER)}).of(m.WriteRecord)[0]
+    assert newer.epoch > LATER + 999, "the earlier holder may have begun attempts since"
 
 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
@@ -133,8 +136,12 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
     [
         ({"holder": "own", "epoch": "1"}, False),
         ({"holder": "", "epoch": "1"}, False),
-        ({"holder": "other", "epoch": "1"}, True),
-        ({"holder": "", "epoch": str(10**17)}, True),
+        ({"holder": "other", "epoch": str(LATER)}, True),
+        ({"holder": "", "epoch": str(LATER)}, True),
+        # No master has written these: it would have a later epoch, which is a time.
+        ({"holder": "x"}, False),
+        ({"holder": "other", "epoch": "1"}, False),
+        ({"holder": "other", "epoch": str(10**17)}, False),
         ({"epoch": "x" * 5000}, False),
     ],
 )
@@ -220,11 +227,28 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
         assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
 
 
-@pytest.mark.parametrize("number", ["", "x", "-1", "9" * 5000, "٣"])
-def test_record_is_not_believed_beyond_numbers(number: str) -> None:
-    world = started({**ENDED, "attempts": number, "failures": number, "epoch": number})
+NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
+WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
+KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settings", "state")
+RECORDS = st.dictionaries(
+    st.sampled_from([*KEYS, "uid", "time", "reason", "results", "trained", "hosts"]), WORDS
+)
+COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), NUMBERS))
+
+
+@pytest.mark.fuzz
+@given(RECORDS, COUNTS)
+def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
+    record: dict[str, str], counts: dict[str, str]
+) -> None:
+    """Somebody may edit it by hand, and whoever may edit ConfigMaps may write what they like."""
+    world = started({**record, **counts})
     world.settle(until=m.Launch)
-    assert world.state.attempt.number == 1
+    latest = (WALL + world.now) * 1000 + FAR_AHEAD
+    assert all(write.epoch <= latest + 2000 for write in world.of(m.WriteRecord))
+    assert world.of(m.Launch) or world.exit
+    for effect in world.of(m.Emit):
+        assert len(effect.message) < 2000
 
 
 def test_test_of_the_release_holds_the_record_and_leaves_no_trace() -> None:

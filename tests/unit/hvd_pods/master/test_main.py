@@ -539,7 +539,8 @@ def test_a_master_that_lost_the_record_ends_its_ranks_and_leaves_workers_and_rec
 
     def take_over() -> None:
         wait_until((pod.generated.parent / "up").exists, TIMEOUT, "the launcher runs")
-        put_record(pod, **OTHER, state="Running", reason="")
+        later = str(int(record(pod)["epoch"]) + 1000)
+        put_record(pod, **{**OTHER, "epoch": later}, state="Running", reason="")
 
     taken = background(take_over)
     assert pod.run(cleanup="Always") == 78

@@ -16,6 +16,7 @@ from hvd_pods.common.errors import (
     NotANumberError,
     RunError,
 )
+from hvd_pods.common.hostile import one_line
 from hvd_pods.master import ending, gathering, holding, training
 from hvd_pods.master import messages as m
 from hvd_pods.master.reported_progress import Progress
@@ -218,14 +219,16 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
 def on_repeat_end(step: Step, event: m.RepeatEnd) -> None:
     """Report how this run ended before, instead of running it again."""
     earlier = event.data
-    result = f"this run already {earlier['state'].lower()} at {earlier.get('time')}"
+    result = (
+        f"this run already {earlier['state'].lower()} at {one_line(earlier.get('time', ''), 40)}"
+    )
     remedy = "to run the same values again, increment master.generation"
     problem: RunError | None = None
     if earlier["state"] == FINISHED:
         step.log(f"{result}: nothing to do; {remedy}")
         step.do(m.Emit("Finished", f"{result}; {remedy}"))
     else:
-        problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
+        problem = ConfigurationError(f"{result}: {one_line(earlier.get('reason', ''))}; {remedy}")
         ending.announce(step, problem)
     step.set(phase=Phase.FINISHING, problem=problem)
     step.do(m.ReadJob(is_stopped=False, within=AGAIN_RETRY_SECONDS))
