@@ -37,7 +37,7 @@ class Messages(pickle.Unpickler):
     """Reads data and messages, which cannot run code."""
 
     def find_class(self, module: str, name: str) -> "Any":
-        found: "Any" = getattr(sys.modules.get(module), name, None)
+        found: Any = getattr(sys.modules.get(module), name, None)
         is_horovods = module.startswith("horovod.runner.") and name.endswith(MESSAGES)
         if not is_horovods or getattr(found, "__module__", None) != module:
             raise pickle.UnpicklingError(f"{module}.{name} is no message of Horovod")
@@ -54,14 +54,14 @@ def take_messages_only() -> None:
     """Raises ImportError, AttributeError or RuntimeError for a Horovod that unpickles otherwise."""
     import cloudpickle
 
-    pickles: "Tuple[Any, ...]" = (cloudpickle, pickle)
+    pickles: Tuple[Any, ...] = (cloudpickle, pickle)
     for module in pickles:
         module.loads = read_messages
     from horovod.runner.common.util import codec, network, secret
 
     code, key = pickle.dumps(os.getpid), b"key"
     sent = secret.compute_digest(key, code) + struct.pack("i", len(code)) + code
-    readers: "Tuple[Any, ...]" = (
+    readers: Tuple[Any, ...] = (
         lambda: codec.loads_base64(base64.b64encode(code)),
         lambda: network.Wire(key).read(io.BytesIO(sent)),
     )
