@@ -1,7 +1,6 @@
 """The command `plan`, and the speed to expect that its option --expect prints."""
 
 import itertools
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from hvdchart.cli.options import (
     plan_specs,
     print_document,
 )
+from hvdchart.cli.terminal import show
 from hvdchart.errors import FileError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _print_expectation(expectation: dict[str, Any]) -> None:
         shares = (f"{row[key]:.0%}" for key in ("published", "model expects"))
         published.add_row(row["where"], row["model"], str(row["ranks"]), *shares)
     console().print(expected)
-    sys.stdout.write("Assumed:\n" + "".join(f"- {line}\n" for line in expectation["assumptions"]))
+    show("Assumed:", *(f"- {line}" for line in expectation["assumptions"]))
     console().print(published)
 
 
