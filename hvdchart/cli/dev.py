@@ -117,16 +117,19 @@ def dev(
     changes = CodeChanges(code)
     program = Program(helm, context, revisions=_REVISIONS)
     session = _Session(cluster, program, make_plan, create_namespace=create_namespace)
-    signal.signal(signal.SIGINT, session.interrupt)
-    while session.goes_on():
-        with suppress(KeyboardInterrupt), session.interruptible():
-            session.stop_if_asked()
-            for change in changes:
-                if isinstance(change, FileError):
-                    say(f"{change}; waiting for the next change")
-                else:
-                    session.run(change)
-    session.end()
+    before = signal.signal(signal.SIGINT, session.interrupt)
+    try:
+        while session.goes_on():
+            with suppress(KeyboardInterrupt), session.interruptible():
+                session.stop_if_asked()
+                for change in changes:
+                    if isinstance(change, FileError):
+                        say(f"{change}; waiting for the next change")
+                    else:
+                        session.run(change)
+        session.end()
+    finally:
+        signal.signal(signal.SIGINT, before)
     raise typer.Exit(130)
 
 
