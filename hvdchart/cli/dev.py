@@ -127,9 +127,10 @@ def dev(
                         say(f"{change}; waiting for the next change")
                     else:
                         session.run(change)
-        session.end()
-    finally:
+    except HvdchartError:
         signal.signal(signal.SIGINT, before)
+        raise
+    session.end()
     raise typer.Exit(130)
 
 
@@ -229,9 +230,10 @@ class _Session:
         """Uninstall the release, if there is one."""
         from hvdchart.run.control import remove
 
+        # However often Ctrl-C is pressed by now.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if not self._name:
             return
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         say(f"uninstalling release {self._name}")
         try:
             remove(self._cluster, self._name, self._helm)
