@@ -179,7 +179,7 @@ def test_init_writes_a_project_that_renders(
     folder = tmp_path / "mine"
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
     assert (done.code, len(done.output.splitlines())) == (0, 5)
-    assert done.errors == f"next: cd {folder} && hvdchart deploy run.spec.yaml --code .\n"
+    assert done.errors == f"next: cd {folder} && hvdchart deploy .\n"
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output
