@@ -12,12 +12,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.overlays import merge_specs
 from hvdchart.spec.yaml_tree import parse
-from hvdchart.tune.grid import (
-    Measurement,
-    choose_best,
-    list_settings,
-    tuning_text,
-)
+from hvdchart.tune.grid import Measurement, choose_best, list_settings, tuning_text
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
