@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
-# What a key may declare as its hash, with the declarations of the keys that are in that hash: the
-# identity of a run is a part of its settings.
-HASHES = {"identity": ("identity",), "settings": ("identity", "settings"), "none": ()}
+# What a key may declare as its hash.
+HASHES = ("identity", "settings", "none")
 Node = dict[str, Any]
 
 
@@ -104,36 +103,16 @@ def render_template(name: str, data: Any) -> str:
     return f'{note}{{{{- define "horovod.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
 
 
-def undeclared(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
-    """Keys that do not declare their hash: docs/adr/0010. A key below a default, such as
+def declared_hashes(node: Node, prefix: str = "", above: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys with the hash that they declare: docs/adr/0010. A key below a default, such as
     staging.nodes, inherits the declaration of the key above.
     """
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
-        if "properties" in child:
-            yield from undeclared(child, f"{prefix}{name}.", declared)
-        elif declared not in HASHES:
-            yield f"{prefix}{name}"
-
-
-def not_hashed(node: Node, hashes: Sequence[str], above: str = "") -> dict[str, Any]:
-    """The keys whose declaration is none of `hashes`: true for a whole key, a map for its parts."""
-    left_out: dict[str, Any] = {}
-    for name, child in node["properties"].items():
-        declared = child.get("hash", above)
-        parts = not_hashed(child, hashes, declared) if "properties" in child else {}
-        is_whole = parts == dict.fromkeys(child.get("properties", ()), True)
-        if "properties" not in child:
-            is_whole = declared not in hashes
-        if is_whole or parts:
-            left_out[name] = is_whole or parts
-    return left_out
-
-
-def render_not_hashed(source: Node) -> str:
-    """The template with the keys that each hash of the run leaves out."""
-    left_out = {name: not_hashed(source, HASHES[name]) for name in ("identity", "settings")}
-    return render_template("notHashed", left_out)
+        if "properties" in child and not child.get("additionalProperties"):
+            yield from declared_hashes(child, f"{prefix}{name}.", declared)
+        else:
+            yield f"{prefix}{name}", declared
 
 
 def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -213,7 +192,8 @@ def generated_texts() -> dict[Path, str]:
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
-    if keys := [*undeclared(source)]:
+    hashes = dict(declared_hashes(source))
+    if keys := [key for key, declared in hashes.items() if declared not in HASHES]:
         sys.exit(f"{SOURCE}: `hash` must be one of {', '.join(HASHES)}: {', '.join(keys)}")
     templates = CHART / "templates"
     readme = CHART / "README.md"
@@ -224,6 +204,8 @@ def generated_texts() -> dict[Path, str]:
         templates / "common" / "_defaults.tpl": render_template(
             "defaults", dict(_needed_defaults(source, ""))
         ),
-        templates / "run" / "_not-hashed.tpl": render_not_hashed(source),
+        templates / "run" / "_hashes.tpl": render_template(
+            "hashes", {key: declared for key, declared in hashes.items() if declared != "none"}
+        ),
         readme: replace_sections(readme, {"values table": render_table(source)}),
     }

@@ -9,8 +9,7 @@ from typing import Any
 
 from devtools.docs_gen.generated import replace_sections
 from hvdchart.spec.fields import ObjectOf
-from hvdchart.spec.model import Spec
-from hvdchart.spec.schema import json_schema
+from hvdchart.spec.model import Spec, json_schema
 from hvdchart.spec.yaml_tree import Plain
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

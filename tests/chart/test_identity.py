@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -92,11 +91,17 @@ def make_newer_chart(folder: Path) -> Path:
     assert "\nappVersion: " in text
     text = text.replace("\nversion: ", "\nversion: 1").replace("\nappVersion: ", "\nappVersion: 1")
     about.write_text(text)
+    added = {"newList": [], "newMap.a": {}, "newText": "", "newSwitch": False}
     values = folder / "values.yaml"
-    added = '  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
-    text, number = re.subn("(?<=\n)(worker:.*\n)", rf"\1{added}", values.read_text())
-    assert number == 1
-    values.write_text(text)
+    lines = '  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
+    values.write_text(values.read_text().replace("\nworker:", f"\nworker:\n{lines}#", 1))
+    for name in ("common/_defaults.tpl", "run/_hashes.tpl"):
+        template = folder / "templates" / name
+        new = {
+            f"worker.{key}": empty if name.startswith("common") else "identity"
+            for key, empty in added.items()
+        }
+        template.write_text(template.read_text().replace("{\n", f"{json.dumps(new)[:-1]},\n", 1))
     schema = folder / "values.schema.json"
     schema.write_text(json.dumps({"type": "object"}))
     return folder
@@ -127,6 +132,50 @@ def test_id_of_a_run_is_the_one_that_was_published() -> None:
         "this chart would train finished runs again: leave a default of horovod.identity as it "
         "was, and let a new value be empty or false by default (docs/adr/0010)"
     )
+
+
+# Before and after an upgrade: what the user writes counts, also where it is empty or false.
+CHANGED: dict[str, tuple[Values, Values]] = {
+    "variable": (
+        {"worker": {"env": [{"name": "DEBUG", "value": "false"}]}},
+        {"worker": {"env": [{"name": "DEBUG", "value": ""}]}},
+    ),
+    "label of a node": ({}, {"worker": {"nodeSelector": {"spot": "false"}}}),
+    "empty file": ({"code": {"files": {"a.py": "1"}}}, {"code": {"files": {"b": "", "a.py": "1"}}}),
+    "empty affinity, which removes the chart's": (
+        {},
+        {"worker": {"affinity": {"podAntiAffinity": {}}}},
+    ),
+}
+STARTED_AGAIN: dict[str, tuple[Values, Values]] = {
+    "annotation": ({}, {"podAnnotations": {"sidecar.istio.io/inject": "false"}}),
+    "field of the pods": ({}, {"worker": {"podSpec": {"hostUsers": False}}}),
+    "field of the containers": ({}, {"securityContext": {"allowPrivilegeEscalation": None}}),
+    "no modules in advance": ({}, {"launch": {"preload": []}}),
+}
+SAME: dict[str, Values] = {
+    "empty defaults": {"image": {"digest": ""}, "network": {"interface": ""}, "volumes": []},
+    "empty keys of an image": {"worker": {"image": {"tag": "", "digest": None}}},
+    "cleared default": {"worker": {"env": None}, "staging": {"command": []}, "hostNetwork": False},
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_what_decides_the_training_is_compared_as_it_is(case: str) -> None:
+    before, after = (hashes(render(merge_values(BASE, values))) for values in CHANGED[case])
+    assert before[0] != after[0]
+
+
+@pytest.mark.parametrize("case", STARTED_AGAIN)
+def test_a_setting_is_compared_as_it_is(case: str) -> None:
+    before, after = (hashes(render(merge_values(BASE, values))) for values in STARTED_AGAIN[case])
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_empty_default_that_is_written_out_changes_nothing(case: str) -> None:
+    assert hashes(render(merge_values(BASE, SAME[case]))) == hashes(render(BASE))
 
 
 def test_clearing_a_value_for_a_group_makes_another_run() -> None:

@@ -147,8 +147,14 @@ def test_kubernetes_gang_is_a_pod_group_of_all_pods(apis: tuple[str, ...], newes
     [
         ({}, {"cpu": "100m", "memory": str(256 * 2**20)}),
         (
-            {"requests": {"cpu": "1500m", "memory": "1.5Gi"}, "limits": {"cpu": 4, "x/gpu": 2}},
-            {"cpu": "4600m", "memory": str(3 * 3 * 2**29 + 256 * 2**20), "x/gpu": "6"},
+            {
+                "requests": {"cpu": "1500m", "memory": "1.5Gi", "x/disk": 0},
+                "limits": {"cpu": 4, "x/disk": 1, "x/gpu": 2},
+            },
+            {
+                **{"cpu": "4600m", "memory": str(3 * 3 * 2**29 + 256 * 2**20)},
+                **{"x/disk": "0", "x/gpu": "6"},
+            },
         ),
         (
             {"limits": {"cpu": 0.5, "memory": 1e9, "x/gpu": "1"}},

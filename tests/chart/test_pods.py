@@ -167,8 +167,8 @@ def test_additions_reach_the_worker_and_the_master() -> None:
 
 
 def test_labels_annotations_and_names_reach_all_pods() -> None:
-    """Those of one kind of pod override those of all."""
-    own = {"podLabels": {"team": "audio"}}
+    """Those of one kind of pod override those of all, also with an empty one."""
+    own = {"podLabels": {"team": ""}}
     manifests = render({**EVERY_POD, **ADDITIONS, "master": own})
     templates = [one(manifests, kind)["spec"]["template"] for kind in (*BOTH, "Deployment")]
     for template in (*templates, one(manifests, "Pod")):
@@ -176,7 +176,7 @@ def test_labels_annotations_and_names_reach_all_pods() -> None:
         assert template["spec"]["dnsConfig"] == ADDITIONS["dnsConfig"]
         assert template["spec"]["hostAliases"] == ADDITIONS["hostAliases"]
     teams = [template["metadata"]["labels"]["team"] for template in templates]
-    assert teams == ["vision", "audio", "vision"]
+    assert teams == ["vision", "", "vision"]
 
 
 def test_containers_of_the_user_pass_pod_security_and_run_before_staging() -> None:

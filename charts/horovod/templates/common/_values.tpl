@@ -94,6 +94,13 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- end -}}
 {{- end }}
 
+{{/* The maps of a list merged into one, as YAML: a later one overrides those before it, also with empty values. */}}
+{{- define "horovod.layered" -}}
+{{- $all := dict -}}
+{{- range . -}}{{- include "horovod.override" (dict "into" $all "from" .) -}}{{- end -}}
+{{ toYaml $all }}
+{{- end }}
+
 {{/* Adds to a group the name of its StatefulSet, and the most hosts that it may have: with spares, or elastic. */}}
 {{- define "horovod.nameGroup" -}}
 {{- $values := .root.Values -}}
@@ -116,8 +123,9 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group "env" (concat $group.env (include "horovod.switches" . | fromJsonArray)) -}}
 {{- $labels := include "horovod.podLabels" .root | fromYaml -}}
 {{- $annotations := include "horovod.podAnnotations" .root | fromYaml -}}
-{{- $_ := set $group "podLabels" (merge $group.podLabels .root.Values.podLabels $labels) -}}
-{{- $_ := set $group "podAnnotations" (merge $group.podAnnotations .root.Values.podAnnotations $annotations) -}}
+{{- $labels = list $labels .root.Values.podLabels $group.podLabels | include "horovod.layered" | fromYaml -}}
+{{- $annotations = list $annotations .root.Values.podAnnotations $group.podAnnotations | include "horovod.layered" | fromYaml -}}
+{{- $_ := set (set $group "podLabels" $labels) "podAnnotations" $annotations -}}
 {{- $_ := set $group "pod" (include "horovod.workerPodBody" .) -}}
 {{- $_ := set $group "revision" (include "horovod.revision" .) -}}
 {{- $_ := set $group "staged" (include "horovod.stagedRecord" .) -}}

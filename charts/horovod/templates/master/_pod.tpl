@@ -10,11 +10,12 @@
 metadata:
   labels:
     {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
-    {{- with merge (deepCopy $master.podLabels) .Values.podLabels (include "horovod.podLabels" . | fromYaml) }}
+    {{- $labels := include "horovod.podLabels" . | fromYaml }}
+    {{- with list $labels .Values.podLabels $master.podLabels | include "horovod.layered" | fromYaml }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- $annotations := include "horovod.podAnnotations" . | fromYaml }}
-  {{- with merge (deepCopy $master.podAnnotations) .Values.podAnnotations $annotations }}
+  {{- with list $annotations .Values.podAnnotations $master.podAnnotations | include "horovod.layered" | fromYaml }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -1,54 +1,46 @@
 {{/* Identifies the run of these values, and finds it in the cluster. docs/adr/0010 has the rules. */}}
 
 {{/*
-A value as one line of JSON without the keys whose value is empty or false, so that a key which a newer chart adds
-changes nothing.
-*/}}
-{{- define "horovod.canonical" -}}
-{{- if kindIs "map" . -}}
-{{- $parts := list -}}
-{{- range $key, $value := . -}}
-{{- with include "horovod.canonical" $value -}}{{- $parts = append $parts (printf "%q:%s" $key .) -}}{{- end -}}
-{{- end -}}
-{{- with $parts -}}{{- printf "{%s}" (join "," .) -}}{{- end -}}
-{{- else if kindIs "slice" . -}}
-{{- $parts := list -}}
-{{- /* The position of an item counts, so that empty ones stay. */ -}}
-{{- range . -}}{{- $parts = append $parts (include "horovod.canonical" . | default (toJson .)) -}}{{- end -}}
-{{- with $parts -}}{{- printf "[%s]" (join "," .) -}}{{- end -}}
-{{- else if not (or (kindIs "invalid" .) (eq (toString .) "") (eq (toString .) "false")) -}}
-{{- toJson . -}}
-{{- end -}}
-{{- end }}
-
-{{/*
-The values in a hash of the run: identity has the values that decide what is trained, and settings also has the values
-that decide how it starts. values.source.yaml declares the hash of each key; the merged groups replace worker.
+The values in a hash of the run, as JSON: identity has the values that decide what is trained, and settings also has the
+values that decide how it starts. values.source.yaml declares the hash of each key; the merged groups replace worker.
 Call with (dict "root" $ "hash" "identity").
 */}}
 {{- define "horovod.hashedValues" -}}
-{{- $leftOut := get (include "horovod.notHashed" . | fromJson) .hash -}}
-{{- $values := omit .root.Values "worker" -}}
-{{- include "horovod.leaveOut" (dict "from" $values "keys" $leftOut) -}}
+{{- $defaults := include "horovod.defaults" . | fromJson | merge (dict "worker.volumes" list "worker.volumeMounts" list) -}}
+{{- $own := list -}}
+{{- $ofGroup := list "worker.name" "worker.volumes" "worker.volumeMounts" -}}
+{{- range $path, $declared := include "horovod.hashes" . | fromJson -}}
+{{- if not (has $declared (list "identity" $.hash)) -}}
+{{- else if hasPrefix "worker." $path -}}{{- $ofGroup = append $ofGroup $path -}}
+{{- else -}}{{- $own = append $own $path -}}
+{{- end -}}
+{{- end -}}
+{{- $hashed := dict -}}
+{{- include "horovod.pickSet" (dict "into" $hashed "from" .root.Values "paths" $own "defaults" $defaults) -}}
 {{- $groups := list -}}
 {{- range .root.horovod.groups -}}
-{{- $group := omit . "maximum" "statefulSet" -}}
-{{- include "horovod.leaveOut" (dict "from" $group "keys" $leftOut.worker) -}}
-{{- $groups = append $groups $group -}}
+{{- $group := dict -}}
+{{- $from := dict "worker" . -}}
+{{- include "horovod.pickSet" (dict "into" $group "from" $from "paths" $ofGroup "defaults" $defaults) -}}
+{{- $groups = append $groups $group.worker -}}
 {{- end -}}
-{{- include "horovod.canonical" (set $values "workerGroups" $groups) -}}
+{{- set $hashed "workerGroups" $groups | toJson -}}
 {{- end }}
 
-{{/* Removes keys from a shallow copy of a map. Call with (dict "from" $copy "keys" $keys). */}}
-{{- define "horovod.leaveOut" -}}
-{{- $from := .from -}}
-{{- range $key, $below := .keys -}}
-{{- if not (kindIs "map" $below) -}}
-{{- $_ := unset $from $key -}}
-{{- else if get $from $key -}}
-{{- $copy := omit (get $from $key) "" -}}
-{{- include "horovod.leaveOut" (dict "from" $copy "keys" $below) -}}
-{{- $_ := set $from $key $copy -}}
+{{/*
+Copies the values of some keys of the chart, except a null and an empty default: a key that a newer chart adds changes
+nothing. What the user writes below a key counts as it is, with what is empty or false.
+Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
+*/}}
+{{- define "horovod.pickSet" -}}
+{{- range $path := .paths -}}
+{{- $value := $.from -}}
+{{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
+{{- /* Empty keys of an image override nothing. */ -}}
+{{- if hasSuffix ".image" $path -}}{{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}{{- end -}}
+{{- $isEmptyDefault := and (empty $value) (eq (toJson $value) (get $.defaults $path | toJson)) -}}
+{{- if not (or (kindIs "invalid" $value) $isEmptyDefault) -}}
+{{- include "horovod.restoreDefaults" (dict "into" $.into "defaults" (dict $path $value)) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -44,7 +44,7 @@ CPU is in thousandths, other resources in whole units.
 {{- $sums := dict -}}
 {{- range prepend .horovod.groups (dict "maximum" 1 "resources" .Values.master.resources) -}}
 {{- $number := .maximum -}}
-{{- range $name, $amount := merge dict (.resources.requests | default dict) (.resources.limits | default dict) -}}
+{{- range $name, $amount := list .resources.limits .resources.requests | include "horovod.layered" | fromYaml -}}
 {{- $value := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" (toString $amount) -}}
 {{- $unit := get $units (trimPrefix $value (toString $amount)) -}}
 {{- $part := mulf (float64 $value) $unit $number (ternary 1000 1 (eq $name "cpu")) -}}
